@@ -1,0 +1,192 @@
+"""`seamlessflow demo`: the whole product on this machine, from an untrained model to a risen reward.
+
+Starts the platform, makes the example model and its tasks (cached), submits the example job, shows progress, prints a
+summary and stops. Exit code 0 only if the reward rose as promised.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seamlessflow.cli.demo_report import judge, progress_line, summary_lines
+from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.layouts import LAYOUTS
+from seamlessflow.cli.local.stack import running_stack
+from seamlessflow.cli.local.state import AlreadyRunning, Home, find_home
+from seamlessflow.cli.platform import client_of, until_interrupted, welcome
+from seamlessflow.client import Client
+
+SEED = 0
+NUM_TASKS = 2000
+PROGRESS_EVERY_S = 5.0
+
+
+@click.command()
+@click.option(
+    "--layout",
+    type=click.Choice(sorted(LAYOUTS)),
+    default="multiplexed",
+    show_default=True,
+    help="Which tags the machines get.",
+)
+@click.option(
+    "--engine", type=click.Choice(["embedded"]), default="embedded", show_default=True, help="Rollout engine."
+)
+@click.option(
+    "--lr",
+    type=click.FloatRange(min=0),
+    default=5e-4,
+    show_default=True,
+    help="Learning rate; 0 shows that the rise is learning.",
+)
+@click.option(
+    "--updates", type=click.IntRange(min=1), default=60, show_default=True, help="Policy versions to publish."
+)
+@click.option("--keep", is_flag=True, help="Leave the platform up afterwards, for looking, until Ctrl-C.")
+def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
+    """Train the calculator policy through every plane, here, in a few minutes."""
+    work = _run(layout=layout, engine=engine, learning_rate=lr, num_updates=updates, keep=keep)
+    succeeded = asyncio.run(until_interrupted(work))
+    if not succeeded:
+        sys.exit(1)
+
+
+async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: int, keep: bool) -> bool:
+    home = find_home().create()
+    started_at = time.monotonic()
+    example = asyncio.create_task(_example_make(home))
+    try:
+        async with running_stack(home, LAYOUTS[layout]) as stack:
+            await welcome(stack)
+            spec = example_spec(
+                await example, engine=engine, learning_rate=learning_rate, num_updates=num_updates
+            )
+            click.echo(f"up in {time.monotonic() - started_at:.0f} s")
+            succeeded = await asyncio.to_thread(_train, home, spec, layout, started_at)
+            if keep:
+                click.echo("KEEP=1: the platform stays up; Ctrl-C stops it.")
+                await asyncio.Event().wait()
+    except AlreadyRunning as error:
+        raise CliError(
+            f"{error} Stop it with `seamlessflow down`, or set SEAMLESSFLOW_HOME to another folder."
+        ) from error
+    finally:
+        example.cancel()
+    return succeeded
+
+
+def example_spec(
+    files: Mapping[str, Path], *, engine: str, learning_rate: float, num_updates: int
+) -> dict[str, Any]:
+    """The demo's job, as a user would write it."""
+    return {
+        "name": "calculator",
+        "model": {"source": str(files["model"]), "max_model_len": 256},
+        "environment": {"name": "calculator", "tasks": str(files["tasks"]), "max_turns": 3, "timeout_s": 60},
+        "rollout": {
+            "engine": engine,
+            "group_size": 8,
+            "groups_per_batch": 10,
+            "max_tokens_per_turn": 32,
+            "max_concurrent_sessions": 96,
+            "max_num_seqs": 64,
+        },
+        "algorithm": {"name": "grpo", "max_staleness": 3},
+        "train": {
+            "num_updates": num_updates,
+            "learning_rate": learning_rate,
+            "checkpoint_every_updates": 5,
+            "keep_versions": 8,
+        },
+        "seed": SEED,
+    }
+
+
+def _train(home: Home, spec: dict[str, Any], layout: str, started_at: float) -> bool:
+    """Submit, follow, report. Runs in a thread: the client is synchronous."""
+    with client_of(home) as client:
+        _tags_set(client, layout)
+        job = client.job_submit(spec)
+        click.echo(f"job        {client.base_url}/jobs/{job['id']}")
+        submitted_at = time.monotonic()
+        shown_at = 0.0
+        for job in client.job_watch(job["id"], every_s=0.5):
+            if time.monotonic() - shown_at >= PROGRESS_EVERY_S:
+                shown_at = time.monotonic()
+                click.echo(progress_line(job, elapsed_s=shown_at - started_at))
+        running_s = time.monotonic() - submitted_at
+        return _report(client, job, running_s=running_s, learning_rate=spec["train"]["learning_rate"])
+
+
+def _tags_set(client: Client, layout: str) -> None:
+    """Machines registered by an earlier start keep their tags: give them this layout's."""
+    registered = {machine["name"]: machine for machine in client.machine_list()}
+    for machine in LAYOUTS[layout]:
+        if sorted(registered[machine.name]["tags"]) != sorted(machine.tags):
+            client.machine_edit(
+                machine.name, changes={"tags": list(machine.tags)}, reason=f"demo layout {layout}"
+            )
+
+
+def _report(client: Client, job: dict[str, Any], *, running_s: float, learning_rate: float) -> bool:
+    parts = {part: client.job_part(job["id"], part) for part in ("summary", "ledger", "audit")}
+    click.echo("")
+    for line in summary_lines(job, parts["summary"], parts["ledger"], parts["audit"], running_s=running_s):
+        click.echo(line)
+    verdict = judge(job, parts["summary"], parts["audit"], learning_rate=learning_rate)
+    for shortfall in verdict.shortfalls:
+        click.echo(f"short of the promise: {shortfall}", err=True)
+    return verdict.is_success
+
+
+async def _example_make(home: Home) -> dict[str, Path]:
+    """The example model (a short supervised warm start on the first call) and its tasks; cached in the home."""
+    models = home.root / "models"
+    files = {"model": models / "calculator", "tasks": models / "calculator-tasks.jsonl"}
+    click.echo(
+        "example model: building (the first time takes about a minute)"
+        if not files["model"].exists()
+        else "example model: cached"
+    )
+    await _python(
+        "seamlessflow_workers.train.example",
+        "--out",
+        str(files["model"]),
+        "--cache",
+        str(home.root / "cache"),
+        "--seed",
+        str(SEED),
+    )
+    await _python(
+        "seamlessflow_workers.agents.tasks",
+        "--environment",
+        "calculator",
+        "--num",
+        str(NUM_TASKS),
+        "--seed",
+        str(SEED),
+        "--out",
+        str(files["tasks"]),
+    )
+    return files
+
+
+async def _python(module: str, *arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    if process.returncode != 0:
+        last = output.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
+        raise CliError(f"{module} {json.dumps(arguments)} failed: {last[0]}")

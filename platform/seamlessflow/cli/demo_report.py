@@ -1,0 +1,103 @@
+"""The demo's progress line, summary and verdict: pure text from what the REST API says.
+
+Enters: decoded JSON of a job, its summary, ledger and audit. Leaves: lines, and a list of what fell short.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = Mapping[str, Any]
+_BARS = " ▁▂▃▄▅▆▇█"
+
+MIN_RISE = 0.3
+MIN_FINAL_REWARD = 0.75
+MIN_VERSION = 30
+MAX_DRIFT_WITHOUT_LEARNING = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the demo promised and did not keep; empty is success."""
+
+    shortfalls: tuple[str, ...]
+
+    @property
+    def is_success(self) -> bool:
+        return not self.shortfalls
+
+
+def progress_line(job: Json, *, elapsed_s: float) -> str:
+    reward = job["progress"].get("reward_mean")
+    shown = "  –  " if reward is None else f"{reward:5.2f}"
+    line = f"{elapsed_s:5.0f} s  {job['state']:<9} version {job['latest_version']:>3}/{job['progress']['num_updates']}  reward {shown}"
+    return f"{line}  {job['waiting_reason']}".rstrip()
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Rewards in [0, 1] as a row of bars."""
+    return "".join(_BARS[round(min(max(value, 0.0), 1.0) * (len(_BARS) - 1))] for value in values)
+
+
+def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, running_s: float) -> Iterator[str]:
+    yield f"job        {job['id']}  {job['state']}  {job['state_reason']}".rstrip()
+    yield (
+        f"reward     {_number(summary['reward_first_tenth'])} → {_number(summary['reward_last_tenth'])}"
+        f"  {sparkline(summary['reward_by_tenth'])}  (first and last tenth of {summary['num_groups_trained']} groups)"
+    )
+    yield f"updates    {job['latest_version']} policy versions in {running_s:.0f} s"
+    yield (
+        f"tokens     {summary['num_sampled_tokens']} sampled ({summary['num_sampled_tokens'] / running_s:.0f}/s), "
+        f"{summary['num_trained_tokens']} trained ({summary['num_trained_tokens'] / running_s:.0f}/s), "
+        f"{summary['num_wasted_tokens']} discarded"
+    )
+    yield (
+        f"turns      {summary['num_turns']}, of which {summary['num_turns_handed_over']} handed over, "
+        f"{summary['num_turns_continued']} continued from their own tokens, "
+        f"{summary['num_turns_of_several_versions']} of several versions; largest gap {_number(summary['max_gap_s'])} s"
+    )
+    for machine in ledger["machines"]:
+        yield f"{machine['name']:<10} {_shares(machine['totals'])}"
+    faults = [check["name"] for check in audit["checks"] if not check["ok"]]
+    yield (
+        f"audit      BAD: {', '.join(faults)}" if faults else f"audit      {len(audit['checks'])} checks hold"
+    )
+
+
+def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float) -> Verdict:
+    """The demo's own bar: the curve rises, or with LR=0 stays where it was."""
+    first, last = summary["reward_first_tenth"], summary["reward_last_tenth"]
+    shortfalls = []
+    if job["state"] != "completed":
+        shortfalls.append(f"the job ended {job['state']}: {job['state_reason']}")
+    if not audit["ok"]:
+        shortfalls.append("the audit found faults")
+    if job["latest_version"] < MIN_VERSION:
+        shortfalls.append(f"only {job['latest_version']} versions were published, {MIN_VERSION} are expected")
+    if first is None or last is None:
+        shortfalls.append("too few groups were trained to compare the first and the last tenth")
+    elif learning_rate == 0 and abs(last - first) > MAX_DRIFT_WITHOUT_LEARNING:
+        shortfalls.append(f"without learning the reward moved by {last - first:+.2f}")
+    elif learning_rate > 0:
+        shortfalls += _rise_shortfalls(first, last)
+    if summary["num_turns_continued"] == 0 and learning_rate > 0:
+        shortfalls.append("no request was handed over and continued")
+    return Verdict(tuple(shortfalls))
+
+
+def _rise_shortfalls(first: float, last: float) -> Iterator[str]:
+    if last - first < MIN_RISE:
+        yield f"the reward rose by {last - first:.2f}, {MIN_RISE} is expected"
+    if last <= MIN_FINAL_REWARD:
+        yield f"the last tenth's reward is {last:.2f}, more than {MIN_FINAL_REWARD} is expected"
+
+
+def _shares(totals: Sequence[Json]) -> str:
+    """`serving 61 %, training 22 %, idle:no_batch 3 %`, largest first; sums to 100 %."""
+    shown = sorted(totals, key=lambda total: -total["share"])
+    names = (f"{total['state']}:{total['cause']}" if total["cause"] else total["state"] for total in shown)
+    return ", ".join(f"{name} {100 * total['share']:.1f} %" for name, total in zip(names, shown, strict=True))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

@@ -1,0 +1,69 @@
+"""`seamlessflow doctor`: what this machine has, and what is missing, one line each."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+
+from seamlessflow.cli.local.state import find_home
+
+MIN_FREE_BYTES = 2 * 1024**3
+_PACKAGES = ("django", "celery", "channels", "psycopg", "torch", "transformers", "deepspeed", "vllm")
+_REQUIRED = frozenset(_PACKAGES) - {"vllm"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    is_ok: bool
+    subject: str
+    detail: str
+
+
+@click.command()
+def doctor() -> None:
+    """Check this machine: Python, disk, cores, packages, a browser for the tests, and the running platform."""
+    findings = list(_findings())
+    for finding in findings:
+        click.echo(f"{'ok ' if finding.is_ok else 'BAD'} {finding.subject:<14} {finding.detail}")
+    if not all(finding.is_ok for finding in findings):
+        sys.exit(1)
+
+
+def _findings() -> Iterator[Finding]:
+    yield Finding(
+        (3, 11) <= sys.version_info[:2] <= (3, 13), "python", f"{platform.python_version()} (3.11 to 3.13)"
+    )
+    cores = sorted(os.sched_getaffinity(0))
+    yield Finding(True, "cores", f"{len(cores)} usable: {cores}")
+    home = find_home()
+    existing = next(path for path in (home.root, *home.root.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    yield Finding(
+        free >= MIN_FREE_BYTES, "disk", f"{free / 1024**3:.1f} GiB free under {home.root} (2 needed)"
+    )
+    for package in _PACKAGES:
+        yield _package(package)
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    yield Finding(True, "browser", browser or "none on PATH: browser tests are skipped")
+    run = home.read_run() if home.root.exists() else None
+    yield Finding(
+        True,
+        "platform",
+        f"up at {run.web_url} (process {run.pid})" if run else "not running; `seamlessflow up` starts it",
+    )
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(True, name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(
+            name not in _REQUIRED,
+            name,
+            "not installed" + ("; run `make setup`" if name in _REQUIRED else " (optional)"),
+        )

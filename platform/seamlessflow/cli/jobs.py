@@ -1,0 +1,132 @@
+"""`submit` and `jobs`: a job from a file to its end."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from seamlessflow.cli.connection import connect
+from seamlessflow.cli.errors import CliError
+from seamlessflow.client import Client, JobFailed
+from seamlessflow.core.job_spec import InvalidJobSpec, job_spec_parse
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Follow the job; exit 0 if it completes, 1 if it fails, 3 if it is cancelled.",
+)
+@click.option("--upload/--no-upload", default=True, help="Upload local paths that the spec names.")
+def submit(file: Path, wait: bool, upload: bool) -> None:
+    """Submit the job described in FILE (YAML or JSON)."""
+    spec = _spec_read(file)
+    with connect() as client:
+        if upload:
+            _upload_local_paths(client, spec, base=file.parent)
+        job = client.job_submit(spec)
+        click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}")
+        if wait:
+            _follow(client, job["id"])
+
+
+@click.group()
+def jobs() -> None:
+    """List, show and steer jobs."""
+
+
+@jobs.command("list")
+@click.option("--state", help="Only jobs in this state.")
+@click.option("--limit", default=20, show_default=True)
+def jobs_list(state: str | None, limit: int) -> None:
+    """The newest jobs."""
+    with connect() as client:
+        rows = [job for job, _ in zip(client.job_list(state=state), range(limit), strict=False)]
+    if not rows:
+        click.echo("no jobs yet; submit one with `seamlessflow submit job.yaml`")
+    for job in rows:
+        click.echo(f"{job['id']}  {job['state']:<10} v{job['latest_version']:<6} {job['name']}")
+
+
+@jobs.command("show")
+@click.argument("job_id")
+def jobs_show(job_id: str) -> None:
+    """Everything about one job, as YAML."""
+    with connect() as client:
+        click.echo(yaml.safe_dump(client.job_get(job_id), sort_keys=False, allow_unicode=True), nl=False)
+
+
+@jobs.command("wait")
+@click.argument("job_id")
+def jobs_wait(job_id: str) -> None:
+    """Follow a job to its end; the exit code tells how it ended."""
+    with connect() as client:
+        _follow(client, job_id)
+
+
+@jobs.command("audit")
+@click.argument("job_id")
+def jobs_audit(job_id: str) -> None:
+    """Check that nothing was lost or doubled, each batch is in the weights once, and the ledgers are whole."""
+    with connect() as client:
+        report = client.job_part(job_id, "audit")
+    for check in report["checks"]:
+        click.echo(f"{'ok ' if check['ok'] else 'BAD'} {check['name']}: {check['detail']}")
+    if not report["ok"]:
+        raise CliError("the audit found faults")
+
+
+def _steering(verb: str, text: str) -> click.Command:
+    @click.command(verb, help=text)
+    @click.argument("job_id")
+    def command(job_id: str) -> None:
+        with connect() as client:
+            job = client.job_edit(job_id, verb)
+        click.echo(f"{job['id']} {job['state']}")
+
+    return command
+
+
+jobs.add_command(_steering("cancel", "Stop a job; what it has published stays."))
+jobs.add_command(_steering("pause", "Free the machines and keep the state."))
+jobs.add_command(_steering("resume", "Go on with a paused job."))
+
+
+def _spec_read(file: Path) -> dict[str, Any]:
+    try:
+        spec = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CliError(f"{file} is not YAML: {str(error).splitlines()[0]}", exit_code=2) from error
+    if not isinstance(spec, dict):
+        raise CliError(f"{file} must hold a mapping of keys, got {type(spec).__name__}", exit_code=2)
+    try:
+        job_spec_parse(spec)
+    except InvalidJobSpec as error:
+        raise CliError(f"{file}: {error}", exit_code=2) from error
+    return spec
+
+
+def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> None:
+    """Replace paths that exist beside the spec by uploaded artifacts; other references are the server's to resolve."""
+    for section, key in (("model", "source"), ("environment", "tasks")):
+        reference = spec[section].get(key)
+        if not isinstance(reference, str) or "://" in reference:
+            continue
+        path = base / reference
+        if path.exists():
+            click.echo(f"uploading {path}")
+            spec[section][key] = client.upload(path)
+
+
+def _follow(client: Client, job_id: str) -> None:
+    job: dict[str, Any] = {}
+    shown: tuple[object, ...] = ()
+    for job in client.job_watch(job_id):
+        line = (job["state"], job["latest_version"], job["waiting_reason"])
+        if line != shown:
+            shown = line
+            click.echo(f"{job['state']:<10} version {job['latest_version']} {job['waiting_reason']}".rstrip())
+    if job["state"] != "completed":
+        raise JobFailed(job)

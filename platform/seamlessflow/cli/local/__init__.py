@@ -1,0 +1,1 @@
+"""The embedded installation: PostgreSQL, Valkey and the processes of every plane on one machine."""

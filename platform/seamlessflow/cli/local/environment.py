@@ -1,0 +1,78 @@
+"""What each kind of process finds in its environment.
+
+Enters: the installation's folder, addresses and secret, and our own environment. Leaves: one environment
+for the planes and a smaller one for machines. Invariant: nothing that a machine runs, agents included,
+inherits the database's address, the live events' or the installation's secret.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamlessflow.cli.local.services import ServiceUrls
+from seamlessflow.cli.local.state import Home
+
+SETTINGS_MODULE = "seamlessflow.control_plane.settings"
+NVIDIA_CONTROL_DEVICE = Path("/dev/nvidiactl")
+NOT_FOR_MACHINES = (
+    "DATABASE_URL",
+    "EVENTS_URL",
+    "BACKGROUND_BROKER_URL",
+    "SEAMLESSFLOW_SECRET_KEY",
+    "PGPASSWORD",
+)
+# One thread a process: the processes share few cores, and a spinning thread starves its neighbours.
+QUIET_LIBRARIES = {
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    web_url: str
+    gateway_url: str
+
+
+def machine_environment(
+    home: Home, urls: ServiceUrls, addresses: Addresses, *, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """For supervisors and, through them, engines, trainers and agents."""
+    inherited = {name: value for name, value in environ.items() if name not in NOT_FOR_MACHINES}
+    accelerator = {} if NVIDIA_CONTROL_DEVICE.exists() else {"DS_ACCELERATOR": "cpu"}
+    return (
+        inherited
+        | QUIET_LIBRARIES
+        | accelerator
+        | {
+            "BROKER_URL": urls.broker_url,
+            "SEAMLESSFLOW_HOME": str(home.root),
+            "SEAMLESSFLOW_WEB_URL": addresses.web_url,
+            "SEAMLESSFLOW_GATEWAY_URL": addresses.gateway_url,
+            "ARTIFACT_ROOT": environ.get("ARTIFACT_ROOT") or home.artifacts.as_uri(),
+            "MODEL_ROOTS": _model_roots(home, environ),
+        }
+    )
+
+
+def plane_environment(
+    home: Home, urls: ServiceUrls, addresses: Addresses, *, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """For the web, the scheduler, background work and the gateway."""
+    secret_key = environ.get("SEAMLESSFLOW_SECRET_KEY") or home.secret("secret-key")
+    return (
+        dict(environ)
+        | machine_environment(home, urls, addresses, environ=environ)
+        | urls.as_env()
+        | {"SEAMLESSFLOW_SECRET_KEY": secret_key, "DJANGO_SETTINGS_MODULE": SETTINGS_MODULE}
+    )
+
+
+def _model_roots(home: Home, environ: Mapping[str, str]) -> str:
+    """The installation's own folder of models, then those the environment names."""
+    named = environ.get("MODEL_ROOTS", "").split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys([str(home.models), *filter(None, named)]))

@@ -1,0 +1,20 @@
+"""The layouts of the demo's three machines. A layout is only an assignment of tags."""
+
+from seamlessflow.cli.local.machines import LocalMachine
+
+MULTIPLEXED = "multiplexed"
+
+
+def _machines(alpha: tuple[str, ...], beta: tuple[str, ...]) -> tuple[LocalMachine, ...]:
+    return (
+        LocalMachine("alpha", alpha, core=0),
+        LocalMachine("beta", beta, core=1),
+        LocalMachine("gamma", ("agent",)),
+    )
+
+
+LAYOUTS = {
+    MULTIPLEXED: _machines(("rollout", "train"), ("rollout",)),
+    "colocated": _machines(("rollout", "train"), ("rollout", "train")),
+    "disaggregated": _machines(("train",), ("rollout",)),
+}

@@ -1,0 +1,45 @@
+"""Servers of an earlier launcher that have not ended yet.
+
+Enters: a process id noted in a data folder. Leaves: no such server. The id proves nothing by itself, for
+numbers are reused, so a process is taken for ours only if it runs the expected program in the expected
+folder.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+POLL_S = 0.02
+PATIENCE_S = 20.0
+
+
+class LeftoverWontEnd(RuntimeError):
+    """A server of an earlier launcher outlived its signals."""
+
+
+def end_leftover(pid: int | None, *, program: str, cwd: Path, stop_signal: signal.Signals) -> None:
+    """Stop the server `pid` if it is `program` working in `cwd`, and wait until it is gone."""
+    if pid is None or not _is_ours(pid, program=program, cwd=cwd):
+        return
+    for number in (stop_signal, signal.SIGKILL):
+        # It may be ending already: that is what we want.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline_at = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline_at:
+            if not _is_ours(pid, program=program, cwd=cwd):
+                return
+            time.sleep(POLL_S)
+    raise LeftoverWontEnd(f"{program} (process {pid}) still runs in {cwd}; end it, then start again.")
+
+
+def _is_ours(pid: int, *, program: str, cwd: Path) -> bool:
+    process = Path("/proc") / str(pid)
+    try:
+        name = (process / "comm").read_text().strip()
+        # A zombie has no folder any more; reading its link fails, and it holds nothing.
+        return name == program and (process / "cwd").resolve(strict=True) == cwd.resolve()
+    except OSError:
+        return False

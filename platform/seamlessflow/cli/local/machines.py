@@ -1,0 +1,73 @@
+"""The machines of an installation: slices of this host, each with a supervisor of its own.
+
+Enters: names, tags and cores. Leaves: a token file per machine and the supervisor's `ProcessSpec`.
+Invariant: a token is made once per machine and database, and only its owner can read it.
+"""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamlessflow.cli.local.environment import Addresses
+from seamlessflow.cli.local.process_tree import ProcessSpec
+from seamlessflow.cli.local.state import Home
+
+STOP_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMachine:
+    """`core` counts the cores this process may use, from 0; None leaves the machine unpinned."""
+
+    name: str
+    tags: tuple[str, ...]
+    core: int | None = None
+
+
+def token_file(home: Home, machine: LocalMachine) -> Path:
+    return home.machines / f"{machine.name}.token"
+
+
+def forget_tokens_of_other_database(home: Home, *, identity: str) -> None:
+    """Tokens are rows of a database; those of another one open nothing."""
+    noted = home.machines / "database"
+    if noted.exists() and noted.read_text() == identity:
+        return
+    for path in home.machines.glob("*.token"):
+        path.unlink()
+    noted.write_text(identity)
+
+
+async def ensure_token(
+    home: Home, machine: LocalMachine, *, register: Callable[[LocalMachine], Awaitable[str]]
+) -> None:
+    """Register the machine and keep its token, unless a token is there already."""
+    path = token_file(home, machine)
+    if not path.exists():
+        home.kept(path, (await register(machine)).split()[-1])
+
+
+def supervisor_spec(
+    home: Home, machine: LocalMachine, *, addresses: Addresses, env: Mapping[str, str]
+) -> ProcessSpec:
+    core = usable_core(machine.core)
+    pinned = () if core is None else ("--cores", str(core))
+    return ProcessSpec(
+        name=f"supervisor-{machine.name}",
+        command=(
+            *(sys.executable, "-m", "seamlessflow_workers.supervisor"),
+            *("--name", machine.name, "--tags", ",".join(machine.tags), *pinned),
+            *("--control-plane-url", addresses.web_url, "--token-file", str(token_file(home, machine))),
+        ),
+        env=env,
+        stop_timeout_s=STOP_TIMEOUT_S,
+        cwd=home.root,
+    )
+
+
+def usable_core(index: int | None) -> int | None:
+    """The number of the `index`-th core we may use; None (unpinned) where there are fewer."""
+    cores = sorted(os.sched_getaffinity(0))
+    return None if index is None or index >= len(cores) else cores[index]

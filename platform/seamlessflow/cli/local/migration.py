@@ -1,0 +1,77 @@
+"""Brings the database's tables up to date, and remembers that they are.
+
+Enters: the database's address and the migrations on disk. Leaves: a migrated database and the file
+`migrated`. Invariants: one launcher migrates a database at a time; the step is skipped only for the very
+database and the very migrations that the file names.
+"""
+
+import hashlib
+import importlib.util
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psycopg
+
+from seamlessflow.cli.local.state import Home
+
+# An arbitrary number that every launcher of this product shares.
+MIGRATION_LOCK = 0x5EA31E55
+CONNECT_TIMEOUT_S = 10
+
+
+class DatabaseUnreachable(RuntimeError):
+    """The database does not answer under its address."""
+
+
+async def database_identity(database_url: str) -> str:
+    """What tells this database from any other, even one that was made anew under the same address."""
+    async with await _connect(database_url) as connection:
+        cursor = await connection.execute(
+            "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " FROM pg_control_system()"
+        )
+        row = await cursor.fetchone()
+    assert row is not None
+    return f"{row[0]}/{row[1]}"
+
+
+async def bring_up_to_date(
+    home: Home, *, database_url: str, identity: str, migrate: Callable[[], Awaitable[object]]
+) -> bool:
+    """Call `migrate` unless nothing has changed since the last time; whether it was called."""
+    wanted = f"{identity} {_migrations_digest()}\n"
+    done = home.root / "migrated"
+    if done.exists() and done.read_text() == wanted:
+        return False
+    async with await _connect(database_url) as connection:
+        await connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
+        await migrate()
+    done.write_text(wanted)
+    return True
+
+
+async def _connect(database_url: str) -> psycopg.AsyncConnection[tuple[object, ...]]:
+    try:
+        return await psycopg.AsyncConnection.connect(
+            database_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
+        )
+    except psycopg.OperationalError as error:
+        reason = str(error).splitlines()[0]
+        raise DatabaseUnreachable(f"The database named by DATABASE_URL does not answer: {reason}") from error
+
+
+def _migrations_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(_control_plane_dir().glob("**/migrations/*")):
+        if path.suffix in {".py", ".sql"}:
+            digest.update(f"{path.name}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _control_plane_dir() -> Path:
+    # Found, not imported: importing it would load Django into the launcher.
+    spec = importlib.util.find_spec("seamlessflow.control_plane")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent

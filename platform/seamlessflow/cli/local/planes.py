@@ -1,0 +1,96 @@
+"""How the processes of the control plane and the data plane are started and asked whether they are up.
+
+Enters: addresses and an environment. Leaves: one `ProcessSpec` per process. All listen on loopback only.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from seamlessflow.cli.local.environment import Addresses
+from seamlessflow.cli.local.process_tree import ProcessSpec
+
+CELERY_APP = "seamlessflow.control_plane.celery"
+ASGI_APP = "seamlessflow.control_plane.asgi:application"
+NUM_BACKGROUND_THREADS = 2
+GRACEFUL_S = 3
+START_TIMEOUT_S = 90.0
+HEALTH_PATH = "/healthz"
+HEALTH_TIMEOUT_S = 5.0
+
+
+def plane_specs(addresses: Addresses, *, env: Mapping[str, str], cwd: Path) -> tuple[ProcessSpec, ...]:
+    spec = partial(ProcessSpec, env=env, cwd=cwd, ready_timeout_s=START_TIMEOUT_S)
+    return (
+        spec(name="web", command=_web(addresses.web_url), ready=_answers(addresses.web_url)),
+        spec(name="gateway", command=_gateway(addresses.gateway_url), ready=_answers(addresses.gateway_url)),
+        spec(name="scheduler", command=_django("run_scheduler")),
+        # Threads: a pool of processes would outlive a killed worker.
+        spec(
+            name="background",
+            command=_celery(
+                *("worker", "-Q", "background", "-n", "background@%h"),
+                *("-P", "threads", "-c", str(NUM_BACKGROUND_THREADS), "--without-mingle", "--without-gossip"),
+            ),
+        ),
+        spec(name="beat", command=_celery("beat", "--schedule", str(cwd / "beat-schedule"), "--pidfile", "")),
+    )
+
+
+def command_spec(arguments: tuple[str, ...], *, env: Mapping[str, str], cwd: Path) -> ProcessSpec:
+    """A management command that runs once."""
+    return ProcessSpec(name=arguments[0], command=_django(*arguments), env=env, cwd=cwd)
+
+
+def _web(url: str) -> tuple[str, ...]:
+    return _python(
+        "uvicorn",
+        ASGI_APP,
+        *_bound_to(url),
+        *("--no-access-log", "--timeout-graceful-shutdown", str(GRACEFUL_S)),
+    )
+
+
+def _gateway(url: str) -> tuple[str, ...]:
+    return _python("seamlessflow.data_plane", *_bound_to(url))
+
+
+def _django(*arguments: str) -> tuple[str, ...]:
+    return _python("django", *arguments)
+
+
+def _celery(*arguments: str) -> tuple[str, ...]:
+    return _python("celery", "-A", CELERY_APP, *arguments)
+
+
+def _python(module: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", module, *arguments)
+
+
+def _bound_to(url: str) -> tuple[str, ...]:
+    parts = urlsplit(url)
+    return ("--host", str(parts.hostname), "--port", str(parts.port))
+
+
+def _answers(url: str) -> Callable[[], Awaitable[bool]]:
+    return partial(answers_http, url)
+
+
+async def answers_http(url: str) -> bool:
+    """Whether a server answers there with anything but an error of its own."""
+    parts = urlsplit(url)
+    request = f"GET {HEALTH_PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n"
+    try:
+        async with asyncio.timeout(HEALTH_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            try:
+                writer.write(request.encode())
+                status_line = await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return status_line.startswith(b"HTTP/1.1 ") and status_line[9:10] < b"5"

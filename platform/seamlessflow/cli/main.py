@@ -1,0 +1,55 @@
+"""The `seamlessflow` command: composition of its groups, and one place where anticipated errors become one line.
+
+Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 3 the job was cancelled; 130 Ctrl-C.
+"""
+
+import sys
+
+import click
+
+from seamlessflow import __version__
+from seamlessflow.cli import demo, doctor, jobs, machines, platform
+from seamlessflow.cli.errors import CliError
+from seamlessflow.client import ApiError, JobFailed
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="seamlessflow")
+def cli() -> None:
+    """Reinforcement learning of language models: jobs, machines and the platform itself."""
+
+
+for command in (
+    platform.up,
+    platform.down,
+    platform.status,
+    platform.worker,
+    demo.demo,
+    doctor.doctor,
+    jobs.submit,
+    jobs.jobs,
+    machines.machines,
+):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Console entry point."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except (CliError, ApiError, JobFailed) as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(_exit_code(error))
+
+
+def _exit_code(error: CliError | ApiError | JobFailed) -> int:
+    if isinstance(error, CliError):
+        return error.exit_code
+    if isinstance(error, JobFailed):
+        return 3 if error.job["state"] == "cancelled" else 1
+    return 2 if error.status is not None and error.status < 500 else 1

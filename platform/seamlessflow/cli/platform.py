@@ -1,0 +1,208 @@
+"""`up`, `down`, `status` and `worker`: the platform on this machine."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
+from seamlessflow.cli.local.machines import LocalMachine, token_file
+from seamlessflow.cli.local.stack import Stack, running_stack
+from seamlessflow.cli.local.state import AlreadyRunning, Home, find_home
+from seamlessflow.client import Client
+
+CLI_TOKEN_FILE = "cli.token"
+STOP_TIMEOUT_S = 60.0
+DETACHED_START_TIMEOUT_S = 120.0
+Result = TypeVar("Result")
+
+
+@click.command()
+@click.option(
+    "--layout",
+    type=click.Choice(sorted(LAYOUTS)),
+    default=MULTIPLEXED,
+    show_default=True,
+    help="Which tags the machines get.",
+)
+@click.option(
+    "--no-machines",
+    is_flag=True,
+    help="Only the control plane and the gateway; machines join from elsewhere.",
+)
+@click.option("--detach", is_flag=True, help="Return when everything is up; `seamlessflow down` stops it.")
+def up(layout: str, no_machines: bool, detach: bool) -> None:
+    """Start the platform here: database, broker, planes and machines. Ctrl-C stops all of it."""
+    machines = () if no_machines else LAYOUTS[layout]
+    if detach:
+        _start_detached(layout, no_machines=no_machines)
+        return
+    try:
+        asyncio.run(_serve(find_home(), machines))
+    except AlreadyRunning as error:
+        raise CliError(str(error)) from error
+
+
+@click.command()
+def down() -> None:
+    """Stop the platform of this folder."""
+    home = find_home()
+    if not home.root.exists() or home.read_run() is None:
+        click.echo("not running")
+        return
+    if not home.request_stop(timeout_s=STOP_TIMEOUT_S):
+        raise CliError(
+            f"the platform did not stop within {STOP_TIMEOUT_S:.0f} s; its logs are in {home.logs}"
+        )
+    click.echo("stopped")
+
+
+@click.command()
+def status() -> None:
+    """Whether the platform is up, and its machines and jobs."""
+    home = find_home()
+    run = home.read_run() if home.root.exists() else None
+    if run is None:
+        raise CliError("not running; start it with `seamlessflow up`", exit_code=3)
+    click.echo(f"up since {run.started_at}: {run.web_url} (gateway {run.gateway_url}, process {run.pid})")
+    with client_of(home) as client:
+        for machine in client.machine_list():
+            click.echo(
+                f"machine {machine['name']:<10} {'healthy' if machine['is_healthy'] else 'down':<8} {','.join(machine['tags'])}"
+            )
+        for job in client.job_list(state="running"):
+            click.echo(f"job     {job['id']} {job['name']} version {job['latest_version']}")
+
+
+@click.command()
+@click.option("--name", required=True, help="Name of this machine.")
+@click.option("--tags", required=True, help="Comma-separated capability tags, e.g. rollout,train.")
+@click.option(
+    "--control-plane-url", default=None, help="Of a platform elsewhere; default: the one of this folder."
+)
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), default=None, help="Machine token; default: made here."
+)
+@click.option("--cores", default=None, help="Cores for its children, e.g. 0 or 0,1; default: all.")
+def worker(
+    name: str, tags: str, control_plane_url: str | None, token_file: Path | None, cores: str | None
+) -> None:
+    """Run this host (or a slice of it) as a machine, in the foreground."""
+    if control_plane_url is None or token_file is None:
+        control_plane_url, token_file = _local_registration(name, tags)
+    command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name, "--tags", tags]
+    command += ["--control-plane-url", control_plane_url, "--token-file", str(token_file)]
+    command += ["--cores", cores] if cores else []
+    os.execv(sys.executable, command)
+
+
+def client_of(home: Home) -> Client:
+    """The REST client of the installation in `home`. Raises CliError when it is not up."""
+    run = home.read_run()
+    if run is None:
+        raise CliError("no platform is running here; start one with `seamlessflow up`")
+    return Client(run.web_url, (home.root / CLI_TOKEN_FILE).read_text().strip())
+
+
+async def welcome(stack: Stack) -> None:
+    """Make sure that there is an owner and a token for the command line; print where to look."""
+    token = stack.home.root / CLI_TOKEN_FILE
+    await stack.manage("ensure_owner")
+    if not await _token_works(stack, token):
+        token.unlink(missing_ok=True)
+        stack.home.kept(
+            token, (await stack.manage("create_token", "--project", "default", "--name", "cli")).split()[-1]
+        )
+    link = (await stack.manage("create_sign_in_link")).split()[-1]
+    click.echo(f"dashboard  {link}  (signs you in once)")
+
+
+async def until_interrupted(work: Coroutine[object, object, Result]) -> Result:
+    """Await `work`; SIGINT and SIGTERM end the wait with click.Abort."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
+    async def serve() -> None:
+        async with running_stack(home, machines) as stack:
+            await welcome(stack)
+            click.echo("up; Ctrl-C stops it")
+            await asyncio.Event().wait()
+
+    with contextlib.suppress(click.Abort):  # Ctrl-C is how this command is meant to end
+        await until_interrupted(serve())
+
+
+async def _token_works(stack: Stack, token: Path) -> bool:
+    """Tokens are rows of a database: one left from another database opens nothing."""
+    if not token.exists():
+        return False
+
+    def ask() -> bool:
+        with Client(stack.web_url, token.read_text().strip()) as client:
+            try:
+                client.machine_list()
+            except Exception as error:
+                if getattr(error, "status", None) == 401:
+                    return False
+                raise
+            return True
+
+    return await asyncio.to_thread(ask)
+
+
+def _start_detached(layout: str, *, no_machines: bool) -> None:
+    home = find_home().create()
+    log = home.logs / "up.log"
+    command = [
+        sys.executable,
+        "-m",
+        "seamlessflow.cli",
+        "up",
+        "--layout",
+        layout,
+        *(["--no-machines"] if no_machines else []),
+    ]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    deadline_at = time.monotonic() + DETACHED_START_TIMEOUT_S
+    while home.read_run() is None:
+        if process.poll() is not None or time.monotonic() > deadline_at:
+            last = (log.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
+            raise CliError(f"the platform did not start: {last} (log: {log})")
+        time.sleep(0.1)
+    run = home.read_run()
+    click.echo(
+        f"up at {run.web_url if run else '?'}; the sign-in link is in {log}; `seamlessflow down` stops it"
+    )
+
+
+def _local_registration(name: str, tags: str) -> tuple[str, Path]:
+    """Register a machine with the platform of this folder through its REST API."""
+    home = find_home()
+    path = token_file(home, LocalMachine(name, tuple(tags.split(","))))
+    with client_of(home) as client:
+        if not path.exists():
+            home.kept(path, client.machine_register(name, tags.split(","))["token"])
+        return client.base_url, path

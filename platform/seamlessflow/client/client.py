@@ -1,0 +1,170 @@
+"""A small synchronous client of `/api/v1`: what the CLI and CI scripts use.
+
+Enters: a base URL and an API token. Leaves: decoded JSON. A refusal (RFC 9457) becomes ApiError with one sentence.
+"""
+
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+
+Json = dict[str, Any]
+
+
+class ApiError(Exception):
+    """The platform refused a request, or could not be reached."""
+
+    def __init__(self, detail: str, *, status: int | None = None, problem: Json | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.problem = problem or {}
+
+
+class JobFailed(Exception):
+    """A job that was waited for ended otherwise than completed."""
+
+    def __init__(self, job: Json) -> None:
+        super().__init__(f"job {job['id']} ended {job['state']}: {job['state_reason'] or 'no reason given'}")
+        self.job = job
+
+
+class Client:
+    """One project's view of the platform."""
+
+    def __init__(self, base_url: str, token: str, *, timeout_s: float = 30.0) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._http = httpx.Client(
+            base_url=f"{self.base_url}/api/v1/",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=timeout_s,
+            transport=httpx.HTTPTransport(retries=3),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def job_submit(self, spec: Mapping[str, Any]) -> Json:
+        return self._send("POST", "jobs", json=dict(spec))
+
+    def job_get(self, job_id: str) -> Json:
+        return self._send("GET", f"jobs/{job_id}")
+
+    def job_list(self, *, state: str | None = None) -> Iterator[Json]:
+        """Every job, newest first, page by page."""
+        offset = 0
+        while True:
+            page = self._send("GET", "jobs", params={"offset": offset, **({"state": state} if state else {})})
+            yield from page["results"]
+            offset += len(page["results"])
+            if not page["results"] or offset >= page["count"]:
+                return
+
+    def job_edit(self, job_id: str, verb: str) -> Json:
+        """`verb` is cancel, pause or resume."""
+        return self._send("POST", f"jobs/{job_id}/{verb}")
+
+    def job_part(self, job_id: str, part: str, **params: Any) -> Json:
+        """`part` is versions, metrics, events, phases, groups, ledger or audit."""
+        return self._send("GET", f"jobs/{job_id}/{part}", params=params)
+
+    def job_watch(self, job_id: str, *, every_s: float = 1.0) -> Iterator[Json]:
+        """The job, again and again until it is terminal; an unreachable platform is waited for up to two minutes."""
+        unreachable_since: float | None = None
+        while True:
+            try:
+                job = self.job_get(job_id)
+            except ApiError as error:
+                if error.status is not None and error.status < 500:
+                    raise
+                unreachable_since = unreachable_since or time.monotonic()
+                if time.monotonic() - unreachable_since > 120:
+                    raise
+                time.sleep(every_s)
+                continue
+            unreachable_since = None
+            yield job
+            if job["state"] in TERMINAL_JOB_STATES:
+                return
+            time.sleep(every_s)
+
+    def job_wait(self, job_id: str) -> Json:
+        """Return the completed job. Raises JobFailed."""
+        job: Json = {}
+        for job in self.job_watch(job_id):
+            continue
+        if job["state"] != "completed":
+            raise JobFailed(job)
+        return job
+
+    def machine_list(self) -> list[Json]:
+        return list(self._send("GET", "machines")["results"])
+
+    def machine_edit(self, name: str, *, changes: Mapping[str, Any], reason: str) -> Json:
+        """Retag, cordon or drain, against the generation seen just before."""
+        machine = next((m for m in self.machine_list() if name in (m["name"], m["id"])), None)
+        if machine is None:
+            raise ApiError(f"no machine is named {name!r}")
+        return self._send(
+            "PATCH",
+            f"machines/{machine['id']}",
+            json={**changes, "reason": reason},
+            headers={"If-Match": f'"{machine["generation"]}"'},
+        )
+
+    def machine_register(self, name: str, tags: Sequence[str]) -> Json:
+        """Make a machine and its token, which is shown this once. For administrators."""
+        return self._send("POST", "machines", json={"name": name, "tags": list(tags)})
+
+    def upload(self, path: Path) -> str:
+        """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference."""
+        if path.is_file():
+            with path.open("rb") as stream:
+                return self._upload(path.name, stream, unpack=False)
+        with tempfile.TemporaryFile() as stream:
+            with tarfile.open(fileobj=stream, mode="w") as archive:
+                for file in sorted(p for p in path.rglob("*") if p.is_file()):
+                    archive.add(file, arcname=str(file.relative_to(path)))
+            stream.seek(0)
+            return self._upload(f"{path.name}.tar", stream, unpack=True)
+
+    def _upload(self, name: str, stream: Any, *, unpack: bool) -> str:
+        params = {"unpack": "true"} if unpack else {}
+        return str(self._send("POST", "uploads", files={"file": (name, stream)}, params=params)["uri"])
+
+    def _send(self, method: str, path: str, **arguments: Any) -> Json:
+        try:
+            response = self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            raise ApiError(
+                f"{self.base_url} cannot be reached ({error}); start the platform with `seamlessflow up`"
+            ) from error
+        if response.is_success:
+            return dict(response.json()) if response.content else {}
+        raise _refusal(response)
+
+
+def _refusal(response: httpx.Response) -> ApiError:
+    try:
+        problem = dict(response.json())
+    except ValueError:
+        problem = {}
+    faults = "; ".join(
+        f"{e['field']}: {e['detail']}" if e.get("field") else e["detail"] for e in problem.get("errors", [])
+    )
+    detail = faults or problem.get("detail") or f"HTTP {response.status_code}"
+    return ApiError(detail, status=response.status_code, problem=problem)

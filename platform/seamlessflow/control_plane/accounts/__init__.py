@@ -1,0 +1,1 @@
+"""People, projects and tokens."""

@@ -1,0 +1,8 @@
+"""Django's entry for this app; the label is the folder's name."""
+
+from django.apps import AppConfig
+
+
+class AccountsConfig(AppConfig):
+    name = "seamlessflow.control_plane.accounts"
+    label = "accounts"

@@ -1,0 +1,7 @@
+"""API tokens."""
+
+from rest_framework.authentication import BaseAuthentication
+
+
+class ApiTokenAuthentication(BaseAuthentication):
+    pass

@@ -1,0 +1,74 @@
+"""Users, projects, memberships and tokens. A token is stored as its SHA-256 only."""
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+
+from seamlessflow.control_plane.common.ids import new_id
+
+
+class User(AbstractUser):
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+
+
+class Project(models.Model):
+    """The border of visibility: tokens, jobs, artifacts and trajectories belong to one project."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    slug = models.SlugField(max_length=63, unique=True)
+    name = models.CharField(max_length=120)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class MembershipRole(models.TextChoices):
+    OWNER = "owner"
+    MEMBER = "member"
+    VIEWER = "viewer"
+
+
+class Membership(models.Model):
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=MembershipRole.choices, default=MembershipRole.MEMBER)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_unique")]
+
+
+class TokenKind(models.TextChoices):
+    API = "api"  # a person or a CI pipeline, in one project
+    MACHINE = "machine"  # a supervisor
+    SIGN_IN = "sign_in"  # one-time browser link
+
+
+class Token(models.Model):
+    """A secret shown once. API tokens carry a project; machine tokens belong to the installation."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    kind = models.CharField(max_length=16, choices=TokenKind.choices)
+    name = models.CharField(max_length=120)
+    digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the secret, hex.")
+    project = models.ForeignKey(
+        Project, null=True, blank=True, on_delete=models.CASCADE, related_name="tokens"
+    )
+    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="tokens")
+    machine = models.ForeignKey(
+        "cluster.Machine", null=True, blank=True, on_delete=models.CASCADE, related_name="tokens"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="token_subject_fits_kind",
+                condition=models.Q(kind="api", project__isnull=False, user__isnull=False)
+                | models.Q(kind="machine", machine__isnull=False)
+                | models.Q(kind="sign_in", user__isnull=False),
+            )
+        ]

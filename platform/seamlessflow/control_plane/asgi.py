@@ -1,0 +1,30 @@
+"""The web process: HTTP by Django, websockets by Channels. It starts only once the database answers."""
+
+import os
+import sys
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "seamlessflow.control_plane.settings")
+
+from django.core.asgi import get_asgi_application
+
+django_application = get_asgi_application()
+
+# Models may be imported only now that Django is set up.
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+
+from seamlessflow.control_plane.common.database import DatabaseUnavailable, database_wait
+from seamlessflow.control_plane.live.routing import websocket_urlpatterns
+
+try:
+    database_wait()
+except DatabaseUnavailable as error:
+    sys.exit(f"seamlessflow: {error}")
+
+application = ProtocolTypeRouter(
+    {
+        "http": django_application,
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+    }
+)

@@ -1,0 +1,65 @@
+"""Two Celery applications, because their brokers may be different servers.
+
+`app` runs background work (retention, partitions) on `BACKGROUND_BROKER_URL`. `doorbells` only sends: to the queue
+`machine.<name>` on `BROKER_URL`, where a supervisor listens. Both speak JSON and nothing else.
+"""
+
+import os
+
+from celery import Celery
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "seamlessflow.control_plane.settings")
+
+# A sender must not wait for a broker that is gone: half a second to connect, no second attempt.
+DOORBELL_TIMEOUT_S = 0.5
+JSON_ONLY = {
+    "task_serializer": "json",
+    "result_serializer": "json",
+    "accept_content": ["json"],
+    "task_ignore_result": True,
+    "enable_utc": True,
+    "broker_connection_retry_on_startup": True,
+}
+
+app = Celery("seamlessflow", broker=settings.BACKGROUND_BROKER_URL)
+app.conf.update(
+    JSON_ONLY
+    | {
+        "task_default_queue": "background",
+        "task_acks_late": True,
+        "worker_hijack_root_logger": False,
+        "broker_transport_options": {"visibility_timeout": 3600},
+        "beat_schedule_filename": str(settings.ARTIFACT_ROOT / "celerybeat-schedule"),
+        "beat_schedule": {
+            "node-partitions": {
+                "task": "seamlessflow.node_partitions_ensure",
+                "schedule": 24 * 3600.0,
+                "options": {"queue": "background"},
+            },
+            "versions-prune": {
+                "task": "seamlessflow.versions_prune",
+                "schedule": 60.0,
+                "options": {"queue": "background", "expires": 50.0},
+            },
+        },
+    }
+)
+app.autodiscover_tasks()
+
+doorbells = Celery("seamlessflow-doorbells", broker=settings.BROKER_URL, set_as_current=False)
+doorbells.conf.update(
+    JSON_ONLY
+    | {
+        "broker_connection_timeout": DOORBELL_TIMEOUT_S,
+        "broker_transport_options": {
+            "max_retries": 0,
+            "interval_start": 0,
+            "interval_step": 0,
+            "interval_max": 0,
+            "socket_timeout": DOORBELL_TIMEOUT_S,
+            "socket_connect_timeout": DOORBELL_TIMEOUT_S,
+            "retry_on_timeout": False,
+        },
+    }
+)

@@ -1,0 +1,1 @@
+"""Machines, their tags, their heartbeats and the worker protocol."""

@@ -1,0 +1,58 @@
+"""Machines (desired state: tags, cordon) and heartbeats (observed state, a table of its own).
+
+`generation` is the ETag: bumped by edits of desired state only.
+"""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from seamlessflow.control_plane.common.ids import new_id
+
+
+class Machine(models.Model):
+    """A host, or a slice of one, with capability tags; runs one supervisor."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    name = models.CharField(max_length=63, unique=True)
+    tags = ArrayField(models.CharField(max_length=63), default=list)
+    pool = models.CharField(max_length=63, default="default")
+    generation = models.PositiveBigIntegerField(default=1)
+    is_cordoned = models.BooleanField(default=False, help_text="Gets no new phases.")
+    is_draining = models.BooleanField(default=False, help_text="Running phases are handed over and ended.")
+    reason = models.TextField(blank=True, default="", help_text="Why it was last edited.")
+    edited_by = models.CharField(max_length=150, blank=True, default="")
+    last_fence = models.PositiveBigIntegerField(default=0, help_text="Fence of the newest phase; only grows.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PoolGrant(models.Model):
+    """Projects that may use a pool's machines; the pool `default` without any grant is open to all."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.CharField(max_length=63)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="pool_grants")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["pool", "project"], name="pool_grant_unique")]
+
+
+class MachineHeartbeat(models.Model):
+    """The newest report of a machine. `anchor_at` is the server's time at the machine's monotonic zero of this boot."""
+
+    machine = models.OneToOneField(
+        Machine, primary_key=True, on_delete=models.CASCADE, related_name="heartbeat"
+    )
+    boot_id = models.UUIDField()
+    anchor_at = models.DateTimeField()
+    received_at = models.DateTimeField(db_index=True)
+    num_intervals_acked = models.PositiveBigIntegerField(default=0)
+    open_state = models.CharField(max_length=16, blank=True, default="")
+    open_cause = models.CharField(max_length=24, blank=True, default="")
+    open_since_at = models.DateTimeField(null=True)
+    capabilities = models.JSONField(default=dict)

@@ -1,0 +1,1 @@
+"""Errors, events, artifacts and helpers that every app uses."""

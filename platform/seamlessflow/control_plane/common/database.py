@@ -1,0 +1,36 @@
+"""Waiting for PostgreSQL at the start of a process.
+
+Uses psycopg directly: Django refuses its own connections where an event loop already runs, as it does in uvicorn.
+"""
+
+import time
+
+import psycopg
+from django.db import connections
+
+RETRY_S = 0.5
+
+
+class DatabaseUnavailable(RuntimeError):
+    """PostgreSQL did not answer within the time given."""
+
+
+def database_wait(*, timeout_s: float = 30.0) -> None:
+    """Return once the configured database answers. Raises DatabaseUnavailable with one clear sentence."""
+    parameters = connections["default"].get_connection_params()
+    arguments = {
+        key: parameters[key] for key in ("user", "password", "host", "port", "dbname") if parameters.get(key)
+    }
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            psycopg.connect(**arguments, connect_timeout=3).close()
+        except psycopg.OperationalError as error:
+            if time.monotonic() >= deadline:
+                cause = " ".join(str(error).split())
+                raise DatabaseUnavailable(
+                    f"the database named by DATABASE_URL did not answer within {timeout_s:g} s: {cause}"
+                ) from error
+        else:
+            return
+        time.sleep(RETRY_S)

@@ -1,0 +1,59 @@
+"""Events (the outbox) and artifacts (uploaded files).
+
+Invariant: every move of a status leaves exactly one event, in the same transaction.
+"""
+
+from django.db import models
+
+from seamlessflow.control_plane.common.ids import new_id
+
+
+class SubjectType(models.TextChoices):
+    JOB = "job"
+    MACHINE = "machine"
+    PHASE = "phase"
+    VERSION = "version"
+    GROUP = "group"
+    SESSION = "session"
+    TOKEN = "token"
+    ARTIFACT = "artifact"
+
+
+class Event(models.Model):
+    """One thing that happened, in order of `id`: audit trail, webhook outbox and source of live events."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", null=True, on_delete=models.CASCADE, related_name="+")
+    subject_type = models.CharField(max_length=16, choices=SubjectType.choices)
+    subject_id = models.UUIDField()
+    job_id = models.UUIDField(null=True, help_text="The job this concerns, if any.")
+    kind = models.CharField(max_length=64, help_text="e.g. job.state, machine.tags, version.published")
+    from_state = models.CharField(max_length=16, blank=True, default="")
+    to_state = models.CharField(max_length=16, blank=True, default="")
+    reason = models.TextField(blank=True, default="")
+    author = models.CharField(
+        max_length=150, help_text="user:<name>, machine:<name>, scheduler, gateway, system"
+    )
+    data = models.JSONField(default=dict)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [
+            models.Index(fields=["subject_id", "id"], name="event_subject"),
+            models.Index(fields=["job_id", "id"], name="event_job"),
+        ]
+
+
+class Artifact(models.Model):
+    """A file or folder a user uploaded; specs name it `artifact://<id>`. Whole or absent."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="artifacts")
+    name = models.CharField(max_length=255)
+    uri = models.CharField(max_length=1024, help_text="Where the bytes are, under ARTIFACT_ROOT.")
+    is_archive = models.BooleanField(default=False, help_text="A tar that was unpacked into a folder.")
+    num_bytes = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)

@@ -1,0 +1,55 @@
+"""Jobs. `state` moves only through `core.lifecycle.jobs`; `desired` is what people asked for."""
+
+from django.db import models
+
+from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+
+
+class Job(models.Model):
+    """One RL run."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="jobs")
+    name = models.CharField(max_length=120)
+    state = models.CharField(
+        max_length=16,
+        choices=[(s.value, s.value) for s in JobState],
+        default=JobState.QUEUED.value,
+        db_index=True,
+    )
+    state_reason = models.TextField(blank=True, default="", help_text="Why it is in this state.")
+    waiting_reason = models.TextField(
+        blank=True, default="", help_text="Last cycle's answer to: why does it wait?"
+    )
+    desired = models.CharField(
+        max_length=16,
+        choices=[(s.value, s.value) for s in DesiredJobState],
+        default=DesiredJobState.RUN.value,
+    )
+    generation = models.PositiveBigIntegerField(default=1)
+    spec_submitted = models.JSONField(help_text="As it was sent.")
+    spec = models.JSONField(help_text="With every default filled in.")
+    model_path = models.CharField(max_length=1024, help_text="Local folder of the initial model, resolved.")
+    tasks_path = models.CharField(
+        max_length=1024, blank=True, default="", help_text="Local tasks file, resolved."
+    )
+    num_tasks = models.PositiveIntegerField(null=True)
+    train_fence = models.PositiveBigIntegerField(default=0, help_text="Fence of the phase that may publish.")
+    latest_version = models.PositiveBigIntegerField(default=0)
+    published_batch = models.PositiveBigIntegerField(
+        default=0, help_text="Number of the last batch in published weights."
+    )
+    num_failures = models.PositiveIntegerField(
+        default=0, help_text="Phases that failed since the last publication."
+    )
+    created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,1 @@
+"""The websocket: snapshots and sequenced deltas."""

@@ -1,0 +1,5 @@
+"""Pages of the dashboard."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []

@@ -1,0 +1,1 @@
+"""Policy versions and their weights."""

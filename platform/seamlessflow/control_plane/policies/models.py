@@ -1,0 +1,35 @@
+"""Policy versions: publications of a job, never reused. Version 0 is the initial model."""
+
+from django.db import models
+
+from seamlessflow.control_plane.common.ids import new_id
+
+
+class PolicyVersion(models.Model):
+    """One set of weights of one job. A batch is in at most one publication."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="versions")
+    version = models.PositiveBigIntegerField()
+    parent_version = models.PositiveBigIntegerField(null=True)
+    optimizer_step = models.PositiveBigIntegerField(default=0)
+    batch_number = models.PositiveBigIntegerField(
+        null=True, help_text="The batch this version took in; null for 0."
+    )
+    uri = models.CharField(max_length=1024)
+    manifest_sha256 = models.CharField(max_length=64, blank=True, default="")
+    num_bytes = models.BigIntegerField(default=0)
+    checkpoint_uri = models.CharField(max_length=1024, blank=True, default="")
+    train_fence = models.PositiveBigIntegerField(default=0)
+    phase = models.ForeignKey("scheduling.Phase", null=True, on_delete=models.SET_NULL, related_name="+")
+    is_pinned = models.BooleanField(default=False, help_text="Kept by retention.")
+    deleted_at = models.DateTimeField(null=True, help_text="When retention removed the files.")
+    published_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["job", "version"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "version"], name="policy_version_unique"),
+            models.UniqueConstraint(fields=["job", "batch_number"], name="policy_version_batch_once"),
+        ]

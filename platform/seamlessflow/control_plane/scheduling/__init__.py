@@ -1,0 +1,1 @@
+"""Phases and the reconcile loop that orders them."""

@@ -1,0 +1,52 @@
+"""Phases: leases of a machine to a job in one role, each with a fence.
+
+Invariant, held by an index: at most one live phase owns a machine.
+"""
+
+from django.db import models
+
+from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.types.tags import Role
+
+
+class Phase(models.Model):
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="phases")
+    machine = models.ForeignKey("cluster.Machine", on_delete=models.CASCADE, related_name="phases")
+    role = models.CharField(max_length=16, choices=[(r.value, r.value) for r in Role])
+    fence = models.PositiveBigIntegerField(help_text="The machine's counter when this was leased.")
+    state = models.CharField(
+        max_length=16, choices=[(s.value, s.value) for s in PhaseState], default=PhaseState.LEASED.value
+    )
+    reason = models.TextField(blank=True, default="", help_text="Why it is in this state.")
+    boot_id = models.UUIDField(null=True, help_text="Boot of the supervisor that took it.")
+    endpoint = models.CharField(
+        max_length=255, blank=True, default="", help_text="Rollout: base URL of the front."
+    )
+    desired_version = models.PositiveBigIntegerField(
+        default=0, help_text="Rollout: the version it should serve."
+    )
+    served_version = models.PositiveBigIntegerField(
+        null=True, help_text="Rollout: the version it acknowledged."
+    )
+    num_batches = models.PositiveIntegerField(
+        null=True, help_text="Train: updates after which it ends by itself."
+    )
+    leased_at = models.DateTimeField(auto_now_add=True)
+    active_at = models.DateTimeField(null=True)
+    draining_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-leased_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["machine"],
+                condition=models.Q(state__in=sorted(s.value for s in LIVE_PHASE_STATES)),
+                name="phase_one_live_per_machine",
+            ),
+            models.UniqueConstraint(fields=["machine", "fence"], name="phase_fence_unique"),
+        ]
+        indexes = [models.Index(fields=["job", "state"], name="phase_job_state")]

@@ -1,0 +1,177 @@
+"""Django settings of the control plane: everything that may differ between installations comes from the environment.
+
+Web, scheduler, background workers and tests load this same module; a bad variable stops the process here.
+"""
+
+import os
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting, redis_url
+
+_PACKAGE = "seamlessflow.control_plane"
+_env = Environment(os.environ)
+
+try:
+    SECRET_KEY = SEAMLESSFLOW_SECRET_KEY = _env.secret("SEAMLESSFLOW_SECRET_KEY")
+    _database = _env.database("DATABASE_URL")
+    BROKER_URL = _env.broker_url("BROKER_URL")
+    BACKGROUND_BROKER_URL = _env.broker_url("BACKGROUND_BROKER_URL", default=BROKER_URL)
+    EVENTS_URL = redis_url(_env.broker_url("EVENTS_URL", default=BROKER_URL))
+    WEB_URL = _env.http_url("SEAMLESSFLOW_WEB_URL", default="http://127.0.0.1:8000")
+    GATEWAY_URL = _env.http_url("SEAMLESSFLOW_GATEWAY_URL", default="http://127.0.0.1:8100")
+    ARTIFACT_ROOT = _env.folder("ARTIFACT_ROOT")
+    INCOMING_DIR = _env.made_folder("ARTIFACT_ROOT", ARTIFACT_ROOT / "incoming")
+    MODEL_ROOTS = _env.folders("MODEL_ROOTS")
+    HUB_CACHE = _env.folders("SEAMLESSFLOW_HUB_CACHE")
+    MAX_UPLOAD_BYTES = _env.integer("SEAMLESSFLOW_MAX_UPLOAD_BYTES", default=16 * GIBIBYTE, minimum=1)
+    LOG_LEVEL = _env.one_of(
+        "SEAMLESSFLOW_LOG_LEVEL", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    ALLOWED_HOSTS = _env.items("SEAMLESSFLOW_ALLOWED_HOSTS", default="127.0.0.1,localhost,[::1]")
+except InvalidSetting as error:
+    sys.exit(f"seamlessflow: {error}")
+
+ARTIFACT_ROOT_URL = ARTIFACT_ROOT.as_uri()
+DEBUG = False
+ROOT_URLCONF = f"{_PACKAGE}.urls"
+ASGI_APPLICATION = f"{_PACKAGE}.asgi.application"
+AUTH_USER_MODEL = "accounts.User"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    f"{_PACKAGE}.common",
+    f"{_PACKAGE}.accounts",
+    f"{_PACKAGE}.cluster",
+    f"{_PACKAGE}.jobs",
+    f"{_PACKAGE}.policies",
+    f"{_PACKAGE}.scheduling",
+    f"{_PACKAGE}.trajectories",
+    f"{_PACKAGE}.telemetry",
+    f"{_PACKAGE}.live",
+]
+MIDDLEWARE = [
+    f"{_PACKAGE}.common.middleware.RequestCounterMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# No pool: sessions would outlive a test's database, and heartbeats reuse one connection per thread anyway.
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": _database.name,
+        "USER": _database.user,
+        "PASSWORD": _database.password,
+        "HOST": _database.host,
+        "PORT": _database.port,
+        "CONN_MAX_AGE": 60,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"connect_timeout": "5", "application_name": "seamlessflow"} | _database.options,
+    }
+}
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [EVENTS_URL], "prefix": "seamlessflow"},
+    }
+}
+
+_is_https = urlsplit(WEB_URL).scheme == "https"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _is_https
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "seamlessflow_session"
+CSRF_COOKIE_NAME = "seamlessflow_csrf"
+CSRF_TRUSTED_ORIGINS = [WEB_URL]
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+LOGIN_URL = "/admin/login/"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+STATIC_URL = "/static/"
+STATIC_ROOT = Path(_env.text("SEAMLESSFLOW_STATIC_ROOT", default=str(ARTIFACT_ROOT / "static")))
+# Files are served from the installed packages: nothing has to be collected before the first start.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+# JSON bodies are small; files stream to disk through `common.apis` and have a limit of their own.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
+FILE_UPLOAD_TEMP_DIR = str(INCOMING_DIR)
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        f"{_PACKAGE}.accounts.authentication.ApiTokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": f"{_PACKAGE}.common.problems.exception_handler",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "SeamlessFlow",
+    "DESCRIPTION": "Reinforcement learning of language models: jobs, machines, policy versions, telemetry.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SORT_OPERATIONS": True,
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {
+        # Django's own handlers would mail administrators; everything goes to the root instead.
+        "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
+        # A refused request is the client's affair and is counted in /metrics.
+        "django.request": {"level": "ERROR"},
+    },
+}

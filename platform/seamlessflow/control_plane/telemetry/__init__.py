@@ -1,0 +1,1 @@
+"""Metric points, ledger intervals and logs."""

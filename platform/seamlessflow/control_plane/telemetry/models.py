@@ -1,0 +1,63 @@
+"""Metric points, ledger intervals and log chunks. Losing telemetry never stops training."""
+
+from django.db import models
+
+
+class MetricPoint(models.Model):
+    """One value of one metric at one step (policy version) of a job."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=120)
+    step = models.PositiveBigIntegerField()
+    value = models.FloatField()
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "name", "step"], name="metric_point_unique")]
+
+
+class LedgerInterval(models.Model):
+    """A span of a machine's time with one state. The intervals of a machine touch and never overlap."""
+
+    id = models.BigAutoField(primary_key=True)
+    machine = models.ForeignKey("cluster.Machine", on_delete=models.CASCADE, related_name="intervals")
+    project = models.ForeignKey("accounts.Project", null=True, on_delete=models.SET_NULL, related_name="+")
+    job = models.ForeignKey("jobs.Job", null=True, on_delete=models.SET_NULL, related_name="+")
+    boot_id = models.UUIDField(null=True, help_text="Null where the server filled a gap.")
+    seq = models.PositiveBigIntegerField(null=True)
+    state = models.CharField(max_length=16)
+    cause = models.CharField(max_length=24, blank=True, default="")
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    mean_in_flight = models.FloatField(null=True)
+
+    class Meta:
+        ordering = ["machine", "started_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["machine", "boot_id", "seq"], name="ledger_interval_once"),
+            models.UniqueConstraint(fields=["machine", "started_at"], name="ledger_interval_start"),
+            models.CheckConstraint(
+                name="ledger_cause_iff_idle",
+                condition=models.Q(state="idle") & ~models.Q(cause="")
+                | ~models.Q(state="idle") & models.Q(cause=""),
+            ),
+        ]
+        indexes = [models.Index(fields=["machine", "ended_at"], name="ledger_machine_end")]
+
+
+class LogChunk(models.Model):
+    """Bytes of a phase's output from `offset` on; chunks of a stream touch."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    phase = models.ForeignKey("scheduling.Phase", on_delete=models.CASCADE, related_name="log_chunks")
+    stream = models.CharField(max_length=16)
+    offset = models.PositiveBigIntegerField()
+    num_bytes = models.PositiveIntegerField()
+    data = models.BinaryField()
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["phase", "stream", "offset"], name="log_chunk_once")]

@@ -1,0 +1,127 @@
+"""Tables that gateways write with their own SQL; Django only migrates and reads them.
+
+Token arrays are packed little-endian bytes (int32 ids, float32 logprobs), zstd-compressed by the writer and kept with
+STORAGE EXTERNAL. `Node` is partitioned by `month`, the month its *session* was opened, so that (month, session,
+node_index) is a true key. Statuses move only through `core.lifecycle.groups`.
+"""
+
+from django.db import models
+
+from seamlessflow.core.lifecycle.groups import BatchState, GroupState, SessionState
+
+
+class PromptContent(models.Model):
+    """Content-addressed tokens of a task prompt, shared by all sessions of the job that begin with it."""
+
+    id = models.UUIDField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    digest = models.BinaryField(help_text="blake2b-16 over the int32 token bytes.")
+    num_tokens = models.PositiveIntegerField()
+    token_ids = models.BinaryField()
+
+    class Meta:
+        db_table = "trajectory_prompt"
+        constraints = [models.UniqueConstraint(fields=["job", "digest"], name="trajectory_prompt_content")]
+
+
+class RolloutGroup(models.Model):
+    """The G sessions of one task. `index` counts a job's groups: 0, 1, 2, …"""
+
+    id = models.UUIDField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    index = models.PositiveBigIntegerField()
+    external_key = models.CharField(max_length=200, blank=True, default="")
+    task_index = models.PositiveIntegerField(null=True)
+    task = models.JSONField(default=dict)
+    size = models.PositiveIntegerField()
+    state = models.CharField(
+        max_length=16, choices=[(s.value, s.value) for s in GroupState], default=GroupState.OPEN.value
+    )
+    reason = models.TextField(blank=True, default="")
+    num_verdicts = models.PositiveIntegerField(default=0)
+    reward_mean = models.FloatField(null=True)
+    reward_std = models.FloatField(null=True)
+    min_version = models.BigIntegerField(null=True, help_text="Oldest version that sampled a token of it.")
+    max_version = models.BigIntegerField(null=True)
+    batch_number = models.PositiveBigIntegerField(null=True)
+    lease_phase_id = models.UUIDField(null=True, help_text="The agent phase that runs it.")
+    lease_fence = models.PositiveBigIntegerField(null=True)
+    lease_expires_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    ready_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "trajectory_group"
+        constraints = [models.UniqueConstraint(fields=["job", "index"], name="trajectory_group_index")]
+        indexes = [models.Index(fields=["job", "state", "index"], name="trajectory_group_state")]
+
+
+class Session(models.Model):
+    """One agent episode; owns a trajectory tree. A slot of a group has at most three attempts."""
+
+    id = models.UUIDField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    group = models.ForeignKey(RolloutGroup, on_delete=models.CASCADE, related_name="sessions")
+    month = models.DateField(help_text="First day of the month it was opened: the partition of its nodes.")
+    slot = models.PositiveIntegerField()
+    attempt = models.PositiveIntegerField(default=1)
+    state = models.CharField(
+        max_length=16, choices=[(s.value, s.value) for s in SessionState], default=SessionState.OPEN.value
+    )
+    reason = models.TextField(blank=True, default="")
+    key_digest = models.BinaryField(unique=True, help_text="SHA-256 of the session's API key.")
+    reward = models.FloatField(null=True)
+    is_timeout = models.BooleanField(default=False)
+    is_late = models.BooleanField(
+        default=False, help_text="The reward came after its batch: stored, not trained."
+    )
+    metrics = models.JSONField(default=dict)
+    num_turns = models.PositiveIntegerField(default=0)
+    num_sampled_tokens = models.PositiveBigIntegerField(default=0)
+    opened_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "trajectory_session"
+        constraints = [
+            models.UniqueConstraint(fields=["group", "slot", "attempt"], name="trajectory_session_slot"),
+        ]
+        indexes = [models.Index(fields=["job", "opened_at"], name="trajectory_session_job")]
+
+
+class NodeKind(models.IntegerChoices):
+    ROOT = 0  # the shared task prompt: tokens are in PromptContent
+    PROMPT = 1  # tokens the agent added (tool results, user messages, template text)
+    SAMPLED = 2  # tokens the policy produced: one turn's answer
+
+
+class Batch(models.Model):
+    """A numbered, immutable training batch. `payload` is `core.batching.format`, zstd-compressed."""
+
+    id = models.UUIDField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    number = models.PositiveBigIntegerField()
+    state = models.CharField(
+        max_length=16, choices=[(s.value, s.value) for s in BatchState], default=BatchState.LEASED.value
+    )
+    payload = models.BinaryField(null=True, help_text="Null once forgotten.")
+    payload_sha256 = models.CharField(max_length=64)
+    policy_version = models.BigIntegerField(help_text="The trainer's version when it was assembled.")
+    num_groups = models.PositiveIntegerField()
+    num_samples = models.PositiveIntegerField()
+    num_tokens = models.PositiveBigIntegerField()
+    num_trained_tokens = models.PositiveBigIntegerField()
+    min_version = models.BigIntegerField(null=True)
+    lease_phase_id = models.UUIDField()
+    lease_fence = models.PositiveBigIntegerField()
+    lease_expires_at = models.DateTimeField()
+    created_at = models.DateTimeField()
+    applied_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "trajectory_batch"
+        constraints = [models.UniqueConstraint(fields=["job", "number"], name="trajectory_batch_number")]

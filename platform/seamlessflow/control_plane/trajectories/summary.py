@@ -1,0 +1,76 @@
+"""What a job amounted to, in one answer: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
+
+from typing import Any, TypedDict
+from uuid import UUID
+
+from django.db import connection
+
+
+class Summary(TypedDict):
+    """Absent is None, never zero."""
+
+    num_groups_trained: int
+    num_groups_dropped: int
+    reward_first_tenth: float | None
+    reward_last_tenth: float | None
+    reward_by_tenth: list[float]
+    num_sessions: int
+    num_turns: int
+    num_sampled_tokens: int
+    num_trained_tokens: int
+    num_wasted_tokens: int
+    num_turns_handed_over: int
+    num_turns_continued: int
+    num_turns_of_several_versions: int
+    max_gap_s: float | None
+
+
+_REWARD = """
+    SELECT avg(reward_mean) FROM (
+        SELECT reward_mean, ntile(10) OVER (ORDER BY batch_number, index) AS tenth
+        FROM trajectory_group WHERE job_id = %s AND state = 'batched'
+    ) g GROUP BY tenth ORDER BY tenth
+"""
+_GROUPS = """
+    SELECT count(*) FILTER (WHERE state = 'batched'), count(*) FILTER (WHERE state = 'dropped')
+    FROM trajectory_group WHERE job_id = %s
+"""
+_TURNS = """
+    SELECT count(*), coalesce(sum(num_tokens), 0), coalesce(sum(num_wasted_tokens), 0),
+           count(*) FILTER (WHERE num_handovers > 0), count(*) FILTER (WHERE num_continuations > 0),
+           count(*) FILTER (WHERE min_version < max_version), max(max_gap_s)
+    FROM trajectory_node WHERE job_id = %s AND kind = 2 AND NOT is_partial
+"""
+_SESSIONS = "SELECT count(*) FROM trajectory_session WHERE job_id = %s AND state = 'closed'"
+_BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WHERE job_id = %s"
+
+
+def job_summary(job_id: UUID) -> Summary:
+    """Five queries, none of which reads token bytes."""
+    rewards = [float(row[0]) for row in _rows(_REWARD, job_id) if row[0] is not None]
+    ((trained, dropped),) = _rows(_GROUPS, job_id)
+    ((turns, sampled, wasted, handed_over, continued, several, gap),) = _rows(_TURNS, job_id)
+    ((sessions,),) = _rows(_SESSIONS, job_id)
+    ((trained_tokens,),) = _rows(_BATCHES, job_id)
+    return Summary(
+        num_groups_trained=trained,
+        num_groups_dropped=dropped,
+        reward_first_tenth=rewards[0] if len(rewards) == 10 else None,
+        reward_last_tenth=rewards[-1] if len(rewards) == 10 else None,
+        reward_by_tenth=rewards,
+        num_sessions=sessions,
+        num_turns=turns,
+        num_sampled_tokens=int(sampled),
+        num_trained_tokens=int(trained_tokens),
+        num_wasted_tokens=int(wasted),
+        num_turns_handed_over=handed_over,
+        num_turns_continued=continued,
+        num_turns_of_several_versions=several,
+        max_gap_s=gap,
+    )
+
+
+def _rows(statement: str, job_id: UUID) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [job_id])
+        return list(cursor.fetchall())

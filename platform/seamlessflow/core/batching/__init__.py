@@ -1,0 +1,1 @@
+"""From finished rollout groups to packed, immutable training batches."""

@@ -1,0 +1,183 @@
+"""The job specification: the single declaration behind YAML, REST body, CLI flags, browser form and reference docs.
+
+Strict: unknown keys are refused with the nearest known name (`spec_problems`), nothing is coerced silently.
+`JobSpec.model_json_schema()` is exported to `api_schema/job_spec.schema.json`.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+SPEC_VERSION = 1
+Reference = Annotated[str, Field(min_length=1, max_length=1024)]
+Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class EngineKind(StrEnum):
+    EMBEDDED = "embedded"
+    VLLM = "vllm"
+
+
+class Dtype(StrEnum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class AdvantageNorm(StrEnum):
+    """mean: reward minus the group's mean. mean_std: that, divided by the group's standard deviation."""
+
+    MEAN = "mean"
+    MEAN_STD = "mean_std"
+
+
+class ModelSection(_Section):
+    source: Reference
+    """Where the initial model is: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
+    dtype: Dtype = Dtype.FLOAT32
+    """Number format of weights in engines and trainer."""
+    max_model_len: Annotated[int, Field(ge=16, le=1_048_576)] = 4096
+    """Longest sequence (prompt and answer) in tokens."""
+
+
+class EnvironmentSection(_Section):
+    name: Literal["calculator", "arithmetic", "command", "external"] = "command"
+    """Built-in environment, `command` for any program, `external` when agents run outside the platform."""
+    tasks: Reference | None = None
+    """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
+    command: list[str] = Field(default_factory=list, max_length=256)
+    """Argument vector started per session (name: command). It finds OPENAI_BASE_URL, OPENAI_API_KEY and
+    SEAMLESSFLOW_TASK in its environment; the last line it prints is JSON with a number `reward`."""
+    max_turns: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Turns after which an episode ends with the reward it has."""
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
+    """The task's own time limit; the clock stands still while the gateway holds a request."""
+
+    @model_validator(mode="after")
+    def _command_fits_name(self) -> "EnvironmentSection":
+        if self.name == "command" and not self.command:
+            raise ValueError("command: must name a program when environment.name is 'command'")
+        if self.name != "external" and self.tasks is None:
+            raise ValueError(f"tasks: is required when environment.name is {self.name!r}")
+        return self
+
+
+class RolloutSection(_Section):
+    engine: EngineKind = EngineKind.EMBEDDED
+    group_size: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Sessions per task (G)."""
+    groups_per_batch: Annotated[int, Field(ge=1, le=65_536)] = 16
+    """Finished groups that one training step consumes."""
+    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """Fixed for training: an agent's own value is overridden and the override recorded."""
+    max_tokens_per_turn: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
+    max_concurrent_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Sessions that agent runners keep open at once."""
+    max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Sequences one engine decodes at once."""
+
+
+class AlgorithmSection(_Section):
+    name: Literal["grpo"] = "grpo"
+    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """The ratio against the sampler is clipped below at 1 - clip_low."""
+    clip_high: Annotated[float, Field(ge=0, le=10)] = 0.28
+    """… and above at 1 + clip_high."""
+    advantage_norm: AdvantageNorm = AdvantageNorm.MEAN
+    kl_coef: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """Weight of the k3 KL estimate to the initial model; 0 loads no reference model."""
+    max_staleness: Annotated[int, Field(ge=0, le=1000)] = 4
+    """Largest lag, in policy versions, between a token's sampler and the step that trains it."""
+
+
+class TrainSection(_Section):
+    num_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 100
+    """The job completes when this many updates are published."""
+    learning_rate: Annotated[float, Field(ge=0, le=10)] = 1e-6
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
+    adam_betas: tuple[float, float] = (0.9, 0.95)
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    warmup_updates: Annotated[int, Field(ge=0)] = 0
+    zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
+    micro_batch_tokens: Annotated[int, Field(ge=16)] = 16_384
+    """Token budget of one forward and backward pass."""
+    checkpoint_every_updates: Annotated[int, Field(ge=1)] = 10
+    keep_versions: Annotated[int, Field(ge=2)] = 8
+    """Published weights kept besides pinned ones."""
+
+
+class PlacementSection(_Section):
+    """Tags that a machine must carry besides the role's own."""
+
+    rollout: list[Tag] = Field(default_factory=list)
+    train: list[Tag] = Field(default_factory=list)
+    agent: list[Tag] = Field(default_factory=list)
+
+
+class JobSpec(_Section):
+    spec_version: Literal[1] = 1
+    name: Annotated[str, Field(min_length=1, max_length=120)]
+    """Shown in lists; need not be unique."""
+    model: ModelSection
+    environment: EnvironmentSection
+    rollout: RolloutSection = RolloutSection()
+    algorithm: AlgorithmSection = AlgorithmSection()
+    train: TrainSection = TrainSection()
+    placement: PlacementSection = PlacementSection()
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+
+class SpecProblem(BaseModel):
+    """One thing wrong with a submitted spec, in words for the person who wrote it."""
+
+    field: str
+    detail: str
+
+
+class InvalidJobSpec(ValueError):
+    """The spec was refused; `problems` has one entry per fault."""
+
+    def __init__(self, problems: list[SpecProblem]) -> None:
+        super().__init__("; ".join(f"{p.field}: {p.detail}" if p.field else p.detail for p in problems))
+        self.problems = problems
+
+
+def job_spec_parse(body: Mapping[str, Any]) -> JobSpec:
+    """Validate a submitted mapping. Raises InvalidJobSpec with every fault found."""
+    try:
+        return JobSpec.model_validate(body)
+    except ValidationError as error:
+        raise InvalidJobSpec(list(_problems(error))) from error
+
+
+def _problems(error: ValidationError) -> Iterator[SpecProblem]:
+    for fault in error.errors(include_url=False):
+        path = [str(part) for part in fault["loc"]]
+        if fault["type"] == "extra_forbidden":
+            yield SpecProblem(field=".".join(path), detail=_unknown_key(path))
+            continue
+        shown = "" if fault["type"] in ("missing", "value_error") else f", got {fault['input']!r}"
+        yield SpecProblem(field=".".join(path), detail=f"{fault['msg']}{shown}")
+
+
+def _unknown_key(path: list[str]) -> str:
+    known = list(_section_at(path[:-1]).model_fields)
+    near = difflib.get_close_matches(path[-1], known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known))}"
+    return f"unknown key {path[-1]!r}{hint}"
+
+
+def _section_at(path: list[str]) -> type[BaseModel]:
+    section: type[BaseModel] = JobSpec
+    for part in path:
+        annotation = section.model_fields[part].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            break
+        section = annotation
+    return section

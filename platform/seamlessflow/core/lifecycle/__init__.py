@@ -1,0 +1,1 @@
+"""Tables of allowed moves: the only definition of what a status may become."""

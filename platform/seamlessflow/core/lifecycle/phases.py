@@ -1,0 +1,33 @@
+"""States of a phase (a machine's lease to a job in one role) and the moves between them.
+
+leased → starting → active → draining → ended, or failed from anywhere before the end. The supervisor
+reports starting, active, ended and failed; the scheduler orders leased and draining.
+"""
+
+from enum import StrEnum
+
+from seamlessflow.core.lifecycle.table import TransitionTable
+
+
+class PhaseState(StrEnum):
+    LEASED = "leased"
+    STARTING = "starting"
+    ACTIVE = "active"
+    DRAINING = "draining"
+    ENDED = "ended"
+    FAILED = "failed"
+
+
+_S = PhaseState
+PHASE_MOVES = TransitionTable(
+    "phase",
+    {
+        _S.LEASED: frozenset({_S.STARTING, _S.ACTIVE, _S.DRAINING, _S.ENDED, _S.FAILED}),
+        _S.STARTING: frozenset({_S.ACTIVE, _S.DRAINING, _S.ENDED, _S.FAILED}),
+        _S.ACTIVE: frozenset({_S.DRAINING, _S.ENDED, _S.FAILED}),
+        _S.DRAINING: frozenset({_S.ENDED, _S.FAILED}),
+        _S.ENDED: frozenset(),
+        _S.FAILED: frozenset(),
+    },
+)
+LIVE_PHASE_STATES = frozenset({_S.LEASED, _S.STARTING, _S.ACTIVE, _S.DRAINING})

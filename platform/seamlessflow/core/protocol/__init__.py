@@ -1,0 +1,1 @@
+"""Messages between planes, one module per conversation; every message carries a protocol version."""

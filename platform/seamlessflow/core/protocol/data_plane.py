@@ -1,0 +1,82 @@
+"""Agent runners and trainers ↔ gateway, JSON, authenticated by a phase credential.
+
+Runner (role agent):
+  POST /runner/v1/groups/lease       GroupLeaseRequest → GroupLeaseReply (long-polls up to wait_s)
+  POST /runner/v1/sessions/finish    SessionFinish → 204
+Trainer (role train):
+  POST /trainer/v1/batches/lease     BatchLeaseRequest → 200 with the bytes of `core.batching.format`, or 204 when
+                                     none was ready within wait_s. "I have applied n, give me n + 1": the same number
+                                     always gives the same bytes until a durable checkpoint lies behind it.
+Any client (project token or session key):
+  POST /v1/sessions                  SessionOpen → SessionOpened
+  POST /v1/sessions/<id>/reward      RewardReport → 204
+  POST /v1/sessions/<id>/close       {} → 204
+"""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+
+class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = PROTOCOL_VERSION
+    max_sessions: int  # room the runner has
+    wait_s: float = 10.0
+
+
+class LeasedSession(msgspec.Struct, frozen=True, kw_only=True):
+    session_id: UUID
+    slot: int  # 0 … group_size - 1
+    attempt: int  # 1, 2 or 3
+    api_key: str  # for OPENAI_API_KEY; known to the gateway by its hash only
+
+
+class LeasedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: UUID
+    index: int
+    task: dict[str, Any]  # one line of the tasks file
+    sessions: list[LeasedSession]  # those still without a verdict
+
+
+class GroupLeaseReply(msgspec.Struct, frozen=True, kw_only=True):
+    groups: list[LeasedGroup]
+    is_admission_closed: bool = False  # enough groups are in flight for the staleness bound
+
+
+class SessionFinish(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of an episode. `reward` is the verdict; without it `failure` says what broke (no verdict, runs again)."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    session_id: UUID
+    reward: float | None = None
+    failure: str | None = None
+    is_timeout: bool = False  # the task's own timeout: a verdict
+    metrics: dict[str, float] = {}
+
+
+class BatchLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = PROTOCOL_VERSION
+    applied_batch: int  # number of the last batch in the trainer's weights; 0 at the start
+    durable_batch: int  # number of the last batch behind a durable checkpoint
+    policy_version: int  # version the trainer's weights are (published)
+    wait_s: float = 10.0
+
+
+class SessionOpen(msgspec.Struct, frozen=True, kw_only=True):
+    job: str  # job_… identifier
+    group: str | None = None  # sessions opened with the same key form a group
+    task: dict[str, Any] = {}
+
+
+class SessionOpened(msgspec.Struct, frozen=True, kw_only=True):
+    session: str
+    api_key: str
+    base_url: str
+
+
+class RewardReport(msgspec.Struct, frozen=True, kw_only=True):
+    reward: float
+    branch: int | None = None  # leaf node index; None: the whole session

@@ -1,0 +1,1 @@
+"""Trajectory trees: longest-prefix match, version spans, resumption, linearisation."""

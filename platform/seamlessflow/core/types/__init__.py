@@ -1,0 +1,1 @@
+"""Values shared by all planes: identifiers, capability tags, states, units."""

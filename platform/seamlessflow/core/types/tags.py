@@ -1,0 +1,32 @@
+"""Capability tags of a machine: what it may be used for.
+
+`rollout`, `train` and `agent` act; any other tag only matches a job's placement wish.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+_TAG = re.compile(r"[a-z0-9._=-]{1,63}")
+
+
+class Role(StrEnum):
+    """What a phase does on a machine; equals the tag that allows it."""
+
+    ROLLOUT = "rollout"
+    TRAIN = "train"
+    AGENT = "agent"
+
+
+class InvalidTag(ValueError):
+    """A tag that does not match the grammar."""
+
+
+def parse_tags(tags: Iterable[str]) -> frozenset[str]:
+    """Check and deduplicate tags. Raises InvalidTag naming the first bad one."""
+    checked = set()
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise InvalidTag(f"tag {tag!r} must match [a-z0-9._=-]{{1,63}}")
+        checked.add(tag)
+    return frozenset(checked)

@@ -1,0 +1,1 @@
+"""What runs on machines: the supervisor and its children."""

@@ -1,0 +1,1 @@
+"""Rollout: the engine and the front before it."""

@@ -1,0 +1,180 @@
+"""The body of `POST /inference/v1/generate`, checked: bytes enter, a `GenerateBody` leaves.
+
+Field names and defaults are vLLM's. What this engine cannot do is refused by name rather than ignored, because an
+option that is silently dropped changes the distribution that is trained on.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+
+MAX_TOP_LOGPROBS = 20
+MAX_STOP_TOKEN_IDS = 256
+_PARAMS = "sampling_params"
+
+
+class InvalidRequestError(ValueError):
+    """The request cannot be served as asked; `field` names the culprit."""
+
+    def __init__(self, *, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0  # 0 and -1 mean all tokens
+    seed: int | None = None
+    max_tokens: int | None = None  # None: up to the model's length
+    min_tokens: int = 0
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool = False
+    logprobs: int | None = None  # 0: the sampled token only; n: also the n likeliest
+    stream_interval: int | None = None  # tokens per streamed chunk
+    skip_reading_prefix_cache: bool | None = None
+    # Known to vLLM's clients and without effect on token ids.
+    detokenize: bool = True
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
+    flat_logprobs: bool = False
+    output_kind: int | None = None
+    # Refused unless at the value that does nothing.
+    n: int = 1
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_p: float = 0.0
+    stop: str | list[str] | None = None
+    bad_words: list[str] | None = None
+    logit_bias: dict[str, float] | None = None
+    allowed_token_ids: list[int] | None = None
+    prompt_logprobs: int | None = None
+    structured_outputs: dict[str, Any] | None = None
+
+
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "presence_penalty": (0.0,),
+    "frequency_penalty": (0.0,),
+    "repetition_penalty": (1.0,),
+    "min_p": (0.0,),
+    "stop": (None, "", []),
+    "bad_words": (None, []),
+    "logit_bias": (None, {}),
+    "allowed_token_ids": (None,),
+    "prompt_logprobs": (None,),
+    "structured_outputs": (None,),
+}
+
+
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+
+
+class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
+    token_ids: list[int]
+    sampling_params: SamplingParams
+    request_id: str | None = None
+    model: str | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    cache_salt: str | None = None
+    return_token_ids: bool | None = None
+    output_mode: str = "tokens"
+    features: dict[str, Any] | None = None
+    content_parts: list[Any] | None = None
+    packed: bool = False  # ours: base64 arrays in place of one JSON object a token
+
+
+_decoder = msgspec.json.Decoder(GenerateBody)
+
+
+def parse_generate_body(raw: bytes, *, vocab_size: int, max_model_len: int) -> GenerateBody:
+    """Raise `InvalidRequestError` unless the engine can serve the body exactly as asked."""
+    try:
+        body = _decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(field=_field_of(str(error)), message=str(error)) from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(field="body", message=f"the body is not JSON: {error}") from error
+    _check_prompt(body.token_ids, vocab_size=vocab_size, max_model_len=max_model_len)
+    _check_top_level(body)
+    _check_sampling(body.sampling_params, vocab_size=vocab_size)
+    return body
+
+
+def _field_of(message: str) -> str:
+    """The path msgspec names, as vLLM spells it: `… - at `$.sampling_params.top_p`` → `sampling_params.top_p`."""
+    path = message.rpartition(" - at `$")[2].rstrip("`").removeprefix(".") if " - at `$" in message else ""
+    quoted = message.split("`")[1] if message.count("`") >= 2 and "field" in message else ""
+    return ".".join(part for part in (path, quoted) if part) or "body"
+
+
+def _check_prompt(token_ids: list[int], *, vocab_size: int, max_model_len: int) -> None:
+    if not token_ids:
+        raise InvalidRequestError(field="token_ids", message="token_ids must hold at least one token")
+    if len(token_ids) >= max_model_len:
+        message = f"token_ids has {len(token_ids)} tokens, but the model's length is {max_model_len} with the answer"
+        raise InvalidRequestError(field="token_ids", message=message)
+    if min(token_ids) < 0 or max(token_ids) >= vocab_size:
+        message = f"token_ids must lie in 0 … {vocab_size - 1}, got {min(token_ids)} … {max(token_ids)}"
+        raise InvalidRequestError(field="token_ids", message=message)
+
+
+def _check_top_level(body: GenerateBody) -> None:
+    if body.output_mode != "tokens":
+        message = f"output_mode must be 'tokens', got {body.output_mode!r}: this engine has no tokenizer"
+        raise InvalidRequestError(field="output_mode", message=message)
+    if body.cache_salt is not None and not 1 <= len(body.cache_salt) <= 1024:
+        raise InvalidRequestError(field="cache_salt", message="cache_salt must have 1 to 1024 characters")
+    for field in ("features", "content_parts"):
+        if getattr(body, field):
+            raise InvalidRequestError(field=field, message=f"{field} is not supported: text models only")
+
+
+def _check_sampling(params: SamplingParams, *, vocab_size: int) -> None:
+    for field, neutral in _NEUTRAL.items():
+        if getattr(params, field) not in neutral:
+            message = f"{field} is not supported by the embedded engine; leave it out"
+            raise InvalidRequestError(field=f"{_PARAMS}.{field}", message=message)
+    stop_ids = params.stop_token_ids or []
+    ranges = (
+        ("n", params.n == 1, "must be 1: send one request per sample"),
+        ("temperature", 0 <= params.temperature <= 2, "must be in [0, 2]"),
+        ("top_p", 0 < params.top_p <= 1, "must be in (0, 1]"),
+        ("top_k", params.top_k >= -1, "must be -1, 0 (all) or at least 1"),
+        ("max_tokens", params.max_tokens is None or params.max_tokens >= 1, "must be at least 1"),
+        ("min_tokens", params.min_tokens >= 0, "must not be negative"),
+        (
+            "min_tokens",
+            params.max_tokens is None or params.min_tokens <= params.max_tokens,
+            f"must not exceed max_tokens ({params.max_tokens})",
+        ),
+        ("seed", params.seed is None or -(2**63) <= params.seed < 2**63, "must fit in 64 bits"),
+        (
+            "logprobs",
+            params.logprobs is None or 0 <= params.logprobs <= MAX_TOP_LOGPROBS,
+            f"must be in 0 … {MAX_TOP_LOGPROBS}",
+        ),
+        ("stop_token_ids", len(stop_ids) <= MAX_STOP_TOKEN_IDS, f"may hold at most {MAX_STOP_TOKEN_IDS} ids"),
+        ("stop_token_ids", all(0 <= i < vocab_size for i in stop_ids), f"must lie in 0 … {vocab_size - 1}"),
+        (
+            "stream_interval",
+            params.stream_interval is None or params.stream_interval >= 1,
+            "must be at least 1",
+        ),
+    )
+    for field, is_valid, rule in ranges:
+        if not is_valid:
+            message = f"{field} {rule}, got {getattr(params, field)}"
+            raise InvalidRequestError(field=f"{_PARAMS}.{field}", message=message)
+    if math.isnan(params.temperature):
+        raise InvalidRequestError(field=f"{_PARAMS}.temperature", message="temperature must be a number")
+
+
+def prompt_array(body: GenerateBody) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
+    return np.array(body.token_ids, dtype=np.int32)

@@ -1,0 +1,111 @@
+"""One request's life in the engine: its tokens, their logprobs, the weight versions that sampled them.
+
+States: waiting (no row) → running (a row) → finished (`finish_reason` set). The engine's thread alone moves and
+appends; other threads may read. Readers take `finish_reason` first and `num_tokens` second: what lies below
+`num_tokens` never changes, and nothing is appended after the finish.
+"""
+
+import asyncio
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow_workers.rollout.engine.request import GenerateBody, SamplingParams, prompt_array
+
+RUNNING_STREAM_INTERVAL = 1
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+class Sequence:
+    __slots__ = (
+        "cache_salt",
+        "changed",
+        "finish_reason",
+        "is_streaming",
+        "logprobs",
+        "max_total_tokens",
+        "num_cached_tokens",
+        "num_computed",
+        "num_notified",
+        "num_prompt_tokens",
+        "num_tokens",
+        "params",
+        "request_id",
+        "row",
+        "seed",
+        "stop_ids",
+        "stop_reason",
+        "tokens",
+        "top_logprobs",
+        "version_starts",
+    )
+
+    def __init__(
+        self,
+        *,
+        request_id: str,
+        body: GenerateBody,
+        eos_token_ids: frozenset[int],
+        max_model_len: int,
+        seed: int,
+    ) -> None:
+        prompt = prompt_array(body)
+        self.request_id = request_id
+        self.params: SamplingParams = body.sampling_params
+        self.cache_salt = body.cache_salt or ""
+        self.is_streaming = bool(body.stream)
+        self.num_prompt_tokens = len(prompt)
+        room = max_model_len - len(prompt)
+        room = room if self.params.max_tokens is None else min(room, self.params.max_tokens)
+        self.max_total_tokens = len(prompt) + room
+        self.tokens: NDArray[np.int32] = np.empty(self.max_total_tokens, dtype=np.int32)
+        self.tokens[: len(prompt)] = prompt
+        self.num_tokens = len(prompt)
+        self.logprobs: NDArray[np.float32] = np.empty(room, dtype=np.float32)
+        self.top_logprobs: list[tuple[list[int], list[float]]] = []
+        self.version_starts: list[tuple[str, int]] = []
+        self.seed = seed
+        requested = frozenset(self.params.stop_token_ids or ())
+        self.stop_ids = requested if self.params.ignore_eos else requested | eos_token_ids
+        self.finish_reason: FinishReason | None = None
+        self.stop_reason: int | None = None
+        self.row = -1  # of the KV cache; -1: waiting or finished
+        self.num_computed = 0  # leading tokens whose KV lies in the row
+        self.num_cached_tokens: int | None = None  # prompt tokens that were found in the cache at first admission
+        self.num_notified = 0
+        self.changed = asyncio.Event()  # set in the event loop when there is something new to read
+
+    @property
+    def num_generated(self) -> int:
+        return self.num_tokens - self.num_prompt_tokens
+
+    def append(self, *, token: int, logprob: float, version: str) -> None:
+        """Take a sampled token; finishes the sequence when it stops it or fills its room."""
+        index = self.num_tokens - self.num_prompt_tokens
+        self.tokens[self.num_tokens] = token
+        self.logprobs[index] = logprob
+        if not self.version_starts or self.version_starts[-1][0] != version:
+            self.version_starts.append((version, index))
+        self.num_tokens += 1
+        if token in self.stop_ids and self.num_generated >= self.params.min_tokens:
+            self.stop_reason = token if token in (self.params.stop_token_ids or ()) else None
+            self.finish_reason = FinishReason.STOP
+        elif self.num_tokens >= self.max_total_tokens:
+            self.finish_reason = FinishReason.LENGTH
+
+    def spans(self, *, start: int, end: int) -> list[tuple[str, int, int]]:
+        """(version, start, end) over generated tokens `start` … `end`, contiguous and in order."""
+        starts = self.version_starts
+        ends = [begin for _, begin in starts[1:]] + [end]
+        clipped = [
+            (version, max(begin, start), min(stop, end))
+            for (version, begin), stop in zip(starts, ends, strict=True)
+        ]
+        return [span for span in clipped if span[1] < span[2]]

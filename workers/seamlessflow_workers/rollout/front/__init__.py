@@ -1,0 +1,1 @@
+"""The front: the only way from a gateway to an engine."""

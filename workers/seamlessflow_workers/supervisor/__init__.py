@@ -1,0 +1,1 @@
+"""The supervisor: one process per machine that owns every other process there. It never imports torch."""

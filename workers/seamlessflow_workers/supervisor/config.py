@@ -1,0 +1,105 @@
+"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_HOME from the environment.
+
+Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced and said.
+"""
+
+import argparse
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamlessflow_workers.supervisor.capabilities import default_device
+
+MACHINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+log = logging.getLogger(__name__)
+
+
+class InvalidSetting(ValueError):
+    """A flag or variable that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    name: str
+    control_plane_url: str
+    token: str
+    cores: frozenset[int]
+    home: Path
+    engine_command: tuple[str, ...]  # what runs an embedded engine, before its flags
+    device: str
+    broker_url: str | None
+
+    @property
+    def train_command(self) -> tuple[str, ...]:
+        return (sys.executable, "-m", "seamlessflow_workers.train")
+
+    @property
+    def agent_command(self) -> tuple[str, ...]:
+        return (sys.executable, "-m", "seamlessflow_workers.agents")
+
+
+def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> SupervisorConfig:
+    """Raises InvalidSetting, or exits with the parser's own message."""
+    options = _parser(environment).parse_args(arguments)
+    if not MACHINE_NAME.fullmatch(options.name):
+        raise InvalidSetting(f"--name {options.name!r} must match {MACHINE_NAME.pattern}")
+    if not options.control_plane_url.startswith(("http://", "https://")):
+        raise InvalidSetting(f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://")
+    return SupervisorConfig(
+        name=options.name,
+        control_plane_url=options.control_plane_url.rstrip("/"),
+        token=_read_token(options.token_file),
+        cores=_usable_cores(options.cores),
+        home=options.home,
+        engine_command=(options.engine_python, "-m", "seamlessflow_workers.rollout.engine"),
+        device=options.device or default_device(),
+        broker_url=environment.get("BROKER_URL") or None,
+    )
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="seamlessflow-supervisor", description="Runs one machine of a cluster.")
+    parser.add_argument("--name", required=True, help="the machine's name, as registered")
+    parser.add_argument("--control-plane-url", required=True)
+    parser.add_argument("--token-file", required=True, type=Path, help="file with the machine's token")
+    parser.add_argument("--cores", help="cores of the children, as 0 or 0,2 or 0-3; all available by default")
+    parser.add_argument("--home", type=Path, default=Path(environment.get("SEAMLESSFLOW_HOME", ".seamlessflow")))
+    parser.add_argument("--engine-python", default=environment.get("ENGINE_PYTHON", sys.executable))
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="of engines; cuda where there is one by default")
+    return parser
+
+
+def _read_token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise InvalidSetting(f"--token-file {path}: {error.strerror}") from error
+    if not token:
+        raise InvalidSetting(f"--token-file {path} is empty; it must hold the machine's token")
+    return token
+
+
+def _usable_cores(text: str | None) -> frozenset[int]:
+    available = frozenset(os.sched_getaffinity(0))
+    if text is None:
+        return available
+    wanted = _parse_cores(text)
+    if wanted <= available:
+        return wanted
+    log.warning("--cores %s: this machine offers %s; using those", text, ",".join(map(str, sorted(available))))
+    return wanted & available or available
+
+
+def _parse_cores(text: str) -> frozenset[int]:
+    cores: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise InvalidSetting(f"--cores {text!r} must be numbers and ranges, as 0 or 0,2 or 0-3")
+        cores.update(range(int(first), int(last or first) + 1))
+    return frozenset(cores)

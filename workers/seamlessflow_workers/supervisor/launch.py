@@ -1,0 +1,38 @@
+"""Becomes another program after binding its life to the supervisor's and itself to processor cores.
+
+Enters: `PARENT_PID CORES PROGRAM ARG...` (cores as `0,1`), run as a script by `python -I -S`: the standard library
+only, and no code of ours runs between fork and exec in a process that has threads.
+Leaves: the program under the same process id. Invariant: nothing survives the supervisor, however it dies.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+EXIT_PARENT_GONE = 111
+
+
+def bind_to_parent(*, parent_pid: int, death_signal: signal.Signals) -> None:
+    """Have the kernel signal this process when its parent ends. The signal follows the thread that spawned it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, int(death_signal)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
+    if os.getppid() != parent_pid:  # it ended before the kernel knew
+        sys.exit(EXIT_PARENT_GONE)
+
+
+def main(arguments: list[str]) -> None:
+    parent_pid, cores, *command = arguments
+    bind_to_parent(parent_pid=int(parent_pid), death_signal=signal.SIGKILL)
+    os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    # Python ignores these two, and an ignored signal stays ignored through exec.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    os.execvp(command[0], command)  # noqa: S606 - becoming the program is this module's purpose
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,146 @@
+"""Recorder of the machine's ledger: what the machine did, second by second.
+
+Enters: readings (state, cause, job) with the number of requests in flight, on a monotonic clock that the caller reads.
+Leaves: closed intervals with consecutive numbers, kept until the control plane acknowledges them.
+Invariant: intervals touch exactly, and together with the open one cover the time since the recorder was made.
+
+Changes closer together than `shortest_s` share one interval. Its label is the reading that held longest, counting
+what earlier such intervals took from a reading or gave it, so that fast flapping keeps its true proportions.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.protocol.worker import Interval
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+
+SHORTEST_S = 0.005
+LONGEST_S = 10.0  # what a supervisor's sudden death can leave unknown
+NUM_BUFFERED_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One state of the ledger; idle has a cause and nothing else has."""
+
+    state: LedgerState
+    cause: IdleCause | None = None
+    job_id: UUID | None = None
+
+    def __post_init__(self) -> None:
+        if (self.state is LedgerState.IDLE) != (self.cause is not None):
+            raise ValueError(f"a ledger reading of state {self.state} cannot have the cause {self.cause}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    reading: Reading
+    start_s: float
+    end_s: float
+    request_seconds: float
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.start_s
+
+
+class LedgerRecorder:
+    """Not thread-safe; the supervisor's loop is its only user."""
+
+    def __init__(
+        self,
+        *,
+        now_s: float,
+        reading: Reading,
+        shortest_s: float = SHORTEST_S,
+        longest_s: float = LONGEST_S,
+        num_buffered_max: int = NUM_BUFFERED_MAX,
+    ) -> None:
+        self._shortest_s = shortest_s
+        self._longest_s = longest_s
+        self._num_buffered_max = num_buffered_max
+        self._numbered: deque[Interval] = deque()  # sent at least once: what they say is fixed
+        self._unnumbered: deque[_Span] = deque()
+        self._next_seq = 0
+        self._reading = reading
+        self._num_in_flight = 0
+        self._last_s = now_s
+        self._window_start_s = now_s
+        self._window: dict[Reading, float] = {}
+        self._owed: dict[Reading, float] = {}
+        self._request_seconds = 0.0
+
+    @property
+    def open_reading(self) -> Reading:
+        return self._reading
+
+    @property
+    def open_since_s(self) -> float:
+        return self._window_start_s
+
+    def observe(self, *, now_s: float, reading: Reading, num_in_flight: int = 0) -> None:
+        """From `now_s` on this holds."""
+        self._account(now_s)
+        window_s = self._last_s - self._window_start_s
+        is_change = reading != self._reading
+        if window_s > 0 and ((is_change and window_s >= self._shortest_s) or window_s >= self._longest_s):
+            self._close_window()
+        self._reading = reading
+        self._num_in_flight = num_in_flight
+
+    def batch(self, *, num_max: int) -> list[Interval]:
+        """The oldest unacknowledged intervals; asked again, they are the same."""
+        while self._unnumbered and len(self._numbered) < num_max:
+            self._numbered.append(_interval(self._unnumbered.popleft(), seq=self._next_seq))
+            self._next_seq += 1
+        return list(self._numbered)[:num_max]
+
+    def acknowledge(self, num_intervals: int) -> None:
+        """Intervals numbered below `num_intervals` are stored."""
+        while self._numbered and self._numbered[0].seq < num_intervals:
+            self._numbered.popleft()
+
+    def _account(self, now_s: float) -> None:
+        elapsed_s = max(now_s - self._last_s, 0.0)
+        self._last_s = max(now_s, self._last_s)
+        if elapsed_s > 0:
+            self._window[self._reading] = self._window.get(self._reading, 0.0) + elapsed_s
+            self._request_seconds += elapsed_s * self._num_in_flight
+
+    def _close_window(self) -> None:
+        window_s = self._last_s - self._window_start_s
+        balance = {reading: held_s + self._owed.get(reading, 0.0) for reading, held_s in self._window.items()}
+        label = max(balance, key=lambda reading: balance[reading])
+        balance[label] -= window_s
+        self._owed = balance
+        self._keep(_Span(label, self._window_start_s, self._last_s, self._request_seconds))
+        self._window_start_s = self._last_s
+        self._window = {}
+        self._request_seconds = 0.0
+
+    def _keep(self, span: _Span) -> None:
+        self._unnumbered.append(span)
+        while len(self._unnumbered) > self._num_buffered_max:
+            older, newer = self._unnumbered.popleft(), self._unnumbered.popleft()
+            self._unnumbered.appendleft(_merged(older, newer))
+
+
+def _merged(older: _Span, newer: _Span) -> _Span:
+    longer = older if older.duration_s >= newer.duration_s else newer
+    return _Span(
+        longer.reading, older.start_s, newer.end_s, older.request_seconds + newer.request_seconds
+    )
+
+
+def _interval(span: _Span, *, seq: int) -> Interval:
+    is_serving = span.reading.state is LedgerState.SERVING
+    return Interval(
+        seq=seq,
+        state=span.reading.state,
+        cause=span.reading.cause,
+        job_id=span.reading.job_id,
+        start_s=span.start_s,
+        end_s=span.end_s,
+        mean_in_flight=span.request_seconds / span.duration_s if is_serving else None,
+    )

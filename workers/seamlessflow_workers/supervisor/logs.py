@@ -1,0 +1,114 @@
+"""The output of one child: to rotated files, one per phase, readable by offset.
+
+Enters: bytes as the child writes them. Leaves: `<role>-<phase>.log` (what came before the first phase and between
+phases goes to `<role>-<job>.log` and opens the next phase's log), and the last line, for reasons of failure.
+Invariant: an offset counts the bytes of one phase's log from its beginning, through rotations; disk use is bounded
+at two files of `max_file_bytes` a log.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+from uuid import UUID
+
+MAX_FILE_BYTES = 8 << 20
+PRELUDE_BYTES = 65_536
+LAST_LINE_CHARACTERS = 300
+
+
+class RotatedFile:
+    """An append-only log that keeps its newest one to two files' worth."""
+
+    def __init__(self, path: Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> None:
+        self.path = path
+        self._max_file_bytes = max_file_bytes
+        self._base = 0  # offset of the current file's first byte
+        self._previous_base = 0
+        self._file: IO[bytes] = path.open("ab", buffering=0)
+        self._size_bytes = self._file.tell()
+
+    @property
+    def end(self) -> int:
+        return self._base + self._size_bytes
+
+    def write(self, chunk: bytes) -> None:
+        if self._size_bytes and self._size_bytes + len(chunk) > self._max_file_bytes:
+            self._rotate()
+        self._file.write(chunk)
+        self._size_bytes += len(chunk)
+
+    def read(self, offset: int, num_bytes: int) -> tuple[int, bytes]:
+        """Bytes from `offset` on, or from the oldest kept; returns where they begin."""
+        if offset >= self._base:
+            return _read_at(self.path, offset, self._base, num_bytes)
+        start = max(offset, self._previous_base)
+        return _read_at(self._previous_path, start, self._previous_base, min(num_bytes, self._base - start))
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def _previous_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".1")
+
+    def _rotate(self) -> None:
+        self._file.close()
+        self.path.replace(self._previous_path)
+        self._previous_base, self._base = self._base, self.end
+        self._file = self.path.open("ab", buffering=0)
+        self._size_bytes = 0
+
+
+class OutputLog:
+    """Where one child's output goes: its job's file, or the file of the phase it is bound to."""
+
+    def __init__(
+        self, folder: Path, *, role: str, job_id: UUID | None = None, on_written: Callable[[], None] | None = None
+    ) -> None:
+        self.last_line = ""
+        self._folder = folder
+        self._role = role
+        self._on_written = on_written
+        self._unphased = RotatedFile(folder / (f"{role}-{job_id}.log" if job_id else f"{role}.log"))
+        self._prelude = bytearray()
+        self._phase_file: RotatedFile | None = None
+
+    def bind(self, phase_id: UUID) -> RotatedFile:
+        """From now on output belongs to this phase, and so does what no phase owned before."""
+        self.unbind()
+        self._phase_file = RotatedFile(self._folder / f"{self._role}-{phase_id}.log")
+        if self._prelude:
+            self._phase_file.write(bytes(self._prelude))
+            self._prelude.clear()
+        return self._phase_file
+
+    def unbind(self) -> None:
+        if self._phase_file is not None:
+            self._phase_file.close()
+            self._phase_file = None
+
+    def write(self, chunk: bytes) -> None:
+        self._note_last_line(chunk)
+        if self._phase_file is None:
+            self._unphased.write(chunk)
+            self._prelude += chunk
+            del self._prelude[:-PRELUDE_BYTES]
+            return
+        self._phase_file.write(chunk)
+        if self._on_written is not None:
+            self._on_written()
+
+    def close(self) -> None:
+        self.unbind()
+        self._unphased.close()
+
+    def _note_last_line(self, chunk: bytes) -> None:
+        lines = [line for line in chunk[-4096:].splitlines() if line.strip()]
+        if lines:
+            self.last_line = lines[-1].decode(errors="replace").strip()[:LAST_LINE_CHARACTERS]
+
+
+def _read_at(path: Path, offset: int, base: int, num_bytes: int) -> tuple[int, bytes]:
+    with path.open("rb") as file:
+        file.seek(offset - base)
+        return offset, file.read(num_bytes)

@@ -1,0 +1,117 @@
+"""One child process: spawned, logged, waited for, stopped.
+
+Enters: a command line, environment, cores and a sink for its output. Leaves: how it ended, in words.
+Invariants: spawned from the main thread (death signals follow the spawning thread); leads a process group of its
+own, which is stopped as a whole; knows no secret of the supervisor.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from seamlessflow_workers.supervisor.logs import OutputLog
+
+LAUNCH = Path(__file__).with_name("launch.py")
+READ_BYTES = 65_536
+PIPE_DRAIN_S = 0.2  # a grandchild may keep the pipe open
+SECRET_VARIABLES = ("BROKER_URL", "DATABASE_URL", "SECRET_KEY", "SEAMLESSFLOW_SECRET_KEY")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildCommand:
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)  # on top of the supervisor's own
+    inherited_fds: tuple[int, ...] = ()
+
+
+class ChildProcess:
+    """Running until `wait` returns."""
+
+    def __init__(self, process: asyncio.subprocess.Process, pump: asyncio.Task[None], log: OutputLog) -> None:
+        self._process = process
+        self._pump = pump
+        self._log = log
+
+    @classmethod
+    async def spawn(cls, command: ChildCommand, *, cores: frozenset[int], log: OutputLog) -> Self:
+        """Raises OSError when the program cannot be started."""
+        shown_cores = ",".join(map(str, sorted(cores)))
+        launch = (sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), shown_cores)
+        read_end, write_end = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *launch,
+                *command.arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=write_end,
+                pass_fds=command.inherited_fds,
+                env=_environment(command.environment, num_cores=len(cores)),
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        return cls(process, asyncio.create_task(_pump(read_end, log)), log)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> str:
+        """Return how it ended: exit code or signal, and the last line it said."""
+        code = await self._process.wait()
+        await asyncio.wait({self._pump}, timeout=PIPE_DRAIN_S)
+        ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return f"{ending}; last line: {self._log.last_line}" if self._log.last_line else ending
+
+    async def stop(self, *, grace_s: float) -> None:
+        """Ask, then kill, the whole group."""
+        self._signal_group(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):  # the kill below is the answer
+            await asyncio.wait_for(self._process.wait(), grace_s)
+        self._signal_group(signal.SIGKILL)
+        await self._process.wait()
+        await asyncio.wait({self._pump}, timeout=PIPE_DRAIN_S)
+        self._pump.cancel()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # all of them ended already
+            os.killpg(self._process.pid, number)
+
+
+def _environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
+    threads = {"OMP_NUM_THREADS": str(num_cores), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
+    return {**inherited, **threads, **extra}
+
+
+async def _pump(read_end: int, log: OutputLog) -> None:
+    reader = asyncio.StreamReader(limit=READ_BYTES)
+    with open(read_end, "rb", buffering=0) as pipe:  # noqa: ASYNC230, PTH123 - a descriptor, not a path
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        try:
+            while chunk := await reader.read(READ_BYTES):
+                _write(log, chunk)
+        finally:
+            transport.close()
+
+
+def _write(log: OutputLog, chunk: bytes) -> None:
+    try:
+        log.write(chunk)
+    except OSError as error:  # a full disk must not stop what the child does
+        logger.warning("%d bytes of a child's output were lost: %s", len(chunk), error)

@@ -1,0 +1,69 @@
+"""Which ledger state a machine is in when several things happen at once.
+
+Enters: a view of the live phase, the children and the last answer of the control plane.
+Leaves: one reading. Precedence: draining, switching or starting, what the active phase does, then why nothing runs.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.supervisor.ledger import Reading
+
+_DEFAULT_CAUSE = {
+    Role.ROLLOUT: IdleCause.NO_REQUESTS,
+    Role.TRAIN: IdleCause.NO_BATCH,
+    Role.AGENT: IdleCause.NO_GROUPS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseView:
+    """The live phase. `doing` is what its child said last (train, agent)."""
+
+    role: Role
+    state: PhaseState
+    job_id: UUID
+    doing: LedgerState | None = None
+    doing_cause: IdleCause | None = None
+    is_awaiting_weights: bool = False
+    num_in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MachineView:
+    phase: PhaseView | None
+    previous_role: Role | None  # of the last phase that was active here
+    is_loading: bool  # a child is being started
+    resident_jobs: frozenset[UUID]
+    is_cordoned: bool
+
+
+def machine_reading(view: MachineView) -> Reading:
+    return _phase_reading(view.phase, view.previous_role) if view.phase else _vacant_reading(view)
+
+
+def _phase_reading(phase: PhaseView, previous_role: Role | None) -> Reading:
+    if phase.state is PhaseState.DRAINING:
+        return Reading(LedgerState.DRAINING, None, phase.job_id)
+    if phase.state is not PhaseState.ACTIVE:
+        if phase.is_awaiting_weights:
+            return Reading(LedgerState.IDLE, IdleCause.AWAITING_WEIGHTS, phase.job_id)
+        is_switch = previous_role is not None and previous_role is not phase.role
+        return Reading(LedgerState.SWITCHING if is_switch else LedgerState.STARTING, None, phase.job_id)
+    if phase.doing is not None and phase.doing is not LedgerState.IDLE:
+        return Reading(phase.doing, None, phase.job_id)
+    if phase.role is Role.ROLLOUT and phase.num_in_flight > 0:
+        return Reading(LedgerState.SERVING, None, phase.job_id)
+    return Reading(LedgerState.IDLE, phase.doing_cause or _DEFAULT_CAUSE[phase.role], phase.job_id)
+
+
+def _vacant_reading(view: MachineView) -> Reading:
+    job_id = next(iter(view.resident_jobs)) if len(view.resident_jobs) == 1 else None
+    if view.is_cordoned:
+        return Reading(LedgerState.IDLE, IdleCause.CORDONED, job_id)
+    if view.is_loading and view.previous_role is None:
+        return Reading(LedgerState.STARTING, None, job_id)
+    return Reading(LedgerState.IDLE, IdleCause.AWAITING_ORDERS if view.resident_jobs else IdleCause.NO_JOB, job_id)

@@ -1,0 +1,166 @@
+"""What to do so that what runs becomes what is ordered.
+
+Enters: the orders and residents of the last answer, and what is known here of phases and children.
+Leaves: a list of actions; the same input gives the same list, and where nothing is to be done it is empty.
+Invariants: at most one phase is live; a phase that ended is reported until the orders no longer name it; an order
+whose fence is not above every fence begun before starts nothing.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow.core.types.tags import Role
+
+
+class ChildKey(NamedTuple):
+    """A machine runs at most one child for each."""
+
+    job_id: UUID
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPhase:
+    phase_id: UUID
+    fence: int
+    key: ChildKey
+    state: PhaseState
+    is_abandoned: bool = False  # no longer ordered, being stopped
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (PhaseState.ENDED, PhaseState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownChild:
+    key: ChildKey
+    is_loading: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginPhase:
+    order: PhaseOrder
+
+
+@dataclass(frozen=True, slots=True)
+class RefusePhase:
+    """Answer `ended` for an order to drain something that does not run here (its supervisor was restarted)."""
+
+    order: PhaseOrder
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshPhase:
+    """Same phase, repeated order: newer weights or a renewed credential."""
+
+    order: PhaseOrder
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPhase:
+    phase_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonPhase:
+    """Stop a phase that is no longer ordered."""
+
+    phase_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPhase:
+    phase_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class StartChild:
+    resident: Resident
+
+
+@dataclass(frozen=True, slots=True)
+class StopChild:
+    key: ChildKey
+
+
+Action = (
+    BeginPhase | RefusePhase | RefreshPhase | DrainPhase | AbandonPhase | ForgetPhase | StartChild | StopChild
+)
+
+
+def reconcile(
+    *,
+    orders: Sequence[PhaseOrder],
+    residents: Sequence[Resident],
+    phases: Collection[KnownPhase],
+    children: Collection[KnownChild],
+    highest_fence: int,
+) -> list[Action]:
+    newest = _newest_order(orders, phases, highest_fence)
+    actions = _on_known_phases(orders, phases, newest)
+    actions += _on_strange_orders(orders, phases)
+    is_vacant = all(phase.is_over for phase in phases)
+    if newest is not None and is_vacant:
+        actions.append(BeginPhase(newest))
+    needed = {phase.key for phase in phases if not phase.is_over}
+    if newest is not None:
+        needed.add(ChildKey(newest.job_id, newest.role))
+    return actions + _on_children(residents, children, needed, may_start=newest is None or not is_vacant)
+
+
+def _newest_order(
+    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], highest_fence: int
+) -> PhaseOrder | None:
+    known = {phase.phase_id for phase in phases}
+    fresh = [
+        order
+        for order in orders
+        if order.fence > highest_fence and order.phase_id not in known and not order.is_draining
+    ]
+    return max(fresh, key=lambda order: order.fence, default=None)
+
+
+def _on_known_phases(
+    orders: Sequence[PhaseOrder], phases: Collection[KnownPhase], newest: PhaseOrder | None
+) -> list[Action]:
+    by_id = {order.phase_id: order for order in orders}
+    actions: list[Action] = []
+    for phase in phases:
+        order = by_id.get(phase.phase_id)
+        if order is None or order.fence > phase.fence:
+            actions += _on_unordered(phase)
+        elif order.fence == phase.fence and not phase.is_over:
+            actions.append(RefreshPhase(order))
+            is_superseded = newest is not None and newest.fence > phase.fence
+            if (order.is_draining or is_superseded) and phase.state is not PhaseState.DRAINING:
+                actions.append(DrainPhase(phase.phase_id))
+    return actions
+
+
+def _on_unordered(phase: KnownPhase) -> list[Action]:
+    if phase.is_over:
+        return [ForgetPhase(phase.phase_id)]
+    return [] if phase.is_abandoned else [AbandonPhase(phase.phase_id)]
+
+
+def _on_strange_orders(orders: Sequence[PhaseOrder], phases: Collection[KnownPhase]) -> list[Action]:
+    known = {phase.phase_id for phase in phases}
+    return [RefusePhase(order) for order in orders if order.is_draining and order.phase_id not in known]
+
+
+def _on_children(
+    residents: Sequence[Resident], children: Collection[KnownChild], needed: set[ChildKey], *, may_start: bool
+) -> list[Action]:
+    listed = {ChildKey(resident.job_id, resident.role): resident for resident in residents}
+    running = {child.key for child in children}
+    actions: list[Action] = [StopChild(key) for key in running - listed.keys() - needed]
+    # One start at a time, and an ordered one first: loading a model takes the whole machine.
+    if may_start and not any(child.is_loading for child in children):
+        missing = [resident for key, resident in listed.items() if key not in running]
+        actions += [StartChild(resident) for resident in missing[:1]]
+    return actions

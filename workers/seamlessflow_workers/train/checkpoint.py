@@ -1,0 +1,122 @@
+"""DeepSpeed checkpoints, whole or absent: progress of the trainer in, a folder on disk out, and back.
+
+`<artifact_root>/<job>/checkpoints/batch-<n>/` holds the engine's state and `progress.json`. It is written as
+`.saving-<n>`, fsynced and renamed; then `latest.json` is replaced by a rename. Whatever bears the name `batch-<n>` is
+therefore whole. The last two are kept.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.weights.publish import fsync_folder, write_durably, write_failure
+
+_FORMAT_VERSION = 1
+_NUM_KEPT = 2
+_TAG = "state"
+_SAVING_PREFIX = ".saving-"
+_FOLDER_PREFIX = "batch-"
+_PROGRESS_NAME = "progress.json"
+_LATEST_NAME = "latest.json"
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What the weights in memory are: the point in the sequence of batches and versions."""
+
+    format_version: int = _FORMAT_VERSION
+    batch_number: int = 0  # last batch applied
+    version: int = 0  # policy version that it made; 0 is the initial model
+    optimizer_step: int = 0
+    metrics: dict[str, float] = {}  # of that step, for a publication still owed after a crash
+
+
+class LatestCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    path: str  # name of the folder beside latest.json
+    progress: Progress
+
+
+class CheckpointWriteError(RuntimeError):
+    """The checkpoint could not be written; nothing half-made was left."""
+
+
+class CheckpointReadError(RuntimeError):
+    """A checkpoint exists but cannot be loaded."""
+
+
+def checkpoint_save(checkpoints: Path, engine: TrainEngine, progress: Progress) -> Path:
+    """Save and return the folder. Raises CheckpointWriteError."""
+    temporary = checkpoints / f"{_SAVING_PREFIX}{progress.batch_number}"
+    target = checkpoints / f"{_FOLDER_PREFIX}{progress.batch_number}"
+    try:
+        _clear_leftovers(checkpoints)
+        temporary.mkdir(parents=True)
+        engine.state_save(temporary, _TAG)
+        (temporary / _PROGRESS_NAME).write_bytes(msgspec.json.encode(progress))
+        _fsync_tree(temporary)
+        if target.exists():
+            shutil.rmtree(target)  # of an earlier attempt at the same batch, not yet announced
+        temporary.rename(target)
+        _write_latest(checkpoints, LatestCheckpoint(path=target.name, progress=progress))
+        fsync_folder(checkpoints)
+        for number in _saved_batches(checkpoints)[:-_NUM_KEPT]:
+            shutil.rmtree(checkpoints / f"{_FOLDER_PREFIX}{number}")
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        subject = f"checkpoint of batch {progress.batch_number}"
+        raise CheckpointWriteError(write_failure(subject, checkpoints, error)) from error
+    except RuntimeError as error:  # torch reports a failed write without an errno
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointWriteError(
+            f"cannot write checkpoint of batch {progress.batch_number} in {checkpoints} "
+            f"({shutil.disk_usage(checkpoints).free} bytes free): {str(error).splitlines()[0]}; "
+            "free space or change ARTIFACT_ROOT"
+        ) from error
+    return target
+
+
+def checkpoint_newest(checkpoints: Path) -> tuple[Path, Progress] | None:
+    """Folder and progress of the newest whole checkpoint, None without any. Raises CheckpointReadError."""
+    numbers = _saved_batches(checkpoints)
+    if not numbers:
+        return None
+    folder = checkpoints / f"{_FOLDER_PREFIX}{numbers[-1]}"
+    try:
+        progress = msgspec.json.decode((folder / _PROGRESS_NAME).read_bytes(), type=Progress)
+    except (OSError, msgspec.DecodeError) as error:
+        raise CheckpointReadError(f"checkpoint {folder} cannot be read: {error}") from error
+    if progress.format_version != _FORMAT_VERSION:
+        raise CheckpointReadError(
+            f"checkpoint {folder} has format_version {progress.format_version}, expected {_FORMAT_VERSION}"
+        )
+    return folder, progress
+
+
+def checkpoint_load(folder: Path, engine: TrainEngine) -> None:
+    engine.state_load(folder, _TAG)
+
+
+def _saved_batches(checkpoints: Path) -> list[int]:
+    return sorted(int(entry.name.removeprefix(_FOLDER_PREFIX)) for entry in checkpoints.glob(f"{_FOLDER_PREFIX}*"))
+
+
+def _clear_leftovers(checkpoints: Path) -> None:
+    for entry in checkpoints.glob(f"{_SAVING_PREFIX}*"):
+        shutil.rmtree(entry)  # of a trainer that was killed while saving
+
+
+def _write_latest(checkpoints: Path, latest: LatestCheckpoint) -> None:
+    aside = checkpoints / f".{_LATEST_NAME}"
+    aside.unlink(missing_ok=True)
+    write_durably(aside, [msgspec.json.encode(latest)])
+    aside.replace(checkpoints / _LATEST_NAME)
+
+
+def _fsync_tree(folder: Path) -> None:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with (Path(parent) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        fsync_folder(Path(parent))

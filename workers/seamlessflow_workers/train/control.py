@@ -1,0 +1,65 @@
+"""The control socket of a child: messages of the supervisor in, reports out.
+
+The supervisor holds the other end; when it closes, this process has no reason to live and ends at once. Everything on
+disk is written aside and renamed, so an abrupt end loses no more than a kill -9 would.
+"""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+from typing import NoReturn
+
+from seamlessflow.core.protocol.child import FromChild, ToChild, decode_to_child, encode_line
+
+logger = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+_MAX_LINE_BYTES = 1 << 20
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the thread that started it ends."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+class ControlChannel:
+    """Open with `await ControlChannel.open(fd)`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, descriptor: int) -> "ControlChannel":
+        connection = socket.socket(fileno=descriptor)
+        connection.setblocking(False)
+        return cls(*await asyncio.open_connection(sock=connection, limit=_MAX_LINE_BYTES))
+
+    def send(self, message: FromChild) -> None:
+        self._writer.write(encode_line(message))
+
+    async def flush(self) -> None:
+        await self._writer.drain()
+
+    async def receive(self) -> ToChild:
+        """The next message. Ends the process when the supervisor is gone."""
+        try:
+            line = await self._reader.readline()
+        except ConnectionError:
+            line = b""
+        if not line.endswith(b"\n"):
+            end_process(0, "the control socket was closed")
+        return decode_to_child(line)
+
+
+def end_process(code: int, reason: str) -> NoReturn:
+    """End without waiting for threads: one of them may be in a long step."""
+    logger.info("ending: %s", reason)
+    logging.shutdown()
+    os._exit(code)

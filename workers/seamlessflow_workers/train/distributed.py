@@ -1,0 +1,44 @@
+"""Brings up DeepSpeed and its process group; import `deepspeed` from here only.
+
+One process needs no launcher and opens no port: its rendezvous is a store in its own memory. Under a launcher (WORLD_SIZE
+above 1) the usual environment variables rule.
+"""
+
+import os
+
+import torch
+
+# Before the import: DeepSpeed would otherwise guess from what happens to be installed.
+os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
+
+import deepspeed
+import deepspeed.ops
+
+__all__ = ["deepspeed", "is_first_rank", "process_group_start", "training_device"]
+
+
+def process_group_start() -> None:
+    """Start NCCL or gloo. Call once per process, before an engine is made."""
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
+        os.environ.setdefault(name, value)
+    if not torch.cuda.is_available():
+        # Its C++ kernel would be compiled at the first start: half a minute, and a crash without a compiler.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    if os.environ["WORLD_SIZE"] == "1":
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_PORT", "0")  # only looked at, never opened
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
+    deepspeed.init_distributed(dist_backend=backend)
+
+
+def training_device() -> torch.device:
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cpu")
+
+
+def is_first_rank() -> bool:
+    return os.environ.get("RANK", "0") == "0"

@@ -1,0 +1,75 @@
+"""A causal language model that computes logits only where they are trained.
+
+Enters: a local folder in the transformers format. Leaves: logprob and entropy of the distribution really sampled from
+(logits divided by the sampler's temperature) for N chosen positions. The selection sits in front of the output head, so
+whatever the model's own forward does to its logits still happens, and no more than N × vocabulary of them ever exist.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
+
+from seamlessflow.core.job_spec import Dtype
+
+_DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
+
+
+class ModelLoadError(RuntimeError):
+    """The folder holds no causal language model that transformers can load."""
+
+
+class Policy(nn.Module):
+    """Wraps the model; parameters keep their names behind the prefix `model.`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self._positions: tuple[Tensor, Tensor] | None = None
+        head = model.get_output_embeddings()  # type: ignore[operator]
+        assert isinstance(head, nn.Module)
+        head.register_forward_pre_hook(self._select)
+        names = {id(module): name for name, module in model.named_modules()}
+        self.head_name = f"{names[id(head)]}.weight"
+        self.eval()  # no dropout: trained logprobs must be those of the sampler
+
+    def train(self, mode: bool = True) -> "Policy":
+        return super().train(False)
+
+    def forward(
+        self, token_ids: Tensor, rows: Tensor, columns: Tensor, targets: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """(logprobs [N] with a gradient, entropies [N] without), float32 or wider."""
+        self._positions = (rows, columns)
+        logits = self.model(input_ids=token_ids, use_cache=False).logits
+        self._positions = None
+        if logits.dtype == torch.bfloat16:
+            logits = logits.float()
+        return _logprobs_and_entropies(logits / temperature, targets)
+
+    def _select(self, _head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._positions is None:
+            return arguments
+        (hidden,) = arguments
+        return (hidden[self._positions],)
+
+
+def _logprobs_and_entropies(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    log_probabilities = torch.log_softmax(logits, dim=-1)
+    logprobs = log_probabilities.gather(-1, targets[:, None])[:, 0]
+    with torch.no_grad():
+        entropies = -(log_probabilities.exp() * log_probabilities).sum(-1)
+    return logprobs, entropies
+
+
+def policy_load(model_path: Path, dtype: Dtype) -> Policy:
+    """Load from local files only. Raises ModelLoadError."""
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            model_path, dtype=_DTYPES[dtype], local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
+    return Policy(model)

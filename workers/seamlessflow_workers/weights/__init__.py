@@ -1,0 +1,1 @@
+"""Published policy weights as files: safetensors shards and a manifest with checksums."""

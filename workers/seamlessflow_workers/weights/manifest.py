@@ -1,0 +1,80 @@
+"""The manifest of one policy version, and where versions lie.
+
+`<artifact_root>/<job>/versions/<n>/` holds `manifest.json` and the shards that it lists. A folder with that name is
+whole: it is written aside and renamed. The manifest holds nothing of the moment (no clock, no host), so the same
+weights give the same bytes and its digest identifies them.
+"""
+
+import hashlib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+import msgspec
+
+FORMAT_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+
+
+class TensorEntry(msgspec.Struct, frozen=True, kw_only=True):
+    shard: str
+    dtype: str  # in the words of safetensors: F32, BF16
+    shape: list[int]
+
+
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
+    sha256: str
+    num_bytes: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    format_version: int = FORMAT_VERSION
+    job_id: UUID
+    version: int
+    parent_version: int
+    dtype: str  # of the job spec: float32, bfloat16
+    total_bytes: int
+    shards: dict[str, ShardEntry]
+    tensors: dict[str, TensorEntry]
+
+
+class WeightsReadError(RuntimeError):
+    """Published weights are missing, of another format or damaged."""
+
+
+def artifact_root_path(artifact_root: str) -> Path:
+    """The local folder of a `file://` URL. Raises ValueError for any other scheme."""
+    parts = urlsplit(artifact_root)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise ValueError(f"artifact root {artifact_root!r} must be a file:// URL of this machine")
+    return Path(unquote(parts.path))
+
+
+def versions_folder(artifact_root: str, job_id: UUID) -> Path:
+    return artifact_root_path(artifact_root) / str(job_id) / "versions"
+
+
+def checkpoints_folder(artifact_root: str, job_id: UUID) -> Path:
+    return artifact_root_path(artifact_root) / str(job_id) / "checkpoints"
+
+
+def manifest_encode(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1)
+
+
+def manifest_digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def manifest_read(folder: Path) -> Manifest:
+    """Read the manifest of a version folder. Raises WeightsReadError."""
+    path = folder / MANIFEST_NAME
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError as error:
+        raise WeightsReadError(f"weights at {folder} have no readable manifest: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise WeightsReadError(f"{path} is not a manifest: {error}") from error
+    if manifest.format_version != FORMAT_VERSION:
+        raise WeightsReadError(f"{path} has format_version {manifest.format_version}, expected {FORMAT_VERSION}")
+    return manifest
