@@ -116,7 +116,8 @@ def _train(home: Home, spec: dict[str, Any], layout: str, started_at: float) -> 
         click.echo(f"job        {client.base_url}/jobs/{job['id']}")
         submitted_at = time.monotonic()
         shown_at = 0.0
-        for job in client.job_watch(job["id"], every_s=0.5):
+        for seen in client.job_watch(job["id"], every_s=0.5):
+            job = seen
             if time.monotonic() - shown_at >= PROGRESS_EVERY_S:
                 shown_at = time.monotonic()
                 click.echo(progress_line(job, elapsed_s=shown_at - started_at))

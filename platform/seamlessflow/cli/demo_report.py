@@ -30,7 +30,8 @@ class Verdict:
 def progress_line(job: Json, *, elapsed_s: float) -> str:
     reward = job["progress"].get("reward_mean")
     shown = "  –  " if reward is None else f"{reward:5.2f}"
-    line = f"{elapsed_s:5.0f} s  {job['state']:<9} version {job['latest_version']:>3}/{job['progress']['num_updates']}  reward {shown}"
+    version = f"version {job['latest_version']:>3}/{job['progress']['num_updates']}"
+    line = f"{elapsed_s:5.0f} s  {job['state']:<9} {version}  reward {shown}"
     return f"{line}  {job['waiting_reason']}".rstrip()
 
 

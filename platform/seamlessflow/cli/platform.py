@@ -76,9 +76,8 @@ def status() -> None:
     click.echo(f"up since {run.started_at}: {run.web_url} (gateway {run.gateway_url}, process {run.pid})")
     with client_of(home) as client:
         for machine in client.machine_list():
-            click.echo(
-                f"machine {machine['name']:<10} {'healthy' if machine['is_healthy'] else 'down':<8} {','.join(machine['tags'])}"
-            )
+            health = "healthy" if machine["is_healthy"] else "down"
+            click.echo(f"machine {machine['name']:<10} {health:<8} {','.join(machine['tags'])}")
         for job in client.job_list(state="running"):
             click.echo(f"job     {job['id']} {job['name']} version {job['latest_version']}")
 
@@ -102,7 +101,7 @@ def worker(
     command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name, "--tags", tags]
     command += ["--control-plane-url", control_plane_url, "--token-file", str(token_file)]
     command += ["--cores", cores] if cores else []
-    os.execv(sys.executable, command)
+    os.execv(sys.executable, command)  # noqa: S606 - the supervisor takes this process over, signals included
 
 
 def client_of(home: Home) -> Client:

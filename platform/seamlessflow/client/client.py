@@ -82,6 +82,10 @@ class Client:
         """`part` is versions, metrics, events, phases, groups, ledger or audit."""
         return self._send("GET", f"jobs/{job_id}/{part}", params=params)
 
+    def session_get(self, session_id: str, *, tokens: bool = False) -> Json:
+        """A session's trajectory tree; with `tokens`, ids and logprobs of each node too."""
+        return self._send("GET", f"sessions/{session_id}", params={"tokens": "true"} if tokens else {})
+
     def job_watch(self, job_id: str, *, every_s: float = 1.0) -> Iterator[Json]:
         """The job, again and again until it is terminal; an unreachable platform is waited for up to two minutes."""
         unreachable_since: float | None = None
@@ -104,9 +108,7 @@ class Client:
 
     def job_wait(self, job_id: str) -> Json:
         """Return the completed job. Raises JobFailed."""
-        job: Json = {}
-        for job in self.job_watch(job_id):
-            continue
+        *_, job = self.job_watch(job_id)
         if job["state"] != "completed":
             raise JobFailed(job)
         return job

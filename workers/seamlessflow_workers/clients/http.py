@@ -36,18 +36,24 @@ class _Problem(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-async def post_json(session: aiohttp.ClientSession, url: str, message: msgspec.Struct, *, timeout_s: float) -> bytes | None:
+async def post_json(
+    session: aiohttp.ClientSession, url: str, message: msgspec.Struct, *, timeout_s: float
+) -> bytes | None:
     """POST once; the body of a 200, None for a 204. Raises FencedOff, RequestRefused, ServerUnavailable."""
     timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
     body = msgspec.json.encode(message)
     try:
         async with session.post(
-            url, data=body, headers={"Content-Type": "application/json"}, timeout=timeout, allow_redirects=False
+            url,
+            data=body,
+            headers={"Content-Type": "application/json"},
+            timeout=timeout,
+            allow_redirects=False,
         ) as response:
             raw = await response.read()
             status = response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise ServerUnavailable(f"{url}: {error or type(error).__name__}") from error
+        raise ServerUnavailable(f"{url}: {str(error) or type(error).__name__}") from error
     if status == 204:
         return None
     if status == 200:

@@ -48,7 +48,9 @@ class TrainerClient:
             )
         batch = batch_decode(raw)
         if batch.header.number != request.applied_batch + 1:
-            raise RequestRefused(f"the gateway gave batch {batch.header.number}, expected {request.applied_batch + 1}")
+            raise RequestRefused(
+                f"the gateway gave batch {batch.header.number}, expected {request.applied_batch + 1}"
+            )
         return batch
 
     async def publication_announce(

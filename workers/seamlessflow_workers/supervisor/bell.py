@@ -6,7 +6,6 @@ Invariant: the child's death, or the broker's, costs latency only: it is restart
 
 import asyncio
 import logging
-import os
 import socket
 import sys
 import time
@@ -24,7 +23,13 @@ log = logging.getLogger(__name__)
 
 class Doorbell:
     def __init__(
-        self, *, machine: str, broker_url: str, cores: frozenset[int], output: OutputLog, on_ring: Callable[[], None]
+        self,
+        *,
+        machine: str,
+        broker_url: str,
+        cores: frozenset[int],
+        output: OutputLog,
+        on_ring: Callable[[], None],
     ) -> None:
         self._machine = machine
         self._broker_url = broker_url
@@ -68,7 +73,7 @@ class Doorbell:
         module = "seamlessflow_workers.supervisor.doorbell"
         return ChildCommand(
             (sys.executable, "-m", module, "--machine", self._machine, "--bell-fd", str(bell_fd)),
-            {"BROKER_URL": self._broker_url, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            {"BROKER_URL": self._broker_url},
             (bell_fd,),
         )
 

@@ -30,17 +30,12 @@ class SupervisorConfig:
     token: str
     cores: frozenset[int]
     home: Path
-    engine_command: tuple[str, ...]  # what runs an embedded engine, before its flags
     device: str
     broker_url: str | None
-
-    @property
-    def train_command(self) -> tuple[str, ...]:
-        return (sys.executable, "-m", "seamlessflow_workers.train")
-
-    @property
-    def agent_command(self) -> tuple[str, ...]:
-        return (sys.executable, "-m", "seamlessflow_workers.agents")
+    # What runs each kind of child, before its flags.
+    engine_command: tuple[str, ...]
+    train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")
+    agent_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.agents")
 
 
 def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> SupervisorConfig:
@@ -49,28 +44,36 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
     if not MACHINE_NAME.fullmatch(options.name):
         raise InvalidSetting(f"--name {options.name!r} must match {MACHINE_NAME.pattern}")
     if not options.control_plane_url.startswith(("http://", "https://")):
-        raise InvalidSetting(f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://")
+        raise InvalidSetting(
+            f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://"
+        )
     return SupervisorConfig(
         name=options.name,
         control_plane_url=options.control_plane_url.rstrip("/"),
         token=_read_token(options.token_file),
         cores=_usable_cores(options.cores),
         home=options.home,
-        engine_command=(options.engine_python, "-m", "seamlessflow_workers.rollout.engine"),
         device=options.device or default_device(),
         broker_url=environment.get("BROKER_URL") or None,
+        engine_command=(options.engine_python, "-m", "seamlessflow_workers.rollout.engine"),
     )
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="seamlessflow-supervisor", description="Runs one machine of a cluster.")
+    parser = argparse.ArgumentParser(
+        prog="seamlessflow-supervisor", description="Runs one machine of a cluster."
+    )
     parser.add_argument("--name", required=True, help="the machine's name, as registered")
     parser.add_argument("--control-plane-url", required=True)
     parser.add_argument("--token-file", required=True, type=Path, help="file with the machine's token")
     parser.add_argument("--cores", help="cores of the children, as 0 or 0,2 or 0-3; all available by default")
-    parser.add_argument("--home", type=Path, default=Path(environment.get("SEAMLESSFLOW_HOME", ".seamlessflow")))
+    parser.add_argument(
+        "--home", type=Path, default=Path(environment.get("SEAMLESSFLOW_HOME", ".seamlessflow"))
+    )
     parser.add_argument("--engine-python", default=environment.get("ENGINE_PYTHON", sys.executable))
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="of engines; cuda where there is one by default")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="of engines; cuda where there is one by default"
+    )
     return parser
 
 
@@ -91,7 +94,9 @@ def _usable_cores(text: str | None) -> frozenset[int]:
     wanted = _parse_cores(text)
     if wanted <= available:
         return wanted
-    log.warning("--cores %s: this machine offers %s; using those", text, ",".join(map(str, sorted(available))))
+    log.warning(
+        "--cores %s: this machine offers %s; using those", text, ",".join(map(str, sorted(available)))
+    )
     return wanted & available or available
 
 

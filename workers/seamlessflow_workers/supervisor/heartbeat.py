@@ -72,7 +72,9 @@ class HeartbeatLink:
         self._last_sent_s = time.monotonic()
         body = msgspec.json.encode(self._build())
         timeout = aiohttp.ClientTimeout(total=timeout_s)
-        async with self._session.post(self._url, data=body, headers=self._headers, timeout=timeout) as response:
+        async with self._session.post(
+            self._url, data=body, headers=self._headers, timeout=timeout
+        ) as response:
             answer = await response.read()
             if response.status != 200:
                 shown = answer[:SHOWN_CHARACTERS].decode(errors="replace")
@@ -96,5 +98,7 @@ class HeartbeatLink:
 
     def _note_unreachable(self, error: Exception) -> None:
         if self._is_reachable:
-            log.warning("no answer to heartbeats from %s (%s); running work goes on", self._url, error or type(error))
+            log.warning(
+                "no answer to heartbeats from %s (%s); running work goes on", self._url, error or type(error)
+            )
         self._is_reachable = False

@@ -128,9 +128,7 @@ class LedgerRecorder:
 
 def _merged(older: _Span, newer: _Span) -> _Span:
     longer = older if older.duration_s >= newer.duration_s else newer
-    return _Span(
-        longer.reading, older.start_s, newer.end_s, older.request_seconds + newer.request_seconds
-    )
+    return _Span(longer.reading, older.start_s, newer.end_s, older.request_seconds + newer.request_seconds)
 
 
 def _interval(span: _Span, *, seq: int) -> Interval:

@@ -63,7 +63,12 @@ class OutputLog:
     """Where one child's output goes: its job's file, or the file of the phase it is bound to."""
 
     def __init__(
-        self, folder: Path, *, role: str, job_id: UUID | None = None, on_written: Callable[[], None] | None = None
+        self,
+        folder: Path,
+        *,
+        role: str,
+        job_id: UUID | None = None,
+        on_written: Callable[[], None] | None = None,
     ) -> None:
         self.last_line = ""
         self._folder = folder

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+import seamlessflow.core
+import seamlessflow_workers
 from seamlessflow_workers.supervisor.logs import OutputLog
 
 LAUNCH = Path(__file__).with_name("launch.py")
@@ -93,8 +95,19 @@ class ChildProcess:
 
 def _environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
+    paths = [*import_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    if paths:
+        inherited["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     threads = {"OMP_NUM_THREADS": str(num_cores), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
     return {**inherited, **threads, **extra}
+
+
+def import_roots() -> list[str]:
+    """Where our packages are in a source tree, for children under another interpreter; nothing when installed."""
+    packages = (seamlessflow.core, seamlessflow_workers)
+    folders = [Path(package.__path__[0]) for package in packages]
+    roots = [folders[0].parent.parent, folders[1].parent]
+    return [str(root) for root in roots if root.name not in ("site-packages", "dist-packages")]
 
 
 async def _pump(read_end: int, log: OutputLog) -> None:

@@ -66,4 +66,6 @@ def _vacant_reading(view: MachineView) -> Reading:
         return Reading(LedgerState.IDLE, IdleCause.CORDONED, job_id)
     if view.is_loading and view.previous_role is None:
         return Reading(LedgerState.STARTING, None, job_id)
-    return Reading(LedgerState.IDLE, IdleCause.AWAITING_ORDERS if view.resident_jobs else IdleCause.NO_JOB, job_id)
+    return Reading(
+        LedgerState.IDLE, IdleCause.AWAITING_ORDERS if view.resident_jobs else IdleCause.NO_JOB, job_id
+    )

@@ -18,6 +18,7 @@ _FORMAT_VERSION = 1
 _NUM_KEPT = 2
 _TAG = "state"
 _SAVING_PREFIX = ".saving-"
+_DELETING_PREFIX = ".deleting-"
 _FOLDER_PREFIX = "batch-"
 _PROGRESS_NAME = "progress.json"
 _LATEST_NAME = "latest.json"
@@ -57,12 +58,12 @@ def checkpoint_save(checkpoints: Path, engine: TrainEngine, progress: Progress) 
         (temporary / _PROGRESS_NAME).write_bytes(msgspec.json.encode(progress))
         _fsync_tree(temporary)
         if target.exists():
-            shutil.rmtree(target)  # of an earlier attempt at the same batch, not yet announced
+            _discard(target)  # of an earlier attempt at the same batch, not yet announced
         temporary.rename(target)
         _write_latest(checkpoints, LatestCheckpoint(path=target.name, progress=progress))
         fsync_folder(checkpoints)
         for number in _saved_batches(checkpoints)[:-_NUM_KEPT]:
-            shutil.rmtree(checkpoints / f"{_FOLDER_PREFIX}{number}")
+            _discard(checkpoints / f"{_FOLDER_PREFIX}{number}")
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         subject = f"checkpoint of batch {progress.batch_number}"
@@ -99,12 +100,21 @@ def checkpoint_load(folder: Path, engine: TrainEngine) -> None:
 
 
 def _saved_batches(checkpoints: Path) -> list[int]:
-    return sorted(int(entry.name.removeprefix(_FOLDER_PREFIX)) for entry in checkpoints.glob(f"{_FOLDER_PREFIX}*"))
+    return sorted(
+        int(entry.name.removeprefix(_FOLDER_PREFIX)) for entry in checkpoints.glob(f"{_FOLDER_PREFIX}*")
+    )
 
 
 def _clear_leftovers(checkpoints: Path) -> None:
-    for entry in checkpoints.glob(f"{_SAVING_PREFIX}*"):
-        shutil.rmtree(entry)  # of a trainer that was killed while saving
+    """Of a trainer that was killed while saving or deleting."""
+    for prefix in (_SAVING_PREFIX, _DELETING_PREFIX):
+        for entry in checkpoints.glob(f"{prefix}*"):
+            shutil.rmtree(entry)
+
+
+def _discard(folder: Path) -> None:
+    """Delete a checkpoint; it loses its name first, so what has the name stays whole."""
+    shutil.rmtree(folder.rename(folder.with_name(f"{_DELETING_PREFIX}{folder.name}")))
 
 
 def _write_latest(checkpoints: Path, latest: LatestCheckpoint) -> None:

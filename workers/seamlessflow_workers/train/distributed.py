@@ -1,12 +1,13 @@
 """Brings up DeepSpeed and its process group; import `deepspeed` from here only.
 
-One process needs no launcher and opens no port: its rendezvous is a store in its own memory. Under a launcher (WORLD_SIZE
-above 1) the usual environment variables rule.
+One process needs no launcher and opens no port: its rendezvous is a store in its own memory. Under a launcher
+(WORLD_SIZE above 1) the usual environment variables rule.
 """
 
 import os
 
 import torch
+from torch._C._distributed_c10d import HashStore
 
 # Before the import: DeepSpeed would otherwise guess from what happens to be installed.
 os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
@@ -30,7 +31,9 @@ def process_group_start() -> None:
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         os.environ.setdefault("MASTER_PORT", "0")  # only looked at, never opened
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
+        torch.distributed.init_process_group(
+            backend, store=HashStore(), rank=0, world_size=1
+        )
     deepspeed.init_distributed(dist_backend=backend)
 
 

@@ -125,7 +125,12 @@ class TrainEngine:
         return learning_rate
 
     def _train(
-        self, plan: TrainPlan, temperature: float, step_version: int, statistics: StepStatistics, watch: Stopwatch
+        self,
+        plan: TrainPlan,
+        temperature: float,
+        step_version: int,
+        statistics: StepStatistics,
+        watch: Stopwatch,
     ) -> float | None:
         """One optimizer step over all micro-batches; the norm of the gradient before clipping, None without a step."""
         grad_norm = None
@@ -176,9 +181,7 @@ class TrainEngine:
             is_current=versions == step_version,
             reference_logprobs=reference_logprobs,
         )
-        loss = token_loss(
-            logprobs, targets, self._spec.algorithm, num_trained_tokens=plan.num_trained_tokens
-        )
+        loss = token_loss(logprobs, targets, self._spec.algorithm, num_trained_tokens=plan.num_trained_tokens)
         statistics.add(loss=loss, logprobs=logprobs, entropies=entropies, targets=targets)
         return loss
 
@@ -220,6 +223,6 @@ def _raw(tensor: Tensor) -> RawTensor:
     return RawTensor(
         dtype=_SAFETENSORS_DTYPES[tensor.dtype],
         shape=tuple(tensor.shape),
-        data=memoryview(data),
+        data=data.data,
         num_bytes=data.nbytes,
     )

@@ -43,10 +43,12 @@ class TrainPlan:
 def plan_batch(
     batch: Batch, *, step_version: int, max_staleness: int, micro_batch_tokens: int, is_kl_on: bool
 ) -> TrainPlan:
-    """Judge staleness now, then cut. Samples whose advantages are all zero are skipped unless the KL term needs them."""
+    """Judge staleness now, then cut. Samples without any advantage are skipped unless the KL term needs them."""
     starts, mask = batch.sample_starts, batch.loss_mask != 0
     if mask[starts[:-1][np.diff(starts) > 0]].any():
-        raise ValueError(f"batch {batch.header.number} trains the first token of a sample, which nothing predicts")
+        raise ValueError(
+            f"batch {batch.header.number} trains the first token of a sample, which nothing predicts"
+        )
     lags = sample_lags(
         sample_starts=starts, loss_mask=batch.loss_mask, versions=batch.versions, step_version=step_version
     )
@@ -68,7 +70,8 @@ def plan_batch(
 
 def _sums_by_sample(values: NDArray[np.int64], starts: NDArray[np.int32]) -> NDArray[np.int64]:
     totals = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
-    return totals[starts[1:]] - totals[starts[:-1]]
+    sums: NDArray[np.int64] = totals[starts[1:]] - totals[starts[:-1]]
+    return sums
 
 
 def _num_inputs(batch: Batch, sample: int) -> int:

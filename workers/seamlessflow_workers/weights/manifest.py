@@ -76,5 +76,7 @@ def manifest_read(folder: Path) -> Manifest:
     except msgspec.DecodeError as error:
         raise WeightsReadError(f"{path} is not a manifest: {error}") from error
     if manifest.format_version != FORMAT_VERSION:
-        raise WeightsReadError(f"{path} has format_version {manifest.format_version}, expected {FORMAT_VERSION}")
+        raise WeightsReadError(
+            f"{path} has format_version {manifest.format_version}, expected {FORMAT_VERSION}"
+        )
     return manifest

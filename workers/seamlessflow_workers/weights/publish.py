@@ -110,7 +110,9 @@ def _write_shards(
         shard = f"model-{number:05d}.safetensors"
         shards[shard] = write_durably(folder / shard, _safetensors_chunks(names, tensors))
         for name in names:
-            entries[name] = TensorEntry(shard=shard, dtype=tensors[name].dtype, shape=list(tensors[name].shape))
+            entries[name] = TensorEntry(
+                shard=shard, dtype=tensors[name].dtype, shape=list(tensors[name].shape)
+            )
     return shards, entries
 
 

@@ -19,7 +19,9 @@ def verified_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[str, byt
             raise WeightsReadError(f"shard {folder / name} cannot be read: {error.strerror}") from error
         digest = hashlib.sha256(raw).hexdigest()
         if digest != entry.sha256:
-            raise WeightsReadError(f"shard {folder / name} is damaged: sha256 {digest}, manifest says {entry.sha256}")
+            raise WeightsReadError(
+                f"shard {folder / name} is damaged: sha256 {digest}, manifest says {entry.sha256}"
+            )
         yield name, raw
 
 

@@ -16,7 +16,9 @@ def published_versions(versions: Path) -> list[int]:
     """Versions on disk, oldest first."""
     if not versions.is_dir():
         return []
-    return sorted(int(entry.name) for entry in versions.iterdir() if entry.name.isdecimal() and entry.is_dir())
+    return sorted(
+        int(entry.name) for entry in versions.iterdir() if entry.name.isdecimal() and entry.is_dir()
+    )
 
 
 def prune(versions: Path, *, keep_last: int, pinned: Collection[int] = frozenset()) -> list[int]:

@@ -6,3 +6,7 @@ from django.apps import AppConfig
 class AccountsConfig(AppConfig):
     name = "seamlessflow.control_plane.accounts"
     label = "accounts"
+
+    def ready(self) -> None:
+        # Importing it registers the scheme with drf-spectacular.
+        from seamlessflow.control_plane.accounts import schema  # noqa: F401

@@ -1,5 +1,101 @@
-"""x."""
+"""Every error of the API leaves as RFC 9457 `application/problem+json`.
+
+Enters: whatever a view raised. Leaves: type, title, status, detail and `errors: [{field, detail}]`. What nobody
+anticipated is logged with its trace and answered without it.
+"""
+
+import logging
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault
+
+CONTENT_TYPE = "application/problem+json"
+API_PREFIX = "/api/"
+_log = logging.getLogger(__name__)
 
 
-def exception_handler(*a):
-    return None
+def problem_body(
+    status: HTTPStatus, detail: str, faults: tuple[FieldFault, ...] = ()
+) -> dict[str, Any]:
+    return {
+        "type": "about:blank",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": detail,
+        "errors": [{"field": fault.field, "detail": fault.detail} for fault in faults],
+    }
+
+
+def problem_response(
+    status: HTTPStatus, detail: str, faults: tuple[FieldFault, ...] = ()
+) -> JsonResponse:
+    return JsonResponse(problem_body(status, detail, faults), status=status, content_type=CONTENT_TYPE)
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's hook. Returns None for what was not anticipated, so that Django logs it and `server_error` answers."""
+    headers: dict[str, str] = {}
+    match error:
+        case ApplicationError():
+            status, detail, faults = error.status, error.detail, error.faults
+        case Http404():
+            status, detail, faults = HTTPStatus.NOT_FOUND, "there is nothing at this address", ()
+        case PermissionDenied():
+            status, detail, faults = HTTPStatus.FORBIDDEN, str(error) or "this is not allowed", ()
+        case RequestDataTooBig():
+            status, detail, faults = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), ()
+        case exceptions.ValidationError():
+            faults = tuple(_faults(error.detail, ""))
+            status, detail = HTTPStatus.BAD_REQUEST, "; ".join(_sentence(fault) for fault in faults)
+        case exceptions.APIException():
+            status, detail, faults = HTTPStatus(error.status_code), str(error.detail), ()
+            headers = _headers(error)
+        case _:
+            return None
+    response = Response(problem_body(status, detail, faults), status=status, headers=headers)
+    response.content_type = CONTENT_TYPE
+    return response
+
+
+def _headers(error: exceptions.APIException) -> dict[str, str]:
+    header = getattr(error, "auth_header", None)
+    return {"WWW-Authenticate": header} if header else {}
+
+
+def _faults(detail: Any, field: str) -> Iterator[FieldFault]:
+    """Flatten DRF's nested lists and mappings of messages."""
+    if isinstance(detail, dict):
+        for key, value in detail.items():
+            nested = "" if key == "non_field_errors" else str(key)
+            yield from _faults(value, ".".join(part for part in (field, nested) if part))
+    elif isinstance(detail, list):
+        for value in detail:
+            yield from _faults(value, field)
+    else:
+        yield FieldFault(field, str(detail))
+
+
+def _sentence(fault: FieldFault) -> str:
+    return f"{fault.field}: {fault.detail}" if fault.field else fault.detail
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if request.path.startswith(API_PREFIX):
+        return problem_response(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
+    return HttpResponse("There is nothing at this address.", status=HTTPStatus.NOT_FOUND, content_type="text/plain")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django has logged the trace; the client learns only that it happened."""
+    if request.path.startswith(API_PREFIX):
+        return problem_response(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says why")
+    return HttpResponse(
+        "The server failed; its log says why.", status=HTTPStatus.INTERNAL_SERVER_ERROR, content_type="text/plain"
+    )

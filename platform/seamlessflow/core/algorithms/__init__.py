@@ -1,1 +1,1 @@
-"""Advantage estimators, staleness rules and the plain-float reference losses that the tensor losses are tested against."""
+"""Advantage estimators, the staleness rule, and the plain-float losses that tensor losses are held to."""

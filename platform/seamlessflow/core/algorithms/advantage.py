@@ -25,9 +25,10 @@ def group_advantages(rewards: NDArray[np.float64], norm: AdvantageNorm) -> NDArr
         raise ValueError(f"rewards must be finite, got {rewards.tolist()}")
     if len(rewards) == 0 or (rewards == rewards[0]).all():
         return np.zeros_like(rewards)
-    centred = rewards - rewards.mean()
+    centred: NDArray[np.float64] = rewards - rewards.mean()
     match norm:
         case AdvantageNorm.MEAN:
             return centred
         case AdvantageNorm.MEAN_STD:
-            return centred / (rewards.std() + _STD_FLOOR)
+            scaled: NDArray[np.float64] = centred / (rewards.std() + _STD_FLOOR)
+            return scaled

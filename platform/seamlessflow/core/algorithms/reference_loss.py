@@ -36,7 +36,9 @@ def reference_loss(
     """Loss over N trained tokens, all arrays float64 [N]."""
     ratio = np.exp(logprobs - behaviour_logprobs)
     clipped = np.clip(ratio, 1.0 - clip_low, 1.0 + clip_high)
-    is_unclipped = ratio * advantages <= clipped * advantages  # the minimum follows the policy, so it has a gradient
+    is_unclipped = (
+        ratio * advantages <= clipped * advantages
+    )  # the minimum follows the policy, so it has a gradient
     loss = -np.minimum(ratio * advantages, clipped * advantages)
     gradient = np.where(is_unclipped, -ratio * advantages, 0.0)
     if reference_logprobs is not None:

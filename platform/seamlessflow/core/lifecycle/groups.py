@@ -23,7 +23,7 @@ class SessionState(StrEnum):
 
 
 class BatchState(StrEnum):
-    """leased: handed to a trainer; applied: its version is published; forgotten: behind a durable checkpoint, payload dropped."""
+    """leased: handed to a trainer; applied: published; forgotten: behind a durable checkpoint, payload dropped."""
 
     LEASED = "leased"
     APPLIED = "applied"

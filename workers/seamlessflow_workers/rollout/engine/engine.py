@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum, StrEnum, auto
+from typing import TypeVar
 
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 # Streams learn of new tokens at most this often: at 64 streams a wake-up a token costs more than the model.
 STREAM_PERIOD_S = 0.02
+
+T = TypeVar("T")
 
 
 class PauseMode(StrEnum):
@@ -62,7 +65,7 @@ class Engine:
         self._gate = _Gate.OPEN
         self._is_held = False
         self.is_asleep = False
-        self._drained: list[Future[None]] = []
+        self._drained: list[tuple[Future[None], bool]] = []  # with whether to clear the cache
         self._num_unfinished = 0  # admitted and not yet finished; written by `_count_lock` holders only
         self._count_lock = threading.Lock()
         self._last_flush_at = 0.0
@@ -111,13 +114,12 @@ class Engine:
         def act() -> None:
             self._close(mode)
             if mode is PauseMode.WAIT and self.scheduler.num_running:
-                self._drained.append(done)
-                done.add_done_callback(lambda _: self._clear_if(clear_cache))
+                self._drained.append((done, clear_cache))
                 return
             self._clear_if(clear_cache)
             done.set_result(None)
 
-        self._commands.put(self._guard(act, done))
+        self._commands.put(_guarded(act, done))
         return done
 
     def resume(self) -> Future[None]:
@@ -131,9 +133,9 @@ class Engine:
         """Swap the weights in place; nothing is sampled until `set_weight_version` names them."""
 
         def act() -> None:
-            staged.apply()
-            self._is_held = True
+            self._is_held = True  # first: should applying fail half-way, nothing is sampled from the mixture
             self.scheduler.forget_prefixes()
+            staged.apply()
 
         return self._call(act)
 
@@ -156,13 +158,16 @@ class Engine:
 
         return self._call(act)
 
-    def sleep(self, mode: PauseMode, *, release_cache: bool) -> Future[None]:
+    def sleep(self) -> Future[None]:
+        """Free the KV cache; what still runs waits and is computed again after `wake_up`."""
+
         def act() -> None:
-            self._close(mode)
-            self.is_asleep = True
-            if release_cache:
+            if self._gate is _Gate.OPEN:
+                self._gate = _Gate.CLOSED
+            if not self.is_asleep:
                 self.scheduler.preempt_all()
                 self._runner.release_cache()
+            self.is_asleep = True
 
         return self._call(act)
 
@@ -172,6 +177,7 @@ class Engine:
                 self._runner.allocate_cache()
             self.is_asleep = False
             self._gate = _Gate.OPEN
+            self._settle_drained()
 
         return self._call(act)
 
@@ -184,6 +190,8 @@ class Engine:
         except Exception as error:
             logger.exception("the engine failed")
             self.failure = error
+            while not self._commands.empty():
+                self._commands.get_nowait()()
             self._fail_all()
             if self._on_failure is not None:
                 self._on_failure()
@@ -260,7 +268,8 @@ class Engine:
             self.scheduler.preempt_all()
 
     def _settle_drained(self) -> None:
-        for future in self._drained:
+        for future, clear_cache in self._drained:
+            self._clear_if(clear_cache and self._gate is not _Gate.OPEN)
             future.set_result(None)
         self._drained.clear()
 
@@ -271,7 +280,20 @@ class Engine:
             sequence.finish_reason = FinishReason.ERROR
         self._finish(unfinished)
 
-    def _call[T](self, act: Callable[[], T]) -> Future[T]:
+    def _call(self, act: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()
-        self._commands.put(self._guard(lambda: done.set_result(act()), done))
+        self._commands.put(_guarded(lambda: done.set_result(act()), done))
         return done
+
+
+def _guarded(act: Callable[[], None], done: Future[T]) -> Callable[[], None]:
+    """A verb that fails tells its caller; the engine goes on."""
+
+    def run() -> None:
+        try:
+            act()
+        except Exception as error:
+            logger.exception("a control verb failed")
+            done.set_exception(error)
+
+    return run

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from seamlessflow_workers.rollout.engine.request import GenerateBody, SamplingParams, prompt_array
 
-RUNNING_STREAM_INTERVAL = 1
-
 
 class FinishReason(StrEnum):
     STOP = "stop"
@@ -28,6 +26,7 @@ class Sequence:
         "cache_salt",
         "changed",
         "finish_reason",
+        "is_settled",
         "is_streaming",
         "logprobs",
         "max_total_tokens",
@@ -76,6 +75,7 @@ class Sequence:
         self.stop_ids = requested if self.params.ignore_eos else requested | eos_token_ids
         self.finish_reason: FinishReason | None = None
         self.stop_reason: int | None = None
+        self.is_settled = False  # its end was counted and told
         self.row = -1  # of the KV cache; -1: waiting or finished
         self.num_computed = 0  # leading tokens whose KV lies in the row
         self.num_cached_tokens: int | None = None  # prompt tokens that were found in the cache at first admission

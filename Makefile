@@ -1,0 +1,48 @@
+# Everything starts from Python alone; `make setup` is run by every target that needs it.
+PYTHON ?= python3
+BIN := .seamlessflow/venvs/app/bin
+
+# The demo's knobs: make demo LR=0 LAYOUT=disaggregated KEEP=1 ENGINE=vllm UPDATES=40 SEED=7
+DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(ENGINE),--engine $(ENGINE)) \
+	$(if $(UPDATES),--updates $(UPDATES)) $(if $(SEED),--seed $(SEED)) $(if $(filter-out 0,$(KEEP)),--keep)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types imports schema bench soak clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: ## make or update the environment .seamlessflow/venvs/app
+	@$(PYTHON) deploy/local/bootstrap.py
+
+demo: setup ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES, SEED)
+	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
+
+test: setup lint types imports schema ## every check and every test that needs no GPU
+	$(BIN)/python -m pytest
+
+check: setup lint types imports schema ## the fast subset: lint, types, import rules, schema drift, unit tests
+	$(BIN)/python -m pytest tests/unit tests/architecture
+
+lint:
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types:
+	$(BIN)/mypy
+
+imports:
+	$(BIN)/lint-imports --no-cache
+
+schema:
+	$(BIN)/python -m seamlessflow.cli.api_schema --check
+
+bench: setup ## NAME=<benchmark>: print its table and write build/bench/<name>.json
+	$(BIN)/python -m tests.benchmarks $(NAME)
+
+soak: setup ## the acceptance tests over and over, HOURS=<hours> (1 by default)
+	$(BIN)/python -m tests.benchmarks soak --hours $(or $(HOURS),1)
+
+clean: ## stop what runs here, then remove data, builds and caches (the environments stay)
+	@if [ -x $(BIN)/seamlessflow ]; then $(BIN)/seamlessflow down; fi
+	@$(PYTHON) deploy/local/clean.py

@@ -1,0 +1,14 @@
+"""Make the user `admin` and the project `default` if there are none; prints nothing."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from seamlessflow.control_plane.accounts.services import owner_ensure
+
+
+class Command(BaseCommand):
+    help = __doc__
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        owner_ensure()

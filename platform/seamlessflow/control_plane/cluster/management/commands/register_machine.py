@@ -1,0 +1,30 @@
+"""Create or keep a machine and print a fresh token for its supervisor, alone on standard output."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from seamlessflow.control_plane.cluster.services import machine_register
+from seamlessflow.control_plane.common.errors import ApplicationError
+
+
+class Command(BaseCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name")
+        parser.add_argument("--tags", help="Comma-separated; an existing machine keeps its own if left out.")
+        parser.add_argument("--rotate", action="store_true", help="Revoke the machine's earlier tokens.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        tags = options["tags"]
+        try:
+            _, secret = machine_register(
+                name=options["name"],
+                tags=None if tags is None else [tag.strip() for tag in tags.split(",") if tag.strip()],
+                is_rotating=options["rotate"],
+                author="system",
+            )
+        except ApplicationError as error:
+            raise CommandError(error.detail) from error
+        self.stdout.write(secret)

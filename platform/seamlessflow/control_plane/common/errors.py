@@ -1,0 +1,42 @@
+"""The one exception that services raise for anticipated faults; `common.problems` turns it into RFC 9457."""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """One thing wrong with one field of the input, in words for its author."""
+
+    field: str
+    detail: str
+
+
+class ApplicationError(Exception):
+    """A request that cannot be served, with one clear sentence that says why."""
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        status: HTTPStatus = HTTPStatus.BAD_REQUEST,
+        faults: tuple[FieldFault, ...] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.status = status
+        self.faults = faults
+
+
+def field_error(field: str, detail: str, *, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> ApplicationError:
+    """An error about one field."""
+    return ApplicationError(f"{field}: {detail}", status=status, faults=(FieldFault(field, detail),))
+
+
+def not_found(kind: str, identifier: object) -> ApplicationError:
+    """Said alike of what does not exist and of what the caller may not see."""
+    return ApplicationError(f"there is no {kind} {identifier}", status=HTTPStatus.NOT_FOUND)
+
+
+def conflict(detail: str) -> ApplicationError:
+    return ApplicationError(detail, status=HTTPStatus.CONFLICT)

@@ -1,0 +1,58 @@
+"""Identifiers at the border: `job_…` outside, UUID inside; in bodies and in paths."""
+
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+
+
+@extend_schema_field(OpenApiTypes.STR)
+class ShownIdField(serializers.Field[UUID, str, str, object]):
+    def __init__(self, kind: IdKind, **options: object) -> None:
+        super().__init__(**options)
+        self.kind = kind
+
+    def to_representation(self, value: UUID) -> str:
+        return show_id(self.kind, value)
+
+    def to_internal_value(self, data: str) -> UUID:
+        try:
+            return parse_id(self.kind, data)
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from error
+
+
+class _IdConverter:
+    """A path converter: what is no identifier of this kind matches no route, hence 404."""
+
+    regex = "[0-9A-Za-z_-]{26,40}"
+    kind: IdKind
+
+    def to_python(self, value: str) -> UUID:
+        return parse_id(self.kind, value)
+
+    def to_url(self, value: UUID | str) -> str:
+        return value if isinstance(value, str) else show_id(self.kind, value)
+
+
+class JobIdConverter(_IdConverter):
+    kind = IdKind.JOB
+
+
+class MachineIdConverter(_IdConverter):
+    kind = IdKind.MACHINE
+
+
+class PhaseIdConverter(_IdConverter):
+    kind = IdKind.PHASE
+
+
+class TokenIdConverter(_IdConverter):
+    kind = IdKind.TOKEN
+
+
+class ArtifactIdConverter(_IdConverter):
+    kind = IdKind.ARTIFACT

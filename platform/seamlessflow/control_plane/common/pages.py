@@ -1,0 +1,61 @@
+"""Pages of lists: `?limit=&offset=`, answered with the total."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, inline_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.common.errors import field_error
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 500
+
+PAGE_PARAMETERS = [
+    OpenApiParameter("limit", OpenApiTypes.INT, description=f"1 to {MAX_LIMIT}; {DEFAULT_LIMIT} if left out."),
+    OpenApiParameter("offset", OpenApiTypes.INT, description="Rows to skip; 0 if left out."),
+]
+
+
+def page_serializer(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+    """The shape of a page, for OpenAPI."""
+    return inline_serializer(
+        name=f"{item.__name__.removesuffix('Output')}Page",
+        fields={
+            "total": serializers.IntegerField(),
+            "limit": serializers.IntegerField(),
+            "offset": serializers.IntegerField(),
+            "items": item(many=True),
+        },
+    )
+
+
+def page_response(
+    request: Request, rows: QuerySet[Any], item: type[serializers.Serializer[Any]]
+) -> Response:
+    limit = query_integer(request, "limit", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
+    offset = query_integer(request, "offset", default=0)
+    page = list(rows[offset : offset + limit])
+    return Response(
+        {"total": rows.count(), "limit": limit, "offset": offset, "items": item(page, many=True).data}
+    )
+
+
+def query_integer(
+    request: Request, name: str, *, default: int, minimum: int = 0, maximum: int = 2**62
+) -> int:
+    """A whole number of the query. Raises ApplicationError naming the accepted ones."""
+    value = request.query_params.get(name)
+    if value is None:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        number = minimum - 1
+    if not minimum <= number <= maximum:
+        accepted = f"{minimum} to {maximum}" if maximum < 2**62 else f"from {minimum} on"
+        raise field_error(name, f"{value!r} is not accepted; accepted: a whole number {accepted}")
+    return number

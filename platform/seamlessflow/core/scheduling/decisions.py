@@ -1,0 +1,64 @@
+"""What a cycle decides. Each decision carries a reason for people; applying one is a compare-and-set elsewhere."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.types.tags import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Give a free machine to a job. `num_batches`: a train phase ends by itself after so many updates."""
+
+    machine_id: UUID
+    machine: str
+    job_id: UUID
+    role: Role
+    num_batches: int | None = None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainPhase:
+    """Ask a live phase to hand over and end."""
+
+    phase_id: UUID
+    machine: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailPhase:
+    """Give a phase up: its machine is silent, or it is stuck."""
+
+    phase_id: UUID
+    machine: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDesiredVersion:
+    phase_id: UUID
+    machine: str
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveJob:
+    job_id: UUID
+    to_state: JobState
+    reason: str
+
+
+Decision = Lease | DrainPhase | FailPhase | SetDesiredVersion | MoveJob
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Decisions in the order to apply them, and for every unfinished job why it waits ("" where it does not)."""
+
+    decisions: tuple[Decision, ...]
+    waiting_reasons: Mapping[UUID, str]

@@ -1,0 +1,79 @@
+"""Hard constraints: each function answers why a machine cannot fill a role for a job, or None if it can.
+
+Claims map a machine to the job that took it earlier in the same cycle.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView
+from seamlessflow.core.types.tags import Role
+
+Claims = Mapping[UUID, UUID]
+Filter = Callable[[MachineView, JobView, Role], str | None]
+
+
+def lacks_tags(machine: MachineView, job: JobView, role: Role) -> str | None:
+    missing = sorted(job.tags_of(role) - machine.tags)
+    return f"{machine.name} lacks the tag {', '.join(missing)}" if missing else None
+
+
+def is_outside_pools(machine: MachineView, job: JobView, role: Role) -> str | None:
+    if machine.pool in job.pools:
+        return None
+    return f"{machine.name} is in the pool {machine.pool}, which the project may not use"
+
+
+def is_draining(machine: MachineView, job: JobView, role: Role) -> str | None:
+    return f"{machine.name} is being drained" if machine.is_draining else None
+
+
+def is_unheard(machine: MachineView, job: JobView, role: Role) -> str | None:
+    return None if machine.is_healthy else f"{machine.name} sends no heartbeats"
+
+
+def is_cordoned(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """A cordon keeps out what is new; a phase of the same job and role stays."""
+    phase = machine.phase_of(job.id)
+    stays = phase is not None and phase.role is role and not phase.is_leaving
+    return f"{machine.name} is cordoned" if machine.is_cordoned and not stays else None
+
+
+def is_held(machine: MachineView, job: JobView, role: Role) -> str | None:
+    taken = machine.phase is not None and machine.phase.job_id != job.id
+    return f"{machine.name} is held by another job" if taken else None
+
+
+# Why a phase that lives on a machine has to leave it.
+KEEP_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, is_draining)
+LEASE_FILTERS: tuple[Filter, ...] = (*KEEP_FILTERS, is_unheard, is_cordoned, is_held)
+
+
+def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobView, role: Role) -> str | None:
+    return next((reason for check in filters if (reason := check(machine, job, role)) is not None), None)
+
+
+def candidates(machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims) -> list[MachineView]:
+    """Machines that may fill the role now, or already do."""
+    return [
+        machine
+        for machine in machines
+        if claims.get(machine.id, job.id) == job.id
+        and first_rejection(LEASE_FILTERS, machine, job, role) is None
+    ]
+
+
+def shortage(machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims) -> str:
+    """Why nobody fills the role, in one clause."""
+    wanted = ", ".join(sorted(job.tags_of(role)))
+    tagged = [machine for machine in machines if lacks_tags(machine, job, role) is None]
+    if not tagged:
+        return f"no machine has the tags for role {role}: {wanted}"
+    reasons = [_why_not(machine, job, role, claims) for machine in tagged]
+    return f"no machine is free for role {role}: {'; '.join(reasons)}"
+
+
+def _why_not(machine: MachineView, job: JobView, role: Role, claims: Claims) -> str:
+    if claims.get(machine.id, job.id) != job.id:
+        return f"{machine.name} is held by another job"
+    return first_rejection(LEASE_FILTERS, machine, job, role) or f"{machine.name} is needed for another role"

@@ -1,0 +1,39 @@
+"""Phases to give up: their machine is silent, or they are stuck in a state.
+
+If more machines fell silent than are heard, the fault is probably ours: eviction waits; if nobody is heard at all it
+never happens.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import FailPhase
+from seamlessflow.core.scheduling.snapshot import MachineView, PhaseView
+
+SUSPICION_S = 120.0
+START_LIMIT_S = 1800.0
+DRAIN_LIMIT_S = 600.0
+
+
+def phases_to_fail(machines: Sequence[MachineView]) -> Iterator[FailPhase]:
+    heard = [machine for machine in machines if machine.is_healthy]
+    vanished = [machine for machine in machines if not machine.is_healthy and machine.phase is not None]
+    for machine in vanished:
+        if heard and (len(vanished) <= len(heard) or machine.unheard_s > SUSPICION_S):
+            yield _fail(machine, f"{machine.name} sends no heartbeats")
+    for machine in heard:
+        if machine.phase is not None and (reason := _stuck(machine.phase)) is not None:
+            yield _fail(machine, f"on {machine.name}: {reason}")
+
+
+def _fail(machine: MachineView, reason: str) -> FailPhase:
+    assert machine.phase is not None
+    return FailPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason)
+
+
+def _stuck(phase: PhaseView) -> str | None:
+    if phase.state in (PhaseState.LEASED, PhaseState.STARTING) and phase.age_s > START_LIMIT_S:
+        return f"the {phase.role} phase did not start within {START_LIMIT_S:g} s"
+    if phase.state is PhaseState.DRAINING and phase.age_s > DRAIN_LIMIT_S:
+        return f"the {phase.role} phase did not drain within {DRAIN_LIMIT_S:g} s"
+    return None

@@ -1,0 +1,57 @@
+"""Where a job is heading: on (None), or to an end for which its phases have to drain first."""
+
+from dataclasses import dataclass
+
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.scheduling.snapshot import JobView
+
+MAX_FAILURES = 10  # failed phases since the last publication
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """`via`: the state while phases still drain (None: the present one stays); `to`: the state after."""
+
+    to: JobState
+    via: JobState | None
+    reason: str
+
+
+def ending_of(job: JobView) -> Ending | None:
+    if job.desired is DesiredJobState.CANCEL or job.state is JobState.CANCELLING:
+        return Ending(JobState.CANCELLED, JobState.CANCELLING, "cancelled by request")
+    if job.num_remaining_updates == 0:
+        return Ending(JobState.COMPLETED, None, f"all {job.num_updates} updates are published")
+    if job.num_failures > MAX_FAILURES:
+        last = f"; the last: {job.last_failure}" if job.last_failure else ""
+        return Ending(JobState.FAILED, None, f"{job.num_failures} phases failed since the last publication{last}")
+    if job.desired is DesiredJobState.PAUSE or job.state is JobState.PAUSING:
+        return Ending(JobState.PAUSED, JobState.PAUSING, "paused by request")
+    return None
+
+
+def next_state(job: JobView, ending: Ending, *, is_drained: bool) -> JobState | None:
+    """The next move of a job that is ending, or None while it waits or is there already."""
+    if job.state is ending.to:
+        return None
+    if is_drained:
+        return _step_towards(job.state, ending.to)
+    may_go = job.state in (JobState.STARTING, JobState.RUNNING, JobState.PAUSING)
+    return ending.via if ending.via is not None and may_go and job.state is not ending.via else None
+
+
+# A move the table does not list directly goes over a state that is true on the way.
+_DETOURS = {
+    (JobState.QUEUED, JobState.COMPLETED): JobState.STARTING,
+    (JobState.STARTING, JobState.COMPLETED): JobState.RUNNING,
+    (JobState.PAUSED, JobState.COMPLETED): JobState.QUEUED,
+    (JobState.STARTING, JobState.CANCELLED): JobState.CANCELLING,
+    (JobState.RUNNING, JobState.CANCELLED): JobState.CANCELLING,
+    (JobState.PAUSING, JobState.CANCELLED): JobState.CANCELLING,
+    (JobState.STARTING, JobState.PAUSED): JobState.PAUSING,
+    (JobState.RUNNING, JobState.PAUSED): JobState.PAUSING,
+}
+
+
+def _step_towards(state: JobState, target: JobState) -> JobState:
+    return _DETOURS.get((state, target), target)

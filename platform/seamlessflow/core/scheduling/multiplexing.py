@@ -1,0 +1,73 @@
+"""Training of one job: a long phase on a dedicated machine, or turns on a machine that also rolls out.
+
+Returning a machine to training is mandatory as soon as a full batch is there; lending it to rollout is what it does
+meanwhile. A machine on which training is due is never leased for rollout.
+"""
+
+from dataclasses import dataclass
+
+from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease
+from seamlessflow.core.scheduling.layout import Layout
+from seamlessflow.core.scheduling.scores import is_dedicated
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
+from seamlessflow.core.types.tags import Role
+
+MAX_BATCHES_PER_TURN = 2
+EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for so long gives the machine back
+
+
+@dataclass(frozen=True, slots=True)
+class TrainTurn:
+    """Decisions about training, and the machine that rollout must leave alone (if any)."""
+
+    decisions: tuple[Decision, ...] = ()
+    reserved: MachineView | None = None
+
+
+def train_turn(job: JobView, layout: Layout, live_train: MachineView | None, *, is_running: bool) -> TrainTurn:
+    """What training needs now. `live_train`: where a train phase of the job lives, wherever that is."""
+    if live_train is not None:
+        return _during(job, live_train)
+    machine = layout.train
+    if machine is None or job.num_remaining_updates == 0:
+        return TrainTurn()
+    if is_dedicated(machine):
+        return _dedicated(job, machine) if is_running else TrainTurn(reserved=machine)
+    if job.num_due_batches == 0:
+        return TrainTurn()
+    return _take_over(job, machine)
+
+
+def _during(job: JobView, machine: MachineView) -> TrainTurn:
+    phase = machine.phase
+    if phase is None or phase.is_leaving or is_dedicated(machine):
+        return TrainTurn(reserved=machine)
+    if job.num_due_batches or phase.age_s < EMPTY_TURN_GRACE_S:
+        return TrainTurn(reserved=machine)
+    reason = "no full batch is left to train; back to rollout"
+    return TrainTurn((DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason),), machine)
+
+
+def _dedicated(job: JobView, machine: MachineView) -> TrainTurn:
+    if machine.phase is not None:
+        return TrainTurn(reserved=machine)
+    lease = Lease(
+        machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, reason="dedicated to training"
+    )
+    return TrainTurn((lease,), machine)
+
+
+def _take_over(job: JobView, machine: MachineView) -> TrainTurn:
+    num_batches = min(job.num_due_batches, MAX_BATCHES_PER_TURN)
+    reason = f"{job.num_due_batches} full {'batch is' if job.num_due_batches == 1 else 'batches are'} ready"
+    phase: PhaseView | None = machine.phase
+    if phase is None:
+        lease = Lease(
+            machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, num_batches=num_batches,
+            reason=reason,
+        )  # fmt: skip
+        return TrainTurn((lease,), machine)
+    if phase.is_leaving:
+        return TrainTurn(reserved=machine)
+    drain = DrainPhase(phase_id=phase.id, machine=machine.name, reason=f"{reason}: the machine turns to training")
+    return TrainTurn((drain,), machine)

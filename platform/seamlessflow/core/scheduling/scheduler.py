@@ -1,0 +1,191 @@
+"""One scheduling cycle: snapshot in, decisions with reasons out. Pure, deterministic, no clock, no I/O.
+
+Jobs are served in order of creation; a machine that an earlier job claims is out of reach for later ones. The same
+module drives the live scheduler and the simulator.
+"""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, MoveJob, Plan, SetDesiredVersion
+from seamlessflow.core.scheduling.filters import KEEP_FILTERS, first_rejection
+from seamlessflow.core.scheduling.health import phases_to_fail
+from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
+from seamlessflow.core.scheduling.layout import Layout, layout_choose
+from seamlessflow.core.scheduling.multiplexing import train_turn
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, Snapshot
+from seamlessflow.core.types.tags import Role
+
+
+def decide(snapshot: Snapshot) -> Plan:
+    """Decide one cycle. At most one decision per phase, one lease per machine, one move per job."""
+    failing = list(phases_to_fail(snapshot.machines))
+    failing_ids = {decision.phase_id for decision in failing}
+    claims: dict[UUID, UUID] = {}
+    decisions: list[Decision] = [*failing, *_orphans(snapshot)]
+    waiting: dict[UUID, str] = {}
+    for job in snapshot.jobs:
+        wanted, waiting[job.id] = _decide_job(job, snapshot, claims)
+        decisions += wanted
+    kept = (d for d in decisions if not isinstance(d, DrainPhase | SetDesiredVersion) or d.phase_id not in failing_ids)
+    return Plan(tuple(_first_per_phase(kept)), waiting)
+
+
+def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:
+    known = {job.id for job in snapshot.jobs}
+    for machine in snapshot.machines:
+        phase = machine.phase
+        if phase is not None and phase.job_id not in known and not phase.is_leaving:
+            yield DrainPhase(phase_id=phase.id, machine=machine.name, reason="its job is over")
+
+
+def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
+    """A phase may be drained for several reasons: the first is said, and a leaving phase gets no new version."""
+    drained: set[UUID] = set()
+    for decision in decisions:
+        if isinstance(decision, DrainPhase | SetDesiredVersion):
+            if decision.phase_id in drained:
+                continue
+            if isinstance(decision, DrainPhase):
+                drained.add(decision.phase_id)
+        yield decision
+
+
+def _decide_job(job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID]) -> tuple[list[Decision], str]:
+    held = snapshot.held_by(job.id)
+    ending = ending_of(job)
+    if ending is not None:
+        claims.update((machine.id, job.id) for machine in held)
+        return _end(job, held, ending)
+    if job.state is JobState.PAUSED and job.desired is DesiredJobState.RUN:
+        return [MoveJob(job_id=job.id, to_state=JobState.QUEUED, reason="resumed by request")], "resumed"
+    layout = layout_choose(job, snapshot.machines, claims)
+    if layout.shortages and not held:
+        return _send_back(job, layout)
+    claims.update((machine.id, job.id) for machine in (*held, *layout.machines))
+    return _run(job, held, layout)
+
+
+def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[list[Decision], str]:
+    """Drain everything; the last move comes when nothing lives any more."""
+    decisions: list[Decision] = [_drain(machine, ending.reason) for machine in held if not _is_leaving(machine)]
+    state = next_state(job, ending, is_drained=not held)
+    if state is not None:
+        decisions.append(MoveJob(job_id=job.id, to_state=state, reason=ending.reason))
+    if held:
+        names = ", ".join(f"{machine.name} ({machine.phase.role})" for machine in held if machine.phase is not None)
+        return decisions, f"{ending.reason}; waiting for {names} to drain"
+    return decisions, ending.reason
+
+
+def _send_back(job: JobView, layout: Layout) -> tuple[list[Decision], str]:
+    """Nothing of the job lives and some role cannot be filled: it waits in the queue."""
+    reason = "; ".join(layout.shortages)
+    if job.state is JobState.QUEUED:
+        return [], reason
+    return [MoveJob(job_id=job.id, to_state=JobState.QUEUED, reason=reason)], reason
+
+
+def _run(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> tuple[list[Decision], str]:
+    decisions: list[Decision] = list(_misfits(job, held))
+    move = _progress(job, held)
+    if move is not None:
+        decisions.append(move)
+    live_train = next((machine for machine in held if _role(machine) is Role.TRAIN), None)
+    is_running = JobState.RUNNING in (job.state, move.to_state if move else None)
+    turn = train_turn(job, layout, live_train, is_running=is_running)
+    decisions += turn.decisions
+    decisions += _agent(job, held, layout)
+    decisions += _rollout(job, layout, reserved=turn.reserved)
+    decisions += _versions(job, held)
+    return decisions, _waiting(job, held, layout)
+
+
+def _misfits(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPhase]:
+    """Phases whose machine was retagged, regranted or drained under them."""
+    for machine in held:
+        phase = machine.phase
+        if phase is not None and not phase.is_leaving:
+            reason = first_rejection(KEEP_FILTERS, machine, job, phase.role)
+            if reason is not None:
+                yield _drain(machine, reason)
+
+
+def _progress(job: JobView, held: tuple[MachineView, ...]) -> MoveJob | None:
+    if job.state is JobState.QUEUED:
+        return MoveJob(job_id=job.id, to_state=JobState.STARTING, reason="machines for every role are there")
+    if job.state is JobState.STARTING and _is_up(job, held):
+        return MoveJob(job_id=job.id, to_state=JobState.RUNNING, reason="an engine and the agents are active")
+    return None
+
+
+def _agent(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> Iterator[Decision]:
+    machine = layout.agent
+    if machine is None or any(_role(other) is Role.AGENT for other in held):
+        return
+    if machine.phase is None:
+        yield Lease(
+            machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.AGENT, reason="runs the agents"
+        )
+    elif not _is_leaving(machine):
+        yield _drain(machine, "the machine is needed for the agents")
+
+
+def _rollout(job: JobView, layout: Layout, *, reserved: MachineView | None) -> Iterator[Lease]:
+    for machine in layout.rollout:
+        if machine.phase is None and machine != reserved:
+            yield Lease(
+                machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.ROLLOUT,
+                reason="free and may roll out",
+            )  # fmt: skip
+
+
+def _versions(job: JobView, held: tuple[MachineView, ...]) -> Iterator[SetDesiredVersion]:
+    for machine in held:
+        phase = machine.phase
+        if phase is None or phase.role is not Role.ROLLOUT or phase.is_leaving:
+            continue
+        if phase.desired_version < job.latest_version:
+            yield SetDesiredVersion(
+                phase_id=phase.id, machine=machine.name, version=job.latest_version,
+                reason=f"behind: desired {phase.desired_version}, latest {job.latest_version}",
+            )  # fmt: skip
+
+
+def _waiting(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> str:
+    if layout.shortages:
+        return "; ".join(layout.shortages)
+    if _is_up(job, held):
+        return ""
+    if _is_training_alone(job, held):
+        return "training on the only machine that rolls out; requests are held meanwhile"
+    missing = [] if _has_active(held, Role.ROLLOUT) else ["an engine"]
+    missing += [] if job.has_external_agents or _has_active(held, Role.AGENT) else ["the agents"]
+    return f"waiting for {' and '.join(missing)} to become active"
+
+
+def _is_training_alone(job: JobView, held: tuple[MachineView, ...]) -> bool:
+    return _has_active(held, Role.TRAIN) and not any(_role(machine) is Role.ROLLOUT for machine in held)
+
+
+def _is_up(job: JobView, held: tuple[MachineView, ...]) -> bool:
+    return _has_active(held, Role.ROLLOUT) and (job.has_external_agents or _has_active(held, Role.AGENT))
+
+
+def _has_active(held: tuple[MachineView, ...], role: Role) -> bool:
+    return any(m.phase is not None and m.phase.role is role and m.phase.state is PhaseState.ACTIVE for m in held)
+
+
+def _role(machine: MachineView) -> Role | None:
+    return machine.phase.role if machine.phase is not None else None
+
+
+def _is_leaving(machine: MachineView) -> bool:
+    return machine.phase is not None and machine.phase.is_leaving
+
+
+def _drain(machine: MachineView, reason: str) -> DrainPhase:
+    assert machine.phase is not None
+    return DrainPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason)

@@ -1,0 +1,32 @@
+"""Soft preferences among machines that pass the filters: the smallest key wins, names break ties.
+
+Both suit small clusters: agents go where nothing else could run, training where it interrupts no generation.
+"""
+
+from uuid import UUID
+
+from seamlessflow.core.scheduling.snapshot import MachineView
+from seamlessflow.core.types.tags import Role
+
+Key = tuple[bool, int, str]
+
+
+def agent_key(machine: MachineView, job_id: UUID) -> Key:
+    """Stay where the agents are; else the machine with the fewest other roles."""
+    others = len(machine.tags & {Role.ROLLOUT.value, Role.TRAIN.value})
+    return (not _runs(machine, job_id, Role.AGENT), others, machine.name)
+
+
+def train_key(machine: MachineView, job_id: UUID) -> Key:
+    """Stay where training runs; else a dedicated machine; else the same {rollout, train} machine each time."""
+    return (not _runs(machine, job_id, Role.TRAIN), int(not is_dedicated(machine)), machine.name)
+
+
+def is_dedicated(machine: MachineView) -> bool:
+    """Trains only: a long train phase takes nothing away from generation."""
+    return Role.ROLLOUT.value not in machine.tags
+
+
+def _runs(machine: MachineView, job_id: UUID, role: Role) -> bool:
+    phase = machine.phase_of(job_id)
+    return phase is not None and phase.role is role and not phase.is_leaving

@@ -1,0 +1,108 @@
+"""What one scheduling cycle sees: frozen values of machines, live phases and unfinished jobs.
+
+Ages are measured by whoever takes the snapshot; the scheduler itself owns no clock. The order of `machines` and `jobs`
+carries no meaning: `Snapshot` sorts them, so equal contents give equal plans.
+"""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.types.tags import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseView:
+    """A live phase. `age_s` counts from the lease, then from becoming active, then from the order to drain."""
+
+    id: UUID
+    job_id: UUID
+    role: Role
+    state: PhaseState
+    fence: int
+    desired_version: int = 0
+    served_version: int | None = None
+    age_s: float = 0.0
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.state is PhaseState.DRAINING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """A machine and the one phase that may live on it. `unheard_s`: since its last heartbeat."""
+
+    id: UUID
+    name: str
+    tags: frozenset[str]
+    is_healthy: bool = True
+    is_cordoned: bool = False
+    is_draining: bool = False
+    pool: str = "default"
+    unheard_s: float = 0.0
+    phase: PhaseView | None = None
+
+    def phase_of(self, job_id: UUID) -> PhaseView | None:
+        return self.phase if self.phase is not None and self.phase.job_id == job_id else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """An unfinished job. `order` counts jobs by creation: the smaller comes first."""
+
+    id: UUID
+    order: int
+    state: JobState
+    desired: DesiredJobState = DesiredJobState.RUN
+    group_size: int = 1
+    groups_per_batch: int = 1
+    num_updates: int = 1
+    latest_version: int = 0
+    published_batch: int = 0
+    num_ready_groups: int = 0
+    num_unpublished_batches: int = 0  # assembled, not yet in published weights
+    num_failures: int = 0
+    last_failure: str = ""
+    has_external_agents: bool = False
+    pools: frozenset[str] = frozenset({"default"})
+    rollout_tags: frozenset[str] = frozenset()
+    train_tags: frozenset[str] = frozenset()
+    agent_tags: frozenset[str] = frozenset()
+
+    def tags_of(self, role: Role) -> frozenset[str]:
+        """Every tag a machine needs to fill `role` for this job."""
+        placement = {Role.ROLLOUT: self.rollout_tags, Role.TRAIN: self.train_tags, Role.AGENT: self.agent_tags}
+        return placement[role] | {role.value}
+
+    @property
+    def num_remaining_updates(self) -> int:
+        return max(self.num_updates - self.published_batch, 0)
+
+    @property
+    def num_due_batches(self) -> int:
+        """Batches a trainer could take now, within what the job still has to publish."""
+        full = self.num_unpublished_batches + self.num_ready_groups // self.groups_per_batch
+        return min(full, self.num_remaining_updates)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    machines: tuple[MachineView, ...]
+    jobs: tuple[JobView, ...]
+    _by_job: dict[UUID, tuple[MachineView, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        machines = tuple(sorted(self.machines, key=lambda machine: machine.name))
+        object.__setattr__(self, "machines", machines)
+        object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: (job.order, job.id))))
+        held: dict[UUID, list[MachineView]] = {}
+        for machine in machines:
+            if machine.phase is not None:
+                held.setdefault(machine.phase.job_id, []).append(machine)
+        object.__setattr__(self, "_by_job", {job_id: tuple(group) for job_id, group in held.items()})
+
+    def held_by(self, job_id: UUID) -> tuple[MachineView, ...]:
+        """Machines on which a phase of the job lives."""
+        return self._by_job.get(job_id, ())

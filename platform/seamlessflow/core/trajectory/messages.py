@@ -1,0 +1,59 @@
+"""Canonical digests of chat messages: a request is matched on these before it is proven on tokens.
+
+Enters: messages as the OpenAI chat format has them. Leaves: 16 bytes a message. Two messages that a template may only
+render the same get the same digest: key order, absent against null or empty content, text in parts or in a string,
+identifiers of tool calls, arguments as object or as JSON text, and reasoning that an agent left out do not matter.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+DIGEST_BYTES = 16
+_THINK = re.compile(r"\A\s*(?:<think>)?.*?</think>", re.DOTALL)
+
+
+def message_text(content: Any) -> str:
+    """The text of a content field: a string, a list of text parts, or nothing. Raises ValueError on other parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(p, dict) and p.get("type") == "text" for p in content):
+        return "".join(str(part.get("text", "")) for part in content)
+    raise ValueError("content must be a string, null or a list of parts of type 'text'")
+
+
+def tool_arguments(arguments: Any) -> Any:
+    """Arguments of a tool call as an object where they are one; other text stays as it is."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
+
+
+def message_digest(message: Mapping[str, Any]) -> bytes:
+    role = message.get("role")
+    text = message_text(message.get("content"))
+    if role == "assistant":
+        text = _THINK.sub("", text, count=1).strip()
+    calls = [
+        [call["function"].get("name"), tool_arguments(call["function"].get("arguments"))]
+        for call in message.get("tool_calls") or ()
+    ]
+    return value_digest([role, text, calls, message.get("name") if role != "tool" else None])
+
+
+def message_digests(messages: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
+    return tuple(message_digest(message) for message in messages)
+
+
+def value_digest(value: Any) -> bytes:
+    """Digest of any JSON value, whatever the order of its keys."""
+    raw = msgspec.json.encode(value, order="deterministic")
+    return hashlib.blake2b(raw, digest_size=DIGEST_BYTES).digest()

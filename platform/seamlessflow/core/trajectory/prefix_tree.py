@@ -1,0 +1,148 @@
+"""The trajectory tree of one session: nodes that hold only their own tokens, as packed bytes.
+
+A request enters as canonical message digests (and the digest of what else its prompt depends on, e.g. its tools); the
+deepest answer whose path carries exactly a prefix of those messages leaves. Whether the request really continues that
+path is then proven on rendered text and tokens by the caller.
+
+Invariants: a node's index is its place in `nodes`; a parent comes before its children; a sampled node's parent is a
+prompt or root node; token ids never change once a node is added.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from seamlessflow.core.trajectory.version_spans import Spans
+
+TOKEN_BYTES = 4  # int32
+
+
+class NodeKind(IntEnum):
+    """Values as stored."""
+
+    ROOT = 0  # a task prompt, shared by the sessions that begin with it
+    PROMPT = 1  # tokens the agent added
+    SAMPLED = 2  # tokens the policy produced
+
+
+class Verdict(StrEnum):
+    """How a request joined its tree: clean (appended), realign (known messages, other text), fork (other messages)."""
+
+    CLEAN = "clean"
+    REALIGN = "realign"
+    FORK = "fork"
+
+
+class ForkCause(StrEnum):
+    """Why a request is not clean."""
+
+    NEW_ROOT = "the conversation begins differently"
+    CONTEXT = "tools or template arguments changed"
+    HISTORY = "earlier messages were edited, dropped or branched"
+    REPEAT = "the same request was sent again"
+    TEMPLATE = "the template renders the history differently now"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`digests` are those of the messages it added; `num_path_tokens` counts the tokens from the root to its end."""
+
+    index: int
+    parent: int | None
+    kind: NodeKind
+    token_ids: bytes
+    digests: tuple[bytes, ...]
+    num_path_tokens: int
+    context: bytes = b""  # roots: digest of tools and template arguments
+    logprobs: bytes = b""
+    spans: Spans = ()
+    loss_mask: bytes | None = None  # packed bits, big first; None: every token is trained
+    is_partial: bool = False
+    is_closed: bool = True  # sampled: the last token ends the turn (not cut by length)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids) // TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The answer that a request goes on from, and how many of the request's messages its path holds."""
+
+    node: Node | None
+    num_messages: int
+    cause: ForkCause | None  # why the match is not the newest answer
+
+
+@dataclass(slots=True)
+class PrefixTree:
+    nodes: list[Node] = field(default_factory=list)
+    children: dict[int | None, list[int]] = field(default_factory=dict)
+
+    def add(self, node: Node) -> None:
+        if node.index != len(self.nodes):
+            raise ValueError(f"node {node.index} is not the next one, {len(self.nodes)}")
+        self.nodes.append(node)
+        self.children.setdefault(node.parent, []).append(node.index)
+
+    def match(self, digests: tuple[bytes, ...], context: bytes) -> Match:
+        """The deepest answer whose path's messages are a proper prefix of `digests`."""
+        best, depth = self._descend(None, digests, 0, context)
+        if best is not None:
+            return Match(best, depth, ForkCause.HISTORY if self.children.get(best.index) else None)
+        if not self.nodes:
+            return Match(None, 0, None)
+        is_other_context = all(n.context != context for n in self.nodes if n.parent is None)
+        return Match(None, 0, ForkCause.CONTEXT if is_other_context else ForkCause.NEW_ROOT)
+
+    def prompt_child(self, parent: int | None, digests: tuple[bytes, ...], context: bytes) -> Node | None:
+        """The prompt node that adds exactly these messages under `parent`, if a request added it before."""
+        for index in self.children.get(parent, ()):
+            node = self.nodes[index]
+            if node.kind != NodeKind.SAMPLED and node.digests == digests and node.context == context:
+                return node
+        return None
+
+    def path(self, index: int | None) -> list[Node]:
+        """Nodes from the root to `index`."""
+        nodes: list[Node] = []
+        while index is not None:
+            node = self.nodes[index]
+            nodes.append(node)
+            index = node.parent
+        return nodes[::-1]
+
+    def path_tokens(self, index: int | None) -> bytes:
+        return b"".join(node.token_ids for node in self.path(index))
+
+    def answers_above(self, node: Node) -> Iterator[Node]:
+        """Earlier answers on the path of an answer, nearest first."""
+        for ancestor in reversed(self.path(node.parent)):
+            if ancestor.kind == NodeKind.SAMPLED:
+                yield ancestor
+
+    def num_path_messages(self, index: int) -> int:
+        return sum(len(node.digests) for node in self.path(index))
+
+    def leaves(self) -> list[Node]:
+        return [node for node in self.nodes if not self.children.get(node.index)]
+
+    def _descend(
+        self, parent: int | None, digests: tuple[bytes, ...], depth: int, context: bytes
+    ) -> tuple[Node | None, int]:
+        """Walk down from `parent`, newest child first; iterative, a conversation may have thousands of turns."""
+        best: tuple[Node | None, int] = (None, 0)
+        stack = [(parent, depth)]
+        while stack:
+            above, used = stack.pop()
+            for index in self.children.get(above, ()):
+                node = self.nodes[index]
+                end = used + len(node.digests)
+                if node.is_partial or (node.parent is None and node.context != context):
+                    continue
+                if end >= len(digests) or digests[used:end] != node.digests:
+                    continue
+                if node.kind == NodeKind.SAMPLED and end >= best[1]:
+                    best = (node, end)
+                stack.append((index, end))
+        return best

@@ -1,0 +1,1 @@
+"""The data plane: the gateway between agents, engines and trainers."""

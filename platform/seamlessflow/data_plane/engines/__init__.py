@@ -1,0 +1,1 @@
+"""Engines as the gateway sees them: the table of routable fronts and the client of their protocol."""

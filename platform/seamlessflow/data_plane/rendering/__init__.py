@@ -1,0 +1,1 @@
+"""Chat messages to tokens and back: templates, incremental detokenising, tool calls and reasoning."""

@@ -1,0 +1,84 @@
+"""Chat templates, rendered as transformers renders them, in a sandbox.
+
+Messages enter as the OpenAI format has them; prompt text leaves. Invariant: the template of a model folder sees the
+same values, filters and white-space rules as under `PreTrainedTokenizer.apply_chat_template`.
+"""
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from seamlessflow.core.trajectory.messages import message_text, tool_arguments
+
+Message = Mapping[str, Any]
+
+
+class TemplateRefused(ValueError):
+    """The template raised on these messages, or cannot be compiled."""
+
+
+class ChatTemplate:
+    """A compiled template with the special tokens it may name."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = _strftime_now
+        self._special_tokens = dict(special_tokens)
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise TemplateRefused(f"the model's chat template cannot be compiled: {error}") from error
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Any] | None,
+        arguments: Mapping[str, Any],
+        add_generation_prompt: bool,
+    ) -> str:
+        """`messages` must have gone through `template_messages`. Raises TemplateRefused."""
+        values = self._special_tokens | dict(arguments)
+        try:
+            return self._template.render(
+                **values | {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
+            )
+        except (TemplateError, TypeError, KeyError, AttributeError) as error:
+            raise TemplateRefused(f"the model's chat template refused the messages: {error}") from error
+
+
+def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as templates expect them: content a string, arguments of tool calls an object. Raises ValueError."""
+    return [_template_message(message) for message in messages]
+
+
+def _template_message(message: Message) -> dict[str, Any]:
+    shown = dict(message)
+    shown["content"] = message_text(message.get("content"))
+    if calls := message.get("tool_calls"):
+        shown["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": tool_arguments(call["function"].get("arguments"))}}
+            for call in calls
+        ]
+    else:
+        shown.pop("tool_calls", None)
+    return shown
+
+
+def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.datetime.now().strftime(pattern)  # noqa: DTZ005 - templates expect local time, as transformers gives

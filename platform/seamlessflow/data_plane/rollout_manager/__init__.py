@@ -1,0 +1,1 @@
+"""Keeps an answer growing across engines, updates and hand-overs."""

@@ -1,0 +1,1 @@
+"""HTTP surface: one module per kind of client."""

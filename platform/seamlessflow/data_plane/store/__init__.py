@@ -1,0 +1,1 @@
+"""PostgreSQL: the rows that the data plane owns, written with its own SQL."""

@@ -1,0 +1,1 @@
+"""Live sessions: their trees in memory, their turns on the way to the store."""

@@ -1,0 +1,66 @@
+"""One installation for all acceptance tests that do not need one of their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.models import endless_model, example_model, example_tasks
+from tests.acceptance.platform_process import PlatformProcess, new_platform
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "acceptance" in item.path.parts:
+            item.add_marker(pytest.mark.acceptance)
+            item.add_marker(pytest.mark.timeout(420))
+
+
+@pytest.fixture(scope="session")
+def model_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the models `calculator` and `endless`, and `tasks.jsonl`."""
+    root = tmp_path_factory.mktemp("models")
+    example = example_model(root / "calculator")
+    example_tasks(root / "tasks.jsonl")
+    endless_model(root / "endless", like=example)
+    return root
+
+
+@pytest.fixture(scope="session")
+def platform(model_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
+    """Up with the demo's three machines, multiplexed."""
+    installation = new_platform(tmp_path_factory.mktemp("home"), model_root=model_root)
+    installation.start()
+    yield installation
+    installation.stop()
+
+
+def calculator_spec(
+    model_root: Path, *, num_updates: int, groups_per_batch: int = 4, **train: Any
+) -> dict[str, Any]:
+    """The demo's job, smaller."""
+    return {
+        "name": "calculator",
+        "model": {"source": str(model_root / "calculator"), "max_model_len": 256},
+        "environment": {
+            "name": "calculator",
+            "tasks": str(model_root / "tasks.jsonl"),
+            "max_turns": 3,
+            "timeout_s": 60,
+        },
+        "rollout": {
+            "group_size": 4,
+            "groups_per_batch": groups_per_batch,
+            "max_tokens_per_turn": 32,
+            "max_concurrent_sessions": 48,
+        },
+        "algorithm": {"max_staleness": 3},
+        "train": {
+            "num_updates": num_updates,
+            "learning_rate": 3e-4,
+            "checkpoint_every_updates": 3,
+            "keep_versions": 100,
+            **train,
+        },
+    }

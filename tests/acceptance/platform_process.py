@@ -1,0 +1,124 @@
+"""A whole installation as a child process: started by the real command, killed like a real one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from seamlessflow.cli.local.state import Home
+from seamlessflow.cli.platform import client_of
+from seamlessflow.client import Client
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+Result = TypeVar("Result")
+
+
+def eventually(probe: Callable[[], Result], *, timeout_s: float, what: str) -> Result:
+    """Return the first truthy value of `probe`; fail with `what` after the deadline."""
+    deadline_at = time.monotonic() + timeout_s
+    while True:
+        if value := probe():
+            return value
+        assert time.monotonic() < deadline_at, f"{what} did not happen within {timeout_s:.0f} s"
+        time.sleep(0.1)
+
+
+@dataclass
+class PlatformProcess:
+    """`seamlessflow up` in a home of its own."""
+
+    home: Home
+    environ: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> None:
+        self.home.create()
+        with (self.home.logs / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "seamlessflow.cli", "up", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environ | {"SEAMLESSFLOW_HOME": str(self.home.root)},
+            )
+        eventually(self._is_up, timeout_s=START_TIMEOUT_S, what="the platform's start")
+
+    def stop(self) -> None:
+        assert self.process is not None
+        family = self.family()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(STOP_TIMEOUT_S)
+        _, alive = psutil.wait_procs(family, timeout=10)
+        assert not alive, f"left running: {[' '.join(p.cmdline()) for p in alive]}"
+
+    def kill(self) -> None:
+        """kill -9 of the launcher; everything below it must end by itself."""
+        assert self.process is not None
+        family = self.family()
+        self.process.kill()
+        self.process.wait()
+        _, alive = psutil.wait_procs(family, timeout=20)
+        assert not alive, f"outlived the launcher: {[' '.join(p.cmdline()) for p in alive]}"
+
+    def family(self) -> list[psutil.Process]:
+        assert self.process is not None
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def find(self, *words: str, under: str | None = None) -> list[psutil.Process]:
+        """Processes whose command line holds all `words`, optionally below the one whose line holds `under`."""
+        found = []
+        for process in self.family():
+            line = _command_line(process)
+            if not all(word in line for word in words):
+                continue
+            if under is None or any(under in _command_line(parent) for parent in process.parents()):
+                found.append(process)
+        return found
+
+    def client(self) -> Client:
+        return client_of(self.home)
+
+    @property
+    def gateway_url(self) -> str:
+        run = self.home.read_run()
+        assert run is not None
+        return run.gateway_url
+
+    @property
+    def token(self) -> str:
+        return (self.home.root / "cli.token").read_text().strip()
+
+    def _is_up(self) -> bool:
+        assert self.process is not None
+        log = (self.home.logs / "up.log").read_text(errors="replace")
+        assert self.process.poll() is None, (
+            f"the platform ended with {self.process.returncode}: {log[-2000:]}"
+        )
+        return self.home.read_run() is not None and log.rstrip().endswith("up; Ctrl-C stops it")
+
+
+def kill_hard(processes: list[psutil.Process]) -> None:
+    """kill -9, all at once."""
+    assert processes, "nothing to kill"
+    for process in processes:
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def _command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def new_platform(root: Path, *, model_root: Path) -> PlatformProcess:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SEAMLESSFLOW_")}
+    return PlatformProcess(Home(root), environ | {"MODEL_ROOTS": str(model_root)})

@@ -1,0 +1,90 @@
+"""Bad input gets one clear sentence, and nothing is half-made."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from seamlessflow.client import ApiError, Client
+from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.platform_process import PlatformProcess, eventually
+
+
+def refusal(client: Client, spec: dict[str, Any]) -> ApiError:
+    num_before = len(list(client.job_list()))
+    with pytest.raises(ApiError) as caught:
+        client.job_submit(spec)
+    assert len(list(client.job_list())) == num_before
+    return caught.value
+
+
+def test_unknown_key_is_refused_with_the_nearest_name(platform: PlatformProcess, model_root: Path) -> None:
+    spec = calculator_spec(model_root, num_updates=1)
+    spec["rollout"]["group_sise"] = 4
+    with platform.client() as client:
+        error = refusal(client, spec)
+
+    assert error.status == 400
+    assert "group_size" in str(error)
+
+
+def test_model_that_does_not_exist_is_named(platform: PlatformProcess, model_root: Path) -> None:
+    spec = calculator_spec(model_root, num_updates=1)
+    spec["model"]["source"] = str(model_root / "absent")
+    with platform.client() as client:
+        error = refusal(client, spec)
+
+    assert error.status == 400
+    assert "model.source" in str(error)
+    assert "absent" in str(error)
+
+
+def test_tag_that_no_machine_has_waits_with_the_reason(platform: PlatformProcess, model_root: Path) -> None:
+    spec = calculator_spec(model_root, num_updates=1) | {"placement": {"train": ["tpu"]}}
+    with platform.client() as client:
+        job = client.job_submit(spec)
+
+        def reason() -> str:
+            return str(client.job_get(job["id"])["waiting_reason"])
+
+        shown = eventually(reason, timeout_s=20, what="a waiting reason")
+        assert "tpu" in shown
+        client.job_edit(job["id"], "cancel")
+        eventually(
+            lambda: client.job_get(job["id"])["state"] == "cancelled", timeout_s=20, what="cancellation"
+        )
+
+
+def test_broken_chat_request_is_answered_as_openai_does(platform: PlatformProcess) -> None:
+    unauthorised = httpx.post(f"{platform.gateway_url}/v1/chat/completions", json={"messages": []})
+    assert unauthorised.status_code == 401
+    assert unauthorised.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("variable", ["DATABASE_URL", "BROKER_URL"])
+def test_service_that_is_dead_at_start_is_named_in_one_line(variable: str, tmp_path: Path) -> None:
+    dead = {
+        "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
+        "BROKER_URL": "redis://127.0.0.1:1/0",
+        "BACKGROUND_BROKER_URL": "redis://127.0.0.1:1/1",
+        "EVENTS_URL": "redis://127.0.0.1:1/2",
+    }
+    chosen = {
+        name: url for name, url in dead.items() if (name == "DATABASE_URL") == (variable == "DATABASE_URL")
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "seamlessflow.cli", "up", "--no-machines"],
+        env=os.environ | chosen | {"SEAMLESSFLOW_HOME": str(tmp_path / "home")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert ended.returncode == 1
+    assert variable in ended.stderr
+    assert "Traceback" not in ended.stderr

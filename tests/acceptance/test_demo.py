@@ -1,0 +1,29 @@
+"""The promise of `make demo`, kept: it learns, and with a learning rate of 0 it does not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.timeout(600)
+def test_demo_raises_the_reward_as_promised(tmp_path: Path) -> None:
+    ended = run_demo(tmp_path)
+
+    print(ended.stdout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def run_demo(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The demo decides by itself whether it kept its promise; its exit code is the verdict."""
+    return subprocess.run(
+        [sys.executable, "-m", "seamlessflow.cli", "demo", *arguments],
+        env=os.environ | {"SEAMLESSFLOW_HOME": str(home / "home")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=540,
+        check=False,
+    )

@@ -1,0 +1,72 @@
+"""kill -9 in mid-run, of each process in turn: the job completes, nothing is lost, nothing is doubled."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from seamlessflow.client import Client
+from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard, new_platform
+
+NUM_UPDATES = 8
+Victims = Callable[[PlatformProcess], list[psutil.Process]]
+
+VICTIMS: dict[str, Victims] = {
+    "engine of beta": lambda p: p.find("seamlessflow_workers.rollout.engine", under="--name beta"),
+    "trainer": lambda p: p.find("seamlessflow_workers.train"),
+    "scheduler": lambda p: p.find("run_scheduler"),
+    "celery workers": lambda p: p.find("celery") + p.find("seamlessflow_workers.supervisor.doorbell"),
+    "broker": lambda p: p.find("valkey-server"),
+    "supervisor of alpha": lambda p: p.find("seamlessflow_workers.supervisor", "--name alpha"),
+    "gateway": lambda p: p.find("seamlessflow.data_plane"),
+}
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_job_completes_with_nothing_lost_or_doubled_after_kill_9_of(
+    victim: str, platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        job = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))
+        wait_for_version(client, job["id"], 2)
+
+        kill_hard(VICTIMS[victim](platform))
+
+        job = client.job_wait(job["id"])
+        assert job["latest_version"] == NUM_UPDATES
+        assert_audit_holds(client, job["id"])
+
+
+def test_restarting_the_whole_installation_resumes_the_job(model_root: Path, tmp_path: Path) -> None:
+    installation = new_platform(tmp_path / "home", model_root=model_root)
+    installation.start()
+    with installation.client() as client:
+        job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))["id"]
+        wait_for_version(client, job_id, 3)
+    installation.kill()
+
+    installation.start()
+
+    with installation.client() as client:
+        assert client.job_wait(job_id)["latest_version"] == NUM_UPDATES
+        assert_audit_holds(client, job_id)
+    installation.stop()
+
+
+def wait_for_version(client: Client, job_id: str, version: int) -> dict[str, Any]:
+    def reached() -> dict[str, Any] | None:
+        job = client.job_get(job_id)
+        assert job["state"] in ("queued", "starting", "running"), f"{job['state']}: {job['state_reason']}"
+        return job if job["latest_version"] >= version else None
+
+    return eventually(reached, timeout_s=180, what=f"version {version}") or {}
+
+
+def assert_audit_holds(client: Client, job_id: str) -> None:
+    report = client.job_part(job_id, "audit")
+    faults = [check for check in report["checks"] if not check["ok"]]
+    assert report["checks"]
+    assert not faults

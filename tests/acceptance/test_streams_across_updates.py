@@ -1,0 +1,241 @@
+"""An agent's stream stays one stream while weights are swapped and while its machine turns to training.
+
+The agents are here: plain `openai` clients of an `external` job. Short sessions feed the trainer, long streams run
+across the updates that follow. What was stored is then compared with what was streamed, and recomputed under the
+weights of each version.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from openai import AsyncOpenAI
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from seamlessflow.client import Client
+from tests.acceptance.platform_process import PlatformProcess, eventually
+
+MAX_TOKENS = 1200
+NUM_STREAMS = 6
+NUM_UPDATES = 6
+MAX_LOGPROB_DIFFERENCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What one client saw."""
+
+    session: str
+    text: str
+    num_completion_tokens: int
+    finish_reason: str
+    largest_gap_s: float
+
+
+@pytest.fixture(scope="module")
+def streamed_job(platform: PlatformProcess, model_root: Path) -> Iterator[tuple[str, list[Streamed]]]:
+    """A job trained for some updates by short sessions while long streams run all the time."""
+    with platform.client() as client:
+        job_id = client.job_submit(external_spec(model_root))["id"]
+        eventually(
+            lambda: client.job_get(job_id)["state"] == "running", timeout_s=120, what="the job's start"
+        )
+        streams = asyncio.run(asyncio.wait_for(drive(platform, client, job_id), 300))
+        yield job_id, streams
+        if client.job_get(job_id)["state"] not in ("completed", "cancelled"):
+            client.job_edit(job_id, "cancel")
+        eventually(
+            lambda: client.job_get(job_id)["state"] in ("completed", "cancelled"),
+            timeout_s=60,
+            what="the end",
+        )
+
+
+def test_each_stream_is_whole_and_its_usage_right(streamed_job: tuple[str, list[Streamed]]) -> None:
+    _, streams = streamed_job
+
+    assert all(stream.finish_reason in ("length", "stop") for stream in streams)
+    assert all(
+        stream.num_completion_tokens == MAX_TOKENS for stream in streams if stream.finish_reason == "length"
+    )
+    print("largest gaps in s:", sorted(round(stream.largest_gap_s, 3) for stream in streams))
+
+
+def test_some_stream_crossed_an_update_and_some_a_hand_over(
+    platform: PlatformProcess, streamed_job: tuple[str, list[Streamed]]
+) -> None:
+    _, streams = streamed_job
+    with platform.client() as client:
+        answers = [answer_of(client, stream.session) for stream in streams]
+
+    assert any(len(answer["version_spans"]) > 1 for answer in answers)
+    assert any(answer["num_continuations"] > 0 for answer in answers)
+
+
+def test_spans_add_up_and_stored_text_is_what_was_streamed(
+    platform: PlatformProcess, streamed_job: tuple[str, list[Streamed]]
+) -> None:
+    _, streams = streamed_job
+    with platform.client() as client:
+        for stream in streams:
+            answer = answer_of(client, stream.session)
+            starts = [start for start, _ in answer["version_spans"]]
+            versions = [version for _, version in answer["version_spans"]]
+            assert starts[0] == 0
+            assert starts == sorted(set(starts))
+            assert starts[-1] < answer["num_tokens"] == len(answer["logprobs"])
+            assert versions == sorted(versions)
+            assert answer["num_tokens"] == stream.num_completion_tokens
+            assert answer["messages"][0]["content"] == stream.text
+
+
+def test_trainers_logprobs_under_the_same_versions_match_those_served(
+    platform: PlatformProcess, model_root: Path, streamed_job: tuple[str, list[Streamed]]
+) -> None:
+    job_id, streams = streamed_job
+    with platform.client() as client:
+        weights = {v["version"]: v["uri"] for v in client.job_part(job_id, "versions", limit=100)["results"]}
+        paths = [path_of(client, stream.session) for stream in streams]
+    mixed = next(path for path in paths if len(path.answer["version_spans"]) > 1)
+
+    largest = max(
+        float(np.abs(recomputed - served).max())
+        for recomputed, served in spans_recomputed(mixed, model_root / "endless", weights)
+    )
+
+    print(
+        f"largest difference over {mixed.answer['num_tokens']} tokens, {mixed.answer['version_spans']}: {largest:.2e}"
+    )
+    assert largest < MAX_LOGPROB_DIFFERENCE
+
+
+def external_spec(model_root: Path) -> dict[str, Any]:
+    return {
+        "name": "external agents",
+        "model": {"source": str(model_root / "endless"), "max_model_len": 2048},
+        "environment": {"name": "external"},
+        "rollout": {
+            "group_size": 2,
+            "groups_per_batch": 2,
+            "max_tokens_per_turn": MAX_TOKENS,
+            "max_num_seqs": 24,
+        },
+        "algorithm": {"max_staleness": 20},
+        "train": {"num_updates": NUM_UPDATES, "learning_rate": 1e-3, "keep_versions": 100},
+    }
+
+
+async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[Streamed]:
+    """Keep streams running until the last update but one is published; feed the trainer meanwhile."""
+    finished: list[Streamed] = []
+    async with httpx.AsyncClient(base_url=platform.gateway_url, timeout=60) as http:
+        feeder = asyncio.create_task(feed(http, platform, job_id))
+        while (await asyncio.to_thread(client.job_get, job_id))["latest_version"] < NUM_UPDATES - 1:
+            wave = [
+                stream_one(http, platform, job_id, f"long-{len(finished) + k}") for k in range(NUM_STREAMS)
+            ]
+            finished += await asyncio.gather(*wave)
+        feeder.cancel()
+    return finished
+
+
+async def feed(http: httpx.AsyncClient, platform: PlatformProcess, job_id: str) -> None:
+    """Short sessions with a verdict each: what the trainer eats."""
+    for index in itertools.count():
+        pair = [await session_open(http, platform, job_id, f"short-{index}") for _ in range(2)]
+        for place, session in enumerate(pair):
+            agent = AsyncOpenAI(api_key=session["api_key"], base_url=session["base_url"])
+            await agent.chat.completions.create(
+                model="policy", messages=[{"role": "user", "content": "1+1"}], max_tokens=8
+            )
+            headers = {"Authorization": f"Bearer {session['api_key']}"}
+            path = f"/v1/sessions/{session['session']}"
+            (
+                await http.post(f"{path}/reward", json={"reward": float(place)}, headers=headers)
+            ).raise_for_status()
+            (await http.post(f"{path}/close", json={}, headers=headers)).raise_for_status()
+            await agent.close()
+
+
+async def session_open(
+    http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group: str
+) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {platform.token}"}
+    answer = await http.post("/v1/sessions", json={"job": job_id, "group": group}, headers=headers)
+    answer.raise_for_status()
+    return dict(answer.json())
+
+
+async def stream_one(http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group: str) -> Streamed:
+    session = await session_open(http, platform, job_id, group)
+    agent = AsyncOpenAI(api_key=session["api_key"], base_url=session["base_url"], max_retries=0)
+    loop = asyncio.get_running_loop()
+    text, reason, usage, gap_s, seen_at = "", "", 0, 0.0, None
+    stream = await agent.chat.completions.create(
+        model="policy",
+        messages=[{"role": "user", "content": "Talk on."}],
+        max_tokens=MAX_TOKENS,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    async for chunk in stream:
+        now = loop.time()
+        gap_s, seen_at = max(gap_s, now - seen_at if seen_at else 0.0), now
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            reason = choice.finish_reason or reason
+        usage = chunk.usage.completion_tokens if chunk.usage else usage
+    await agent.close()
+    return Streamed(session["session"], text, usage, reason, gap_s)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPath:
+    """Tokens from the root to one answer, and the answer's node."""
+
+    token_ids: list[int]
+    answer: dict[str, Any]
+
+
+def answer_of(client: Client, session: str) -> dict[str, Any]:
+    nodes = client.session_get(session, tokens=True)["nodes"]
+    (answer,) = (node for node in nodes if node["kind"] == "sampled")
+    return dict(answer)
+
+
+def path_of(client: Client, session: str) -> StoredPath:
+    nodes = {node["node_index"]: node for node in client.session_get(session, tokens=True)["nodes"]}
+    (answer,) = (node for node in nodes.values() if node["kind"] == "sampled")
+    path, index = [], answer["node_index"]
+    while index is not None:
+        path.append(nodes[index])
+        index = nodes[index]["parent_index"]
+    return StoredPath([token for node in reversed(path) for token in node["token_ids"]], answer)
+
+
+def spans_recomputed(
+    path: StoredPath, model_path: Path, weights: dict[int, str]
+) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """For each span of one version: its tokens' float32 logprobs by transformers under that version, and as served."""
+    served = np.asarray(path.answer["logprobs"], dtype=np.float32)
+    num_prompt = len(path.token_ids) - len(served)
+    spans = [tuple(span) for span in path.answer["version_spans"]] + [(len(served), -1)]
+    ids = torch.tensor([path.token_ids])
+    for (start, version), (end, _) in itertools.pairwise(spans):
+        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32)
+        if version:
+            folder = Path(weights[version].removeprefix("file://"))
+            tensors = {k: t for shard in folder.glob("*.safetensors") for k, t in load_file(shard).items()}
+            model.load_state_dict(tensors)
+        with torch.inference_mode():
+            logprobs = model(ids).logits[0].log_softmax(-1)
+        positions = torch.arange(num_prompt + start, num_prompt + end)
+        yield logprobs[positions - 1, ids[0, positions]].numpy(), served[start:end]

@@ -1,0 +1,119 @@
+"""Trainers and agent runners: children that speak `core.protocol.child` over an inherited socket.
+
+Enters: phases to begin and drain. Leaves: Begin and Drain to the child; Ready, Doing, Ended and Failed from it, as moves
+of the phase. Invariant: a word about another phase than the present one changes nothing.
+"""
+
+import asyncio
+import logging
+import socket
+
+import msgspec
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.child import (
+    Begin,
+    Doing,
+    Drain,
+    Ended,
+    Failed,
+    FromChild,
+    Ready,
+    ToChild,
+    decode_from_child,
+    encode_line,
+)
+from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
+from seamlessflow_workers.supervisor.process import ChildCommand
+
+LINE_BYTES = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+class ControlledChild(ResidentChild):
+    _writer: asyncio.StreamWriter | None = None
+    _theirs: socket.socket | None = None
+    _has_begun = False
+    _is_drain_sent = False
+
+    async def _prepare(self) -> ChildCommand:
+        ours, self._theirs = socket.socketpair()
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_BYTES)
+        config = self._surroundings.config
+        program = config.train_command if self.key.role is Role.TRAIN else config.agent_command
+        path = self._surroundings.home.run / f"{self.key.role}-{self.key.job_id}.json"
+        path.write_bytes(msgspec.json.encode(self.resident))
+        descriptor = self._theirs.fileno()
+        return ChildCommand(
+            (*program, "--control-fd", str(descriptor), "--resident", str(path)), inherited_fds=(descriptor,)
+        )
+
+    async def _spawn(self) -> None:
+        try:
+            await super()._spawn()
+        finally:
+            if self._theirs is not None:
+                self._theirs.close()
+
+    async def _load(self) -> None:
+        while not isinstance(await self._receive(), Ready):
+            continue
+
+    async def _work(self) -> None:
+        self.is_loading = False
+        self._on_phase_changed()
+        while True:
+            self._take(await self._receive())
+
+    async def _clean_up(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _on_phase_changed(self) -> None:
+        phase = self.phase
+        if self.is_loading or phase is None or phase.is_over:
+            return
+        if phase.state is PhaseState.STARTING:
+            self._has_begun, self._is_drain_sent = True, False
+            self._send(Begin(order=phase.order))
+            phase.activate()
+        elif phase.state is PhaseState.DRAINING and not self._has_begun:
+            self._finish_phase("drained before it began")
+        elif phase.state is PhaseState.DRAINING and not self._is_drain_sent:
+            self._is_drain_sent = True
+            self._send(Drain(phase_id=phase.order.phase_id))
+
+    def _take(self, message: FromChild) -> None:
+        phase = self.phase
+        if phase is None or isinstance(message, Ready):
+            return
+        if isinstance(message, Doing):
+            phase.do(message)
+        elif message.phase_id != phase.order.phase_id:
+            log.warning("%s spoke of phase %s, which is not the present one", self._noun, message.phase_id)
+        elif isinstance(message, Ended):
+            self._has_begun = False
+            self._finish_phase(message.reason)
+        elif isinstance(message, Failed):
+            self._has_begun = False
+            self.phase = None
+            phase.fail(message.reason)
+            self._release(phase)
+
+    async def _receive(self) -> FromChild:
+        try:
+            line = await self._reader.readline()
+            if not line:
+                raise ChildFailure(f"{self._noun} closed its control socket")
+            return decode_from_child(line)
+        except (
+            ConnectionError,
+            ValueError,
+        ) as error:  # a line too long, or no message (msgspec's are ValueErrors)
+            raise ChildFailure(f"{self._noun} broke the control protocol: {error}") from error
+
+    def _send(self, message: ToChild) -> None:
+        assert self._writer is not None
+        self._writer.write(encode_line(message))

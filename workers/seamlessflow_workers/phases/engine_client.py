@@ -1,0 +1,66 @@
+"""The control verbs of an engine, over its unix socket: vLLM's own routes, kept to the supervisor.
+
+Enters: method calls. Leaves: HTTP. Every failure, whatever its kind, is an EngineError with one sentence.
+"""
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+
+HEALTH_POLL_S = 0.02
+VERB_TIMEOUT_S = 600.0  # loading weights may take as long
+SHOWN_CHARACTERS = 300
+
+
+class EngineError(RuntimeError):
+    """The engine refused a verb or cannot be reached."""
+
+
+class EngineClient:
+    def __init__(self, engine_socket: Path) -> None:
+        connector = aiohttp.UnixConnector(str(engine_socket), keepalive_timeout=2.0)
+        timeout = aiohttp.ClientTimeout(total=VERB_TIMEOUT_S)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+
+    async def wait_healthy(self) -> None:
+        """Poll until the engine answers; the caller sets the limit."""
+        while not await self._is_healthy():
+            await asyncio.sleep(HEALTH_POLL_S)
+
+    async def update_weights(self, folder: Path, *, version: int) -> None:
+        """In place: running requests stay, and recompute their cache under the new weights."""
+        await self._post("/pause?mode=keep&clear_cache=true")
+        await self._post("/start_weight_update")
+        await self._post("/update_weights", {"update_info": {"path": str(folder)}})
+        await self._post("/finish_weight_update", {"weight_version": str(version)})
+        await self._post("/resume")
+
+    async def abort_all(self) -> None:
+        """Running requests end with finish reason `abort` and the tokens they have."""
+        await self._post("/abort_requests", {})
+
+    async def sleep(self) -> None:
+        await self._post("/sleep?level=1")
+
+    async def wake_up(self) -> None:
+        await self._post("/wake_up")
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _is_healthy(self) -> bool:
+        try:
+            async with self._session.get("http://engine/health") as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False  # not listening yet
+
+    async def _post(self, verb: str, body: object | None = None) -> None:
+        try:
+            async with self._session.post(f"http://engine{verb}", json=body) as response:
+                if response.status >= 400:
+                    shown = (await response.text())[:SHOWN_CHARACTERS]
+                    raise EngineError(f"{verb} was answered with HTTP {response.status}: {shown}")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineError(f"{verb} got no answer: {error or type(error).__name__}") from error

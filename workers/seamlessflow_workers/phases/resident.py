@@ -1,0 +1,219 @@
+"""A child that stays resident: started once for a (job, role), it carries out one phase after another.
+
+Enters: a resident (all it needs to start) and, over time, phases to begin, refresh, drain or abandon.
+Leaves: moves of those phases; an end of the child, expected or not. Invariants: one start at a time on a machine; a
+phase whose child dies fails with the way it died; nothing of the child is left when its task has ended.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.running import RunningPhase
+from seamlessflow_workers.supervisor.config import SupervisorConfig
+from seamlessflow_workers.supervisor.home import MachineHome
+from seamlessflow_workers.supervisor.log_shipper import LogShipper
+from seamlessflow_workers.supervisor.logs import OutputLog
+from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess
+from seamlessflow_workers.supervisor.reconcile import ChildKey, KnownChild
+
+NOUNS = {Role.ROLLOUT: "engine", Role.TRAIN: "trainer", Role.AGENT: "agent runner"}
+ABANDON_S = 10.0  # what a child gets to leave a phase that is no longer ours
+STOP_GRACE_S = 1.0
+FIRST_DELAY_S = 0.25
+LONGEST_DELAY_S = 30.0
+STABLE_S = 60.0  # a child that lived this long begins a new count
+NOTICE_EXIT_S = 0.5  # between a broken connection and the exit status that explains it
+
+log = logging.getLogger(__name__)
+
+
+class ChildFailure(RuntimeError):
+    """The child cannot go on; the message is a sentence about it, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the supervisor lends to each child."""
+
+    config: SupervisorConfig
+    home: MachineHome
+    shipper: LogShipper
+    loading: asyncio.Lock
+    on_moved: Callable[[], None]  # a phase or a child changed
+    on_observed: Callable[[], None]  # only the ledger may have
+
+
+def restart_delay_s(num_failures: int) -> float:
+    return min(FIRST_DELAY_S * 2 ** (num_failures - 1), LONGEST_DELAY_S) if num_failures else 0.0
+
+
+class ResidentChild(ABC):
+    """Loading → resident (with or without a phase) → gone, when `task` is done."""
+
+    def __init__(self, resident: Resident, surroundings: Surroundings, *, num_failures: int) -> None:
+        self.resident = resident
+        self.spec = JobSpec.model_validate(resident.spec)
+        self.key = ChildKey(resident.job_id, resident.role)
+        self.phase: RunningPhase | None = None
+        self.is_loading = True
+        self.num_failures = num_failures  # in a row; what came before this start included
+        self._surroundings = surroundings
+        self._loaded_s = math.inf
+        self._process: ChildProcess | None = None
+        self._log = OutputLog(
+            surroundings.home.logs,
+            role=resident.role,
+            job_id=resident.job_id,
+            on_written=surroundings.shipper.notify,
+        )
+        self.task = asyncio.create_task(self._run(), name=f"{resident.role}-{resident.job_id}")
+
+    def begin(self, phase: RunningPhase) -> None:
+        self.phase = phase
+        file = self._log.bind(phase.order.phase_id)
+        self._surroundings.shipper.follow(phase.order.phase_id, stream=phase.order.role, file=file)
+        self._on_phase_changed()
+
+    def refresh(self, order: PhaseOrder) -> None:
+        """The same order, perhaps with newer weights or a renewed credential."""
+        if self.phase is not None:
+            self.phase.order = order
+            self._on_phase_changed()
+
+    def drain(self) -> None:
+        if self.phase is not None and self.phase.state in (PhaseState.STARTING, PhaseState.ACTIVE):
+            self.phase.drain()
+            self._on_phase_changed()
+
+    def abandon(self) -> None:
+        """The phase is no longer ours: drain it, and after a while take the child with it."""
+        if self.phase is not None:
+            self.phase.is_abandoned = True
+            asyncio.get_running_loop().call_later(ABANDON_S, self._enforce_abandonment, self.phase)
+            self.drain()
+
+    async def leave(self) -> None:
+        """Before the machine goes: what can be handed over within moments is. Nothing by default."""
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    def known(self) -> KnownChild:
+        return KnownChild(self.key, self.is_loading)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @abstractmethod
+    async def _prepare(self) -> ChildCommand:
+        """The command line, once all that it names exists."""
+
+    @abstractmethod
+    async def _load(self) -> None:
+        """Return when the child can carry out phases."""
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """Carry out phases until cancelled."""
+
+    @abstractmethod
+    def _on_phase_changed(self) -> None:
+        """The phase, its order or its state is new."""
+
+    async def _clean_up(self) -> None:
+        """Release what `_prepare` and `_load` took."""
+
+    async def _run(self) -> None:
+        try:
+            await asyncio.sleep(restart_delay_s(self.num_failures))
+            async with self._surroundings.loading:
+                await self._spawn()
+                await self._until_exit(self._load())
+            self.is_loading = False
+            self._loaded_s = time.monotonic()
+            self._surroundings.on_moved()
+            await self._until_exit(self._work())
+        except ChildFailure as error:
+            self._note_failure(str(error))
+        except Exception as error:
+            self._note_failure(f"{self._noun} met an unexpected {type(error).__name__}: {error}")
+            raise
+        finally:
+            await self._clean_up()
+            if self._process is not None:
+                await self._process.stop(grace_s=STOP_GRACE_S)
+            self._log.close()
+            if self.phase is not None and not self.phase.is_over:
+                self.phase.fail("the supervisor stopped this child")
+                self._release(self.phase)
+
+    async def _spawn(self) -> None:
+        command = await self._prepare()
+        try:
+            self._process = await ChildProcess.spawn(
+                command, cores=self._surroundings.config.cores, log=self._log
+            )
+        except OSError as error:
+            raise ChildFailure(f"{self._noun} could not be started: {error}") from error
+
+    async def _until_exit(self, work: Coroutine[object, object, None]) -> None:
+        """Run `work`; raise ChildFailure when the process ends first, however that shows."""
+        assert self._process is not None
+        working = asyncio.create_task(work)
+        exiting = asyncio.create_task(self._process.wait())
+        try:
+            await asyncio.wait({working, exiting}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done() and working.exception() is None:
+                return
+            await asyncio.wait({exiting}, timeout=NOTICE_EXIT_S)
+            if exiting.done():
+                raise ChildFailure(f"{self._noun} {exiting.result()}")
+            working.result()
+        finally:
+            for task in (working, exiting):
+                task.cancel()
+            await asyncio.gather(working, exiting, return_exceptions=True)
+
+    def _note_failure(self, reason: str) -> None:
+        if time.monotonic() - self._loaded_s > STABLE_S:
+            self.num_failures = 0
+        self.num_failures += 1
+        if self.num_failures > 1:
+            reason = f"{reason} (failure {self.num_failures} in a row)"
+        log.warning("%s", reason)
+        if self.phase is not None and not self.phase.is_over:
+            self.phase.fail(reason)
+            self._release(self.phase)
+
+    def _finish_phase(self, reason: str = "") -> None:
+        assert self.phase is not None
+        phase, self.phase = self.phase, None
+        self.num_failures = 0
+        phase.end(reason)
+        self._release(phase)
+
+    def _release(self, phase: RunningPhase) -> None:
+        self._log.unbind()
+        self._surroundings.shipper.complete(phase.order.phase_id)
+
+    def _enforce_abandonment(self, phase: RunningPhase) -> None:
+        if not phase.is_over:
+            log.warning(
+                "%s did not leave an abandoned phase within %.0f s; stopping it", self._noun, ABANDON_S
+            )
+            self.task.cancel()
+
+    @property
+    def _noun(self) -> str:
+        return f"the {NOUNS[self.key.role]}"

@@ -1,0 +1,201 @@
+"""The rollout child: an engine, and the front before it.
+
+Enters: phases with the weights they should serve. Leaves: an endpoint that serves exactly those; in-place updates; on
+draining a hand-over: new requests are refused, running ones end with what they have, the engine stays and sleeps.
+Invariants: the front admits a version only while the engine serves it; a version is served only when its files are
+whole (they are renamed into place); an engine that failed an update serves nothing again.
+"""
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.child import Doing
+from seamlessflow.core.protocol.worker import WeightsReference
+from seamlessflow.core.types.ledger import LedgerState
+from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
+from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
+from seamlessflow_workers.phases.running import RunningPhase
+from seamlessflow_workers.rollout.front.front import Front
+from seamlessflow_workers.supervisor.capabilities import ENGINE_KINDS
+from seamlessflow_workers.supervisor.process import ChildCommand
+
+WEIGHTS_TIMEOUT_S = 60.0
+WEIGHTS_POLL_S = 0.01
+HAND_OVER_S = 30.0
+LEAVE_S = 2.0
+ABORT_AGAIN_S = 0.1  # a request on its way to the engine while the others were aborted
+
+
+class RolloutChild(ResidentChild):
+    _served_version = 0
+    _is_asleep = False
+    _client: EngineClient | None = None
+    _front: Front | None = None
+
+    async def _prepare(self) -> ChildCommand:
+        if self.spec.rollout.engine not in ENGINE_KINDS:
+            kinds = ", ".join(ENGINE_KINDS)
+            raise ChildFailure(f"this machine runs engines of kind {kinds}, not {self.spec.rollout.engine}")
+        self._changed = asyncio.Event()
+        self._socket = self._surroundings.home.socket_path(f"engine-{self.key.job_id.hex[-12:]}.sock")
+        self._socket.unlink(missing_ok=True)
+        weights = self.phase.order.weights if self.phase else self.resident.weights
+        flags: tuple[str, ...] = ()
+        if weights.version > 0 and (folder := await self._whole_weights(weights)):
+            flags = ("--weights", str(folder), "--weight-version", str(weights.version))
+            self._served_version = weights.version
+        return ChildCommand((*self._surroundings.config.engine_command, *self._engine_flags(), *flags))
+
+    def _engine_flags(self) -> tuple[str, ...]:
+        spec = self.spec
+        return (
+            *("--model", self.resident.model_path, "--uds", str(self._socket), "--seed", str(spec.seed)),
+            *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
+            *("--dtype", str(spec.model.dtype), "--device", self._surroundings.config.device),
+        )
+
+    async def _load(self) -> None:
+        self._client = EngineClient(self._socket)
+        await self._client.wait_healthy()
+        on_traffic = self._surroundings.on_observed
+        self._front = Front(engine_socket=self._socket, job_id=self.key.job_id, on_change=on_traffic)
+        await self._front.start()
+
+    async def _work(self) -> None:
+        try:
+            while True:
+                self._changed.clear()
+                await self._converge()
+                await self._changed.wait()
+        except EngineError as error:
+            raise ChildFailure(f"{self._noun} failed: {error}") from error
+
+    def _on_phase_changed(self) -> None:
+        if not self.is_loading:
+            self._changed.set()
+
+    async def _converge(self) -> None:
+        assert self._client is not None
+        phase = self.phase
+        if phase is None:
+            await self._fall_asleep()
+        elif phase.state is PhaseState.DRAINING:
+            await self._hand_over()
+        elif phase.state is PhaseState.STARTING:
+            await self._activate()
+        elif phase.order.weights.version > self._served_version:
+            await self._update(phase)
+
+    async def _activate(self) -> None:
+        assert self.phase is not None
+        assert self._front is not None
+        assert self._client is not None
+        phase, front = self.phase, self._front
+        if self._is_asleep:
+            await self._client.wake_up()
+            self._is_asleep = False
+        if phase.order.weights.version > self._served_version:
+            await self._swap(phase.order.weights)
+        self._changed.set()  # drained or ordered newer weights meanwhile?
+        if phase.state is PhaseState.STARTING:
+            phase.endpoint = front.endpoint
+            phase.served_version = self._served_version
+            phase.count_in_flight = lambda: front.num_in_flight
+            front.open(token=phase.order.front_token, version=self._served_version)
+            phase.activate()
+
+    async def _update(self, phase: RunningPhase) -> None:
+        assert self._front is not None
+        await self._swap(phase.order.weights)
+        self._front.release(version=self._served_version)
+        phase.serve(self._served_version)
+        self._changed.set()
+
+    async def _swap(self, weights: WeightsReference) -> None:
+        """Bring the engine to `weights`, unless the phase is to end before their files are there."""
+        assert self.phase is not None
+        assert self._front is not None
+        assert self._client is not None
+        folder = await self._whole_weights(weights)
+        if folder is None:
+            return
+        self._front.hold()
+        if self.phase.state is PhaseState.ACTIVE:
+            self.phase.do(Doing(state=LedgerState.SYNCING))
+        await self._client.update_weights(folder, version=weights.version)
+        self._served_version = weights.version
+
+    async def _hand_over(self) -> None:
+        assert self._front is not None
+        self._front.close()
+        try:
+            await asyncio.wait_for(self._abort_until_vacant(), HAND_OVER_S)
+        except TimeoutError:
+            raise ChildFailure(
+                f"{self._noun} did not give its requests back within {HAND_OVER_S:.0f} s"
+            ) from None
+        await self._fall_asleep()
+        self._finish_phase()
+
+    async def _abort_until_vacant(self) -> None:
+        assert self._front is not None
+        assert self._client is not None
+        while self._front.num_in_flight:
+            await self._client.abort_all()
+            with contextlib.suppress(TimeoutError):  # then abort once more
+                await asyncio.wait_for(self._front.wait_vacant(), ABORT_AGAIN_S)
+
+    async def _fall_asleep(self) -> None:
+        assert self._client is not None
+        if not self._is_asleep:
+            await self._client.sleep()
+            self._is_asleep = True
+
+    async def leave(self) -> None:
+        if self._front is None or self.phase is None:
+            return
+        self._front.close()
+        try:
+            await asyncio.wait_for(self._abort_until_vacant(), LEAVE_S)
+        except (TimeoutError, EngineError):
+            return  # the engine cannot give them back: gateways see broken connections
+        if self.phase is not None and not self.phase.is_over:
+            self._finish_phase("the supervisor was asked to stop")
+
+    async def _clean_up(self) -> None:
+        if self._front is not None:
+            await self._front.stop()
+        if self._client is not None:
+            await self._client.close()
+
+    async def _whole_weights(self, weights: WeightsReference) -> Path | None:
+        """Their folder once it exists; None when the phase is drained first."""
+        folder = local_folder(weights.uri)
+        deadline_s = time.monotonic() + WEIGHTS_TIMEOUT_S
+        try:
+            while not folder.is_dir():
+                if self.phase is not None and self.phase.state is PhaseState.DRAINING:
+                    return None
+                if time.monotonic() > deadline_s:
+                    raise ChildFailure(f"the weights of version {weights.version} did not appear at {folder}")
+                self._await_weights(True)
+                await asyncio.sleep(WEIGHTS_POLL_S)
+        finally:
+            self._await_weights(False)
+        return folder
+
+    def _await_weights(self, is_awaiting: bool) -> None:
+        if self.phase is not None and self.phase.is_awaiting_weights != is_awaiting:
+            self.phase.await_weights(is_awaiting)
+
+
+def local_folder(uri: str) -> Path:
+    """The folder of a `file://` URL or a plain path. Raises ChildFailure for any other scheme."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+        raise ChildFailure(f"weights at {uri!r} cannot be read here; accepted are file:// URLs and paths")
+    return Path(unquote(parts.path))

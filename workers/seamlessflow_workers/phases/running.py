@@ -1,0 +1,98 @@
+"""What a supervisor knows of one phase.
+
+Moved by the child that carries it out; each move follows the transition table of core. The supervisor is told of
+moves (worth a heartbeat) and of what is done meanwhile (worth a look at the ledger) by two callbacks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
+from seamlessflow.core.protocol.child import Doing
+from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport
+from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.supervisor.reading import PhaseView
+from seamlessflow_workers.supervisor.reconcile import ChildKey, KnownPhase
+
+
+@dataclass(slots=True)
+class RunningPhase:
+    order: PhaseOrder
+    on_moved: Callable[[], None]
+    on_observed: Callable[[], None]
+    state: PhaseState = PhaseState.STARTING
+    reason: str = ""
+    is_abandoned: bool = False
+    endpoint: str | None = None
+    served_version: int | None = None
+    doing: Doing | None = None
+    is_awaiting_weights: bool = False
+    count_in_flight: Callable[[], int] = field(default=int)
+
+    @property
+    def key(self) -> ChildKey:
+        return ChildKey(self.order.job_id, self.order.role)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in PHASE_MOVES.terminal
+
+    def activate(self) -> None:
+        self._move(PhaseState.ACTIVE)
+
+    def drain(self) -> None:
+        self._move(PhaseState.DRAINING)
+
+    def end(self, reason: str = "") -> None:
+        self.reason = reason
+        self._move(PhaseState.ENDED)
+
+    def fail(self, reason: str) -> None:
+        self.reason = reason
+        self._move(PhaseState.FAILED)
+
+    def do(self, doing: Doing | None) -> None:
+        self.doing = doing
+        self.on_observed()
+
+    def serve(self, version: int) -> None:
+        """The engine serves `version` from now on."""
+        self.served_version = version
+        self.doing = None
+        self.on_moved()
+
+    def await_weights(self, is_awaiting: bool) -> None:
+        self.is_awaiting_weights = is_awaiting
+        self.on_observed()
+
+    def known(self) -> KnownPhase:
+        return KnownPhase(self.order.phase_id, self.order.fence, self.key, self.state, self.is_abandoned)
+
+    def report(self) -> PhaseReport:
+        is_rollout = self.order.role is Role.ROLLOUT
+        return PhaseReport(
+            phase_id=self.order.phase_id,
+            fence=self.order.fence,
+            state=self.state,
+            reason=self.reason,
+            endpoint=self.endpoint,
+            served_version=self.served_version,
+            num_in_flight=self.count_in_flight() if is_rollout else None,
+        )
+
+    def view(self) -> PhaseView:
+        return PhaseView(
+            role=self.order.role,
+            state=self.state,
+            job_id=self.order.job_id,
+            doing=self.doing.state if self.doing else None,
+            doing_cause=self.doing.cause if self.doing else None,
+            is_awaiting_weights=self.is_awaiting_weights,
+            num_in_flight=self.count_in_flight(),
+        )
+
+    def _move(self, target: PhaseState) -> None:
+        PHASE_MOVES.check(self.state, target)
+        self.state = target
+        self.doing = None
+        self.on_moved()

@@ -1,0 +1,165 @@
+"""Pause, weights, cache and sleep: vLLM's control verbs over HTTP.
+
+The four calls of a weight update come in order (init may be left out): start, update, finish. `update_weights` reads
+and checks the whole model before one parameter changes; when it fails the old weights and their version stay.
+These routes have no lock of their own: the server listens on loopback or a unix socket behind the machine's front.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from seamlessflow_workers.rollout.engine.engine import PauseMode
+from seamlessflow_workers.rollout.engine.payloads import json_response
+from seamlessflow_workers.rollout.engine.request import InvalidRequestError
+from seamlessflow_workers.rollout.engine.service import EngineService, ProtocolOrderError
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class _InitBody(msgspec.Struct):
+    init_info: dict[str, object]
+
+
+class _UpdateInfo(msgspec.Struct):
+    path: str  # a safetensors file, or a folder of shards
+
+
+class _UpdateBody(msgspec.Struct):
+    update_info: _UpdateInfo
+
+
+class _FinishBody(msgspec.Struct):
+    weight_version: str | None = None
+
+
+class _VersionBody(msgspec.Struct):
+    new_version: str
+
+
+class ControlRoutes:
+    def __init__(self, service: EngineService) -> None:
+        self._service = service
+        self._engine = service.engine
+
+    def table(self) -> list[web.RouteDef]:
+        return [
+            web.post("/pause", self.pause),
+            web.post("/resume", self.resume),
+            web.get("/is_paused", self.is_paused, allow_head=False),
+            web.post("/init_weight_transfer_engine", self.init_weight_transfer),
+            web.post("/start_weight_update", self.start_weight_update),
+            web.post("/update_weights", self.update_weights),
+            web.post("/finish_weight_update", self.finish_weight_update),
+            web.post("/update_weight_version", self.update_weight_version),
+            web.get("/weight_info", self.weight_info, allow_head=False),
+            web.post("/reset_prefix_cache", self.reset_prefix_cache),
+            web.post("/sleep", self.sleep),
+            web.post("/wake_up", self.wake_up),
+            web.get("/is_sleeping", self.is_sleeping, allow_head=False),
+        ]
+
+    async def pause(self, request: web.Request) -> web.Response:
+        mode = _query_mode(request)
+        clear_cache = _query_bool(request, "clear_cache", default=True)
+        await asyncio.wrap_future(self._engine.pause(mode, clear_cache=clear_cache))
+        return json_response({"status": "paused"})
+
+    async def resume(self, _request: web.Request) -> web.Response:
+        await asyncio.wrap_future(self._engine.resume())
+        return json_response({"status": "resumed"})
+
+    async def is_paused(self, _request: web.Request) -> web.Response:
+        return json_response({"is_paused": self._engine.is_paused})
+
+    async def init_weight_transfer(self, request: web.Request) -> web.Response:
+        _decode(await request.read(), _InitBody)
+        return json_response({"message": "Weight transfer initialized"})
+
+    async def start_weight_update(self, _request: web.Request) -> web.Response:
+        async with self._service.update_lock:
+            self._service.is_update_open = True
+            self._service.is_update_applied = False
+        return json_response({"message": "Weight update started"})
+
+    async def update_weights(self, request: web.Request) -> web.Response:
+        body = _decode(await request.read(), _UpdateBody)
+        service = self._service
+        async with service.update_lock:
+            if not service.is_update_open:
+                raise ProtocolOrderError("call /start_weight_update before /update_weights")
+            staged = await asyncio.to_thread(service.runner.stage_weights, Path(body.update_info.path))
+            await asyncio.wrap_future(self._engine.apply_weights(staged))
+            service.is_update_applied = True
+        return json_response({"message": "Weights updated"})
+
+    async def finish_weight_update(self, request: web.Request) -> web.Response:
+        body = _decode(await request.read() or b"{}", _FinishBody)
+        service = self._service
+        async with service.update_lock:
+            if not service.is_update_applied:
+                raise ProtocolOrderError("no weights were loaded since /start_weight_update; the version stays")
+            await asyncio.wrap_future(self._engine.set_weight_version(body.weight_version))
+            service.is_update_open = service.is_update_applied = False
+        return json_response({"message": "Weight update finished"})
+
+    async def update_weight_version(self, request: web.Request) -> web.Response:
+        body = _decode(await request.read(), _VersionBody)
+        await asyncio.wrap_future(self._engine.set_weight_version(body.new_version))
+        return json_response({"success": True, "new_version": body.new_version})
+
+    async def weight_info(self, _request: web.Request) -> web.Response:
+        return json_response({"weight_version": self._engine.weight_version})
+
+    async def reset_prefix_cache(self, request: web.Request) -> web.Response:
+        reset_running = _query_bool(request, "reset_running_requests", default=False)
+        success = await asyncio.wrap_future(self._engine.reset_prefix_cache(reset_running=reset_running))
+        return json_response({"success": success})
+
+    async def sleep(self, request: web.Request) -> web.Response:
+        """Level 0 pauses; level 1 also frees the KV cache. The weights stay where they are."""
+        level = request.query.get("level", "1")
+        if level not in ("0", "1"):
+            raise InvalidRequestError(field="level", message=f"level must be 0 or 1, got {level!r}")
+        await asyncio.wrap_future(self._engine.pause(_query_mode(request), clear_cache=False))
+        if level == "1":
+            await asyncio.wrap_future(self._engine.sleep())
+        return json_response({"status": "sleeping", "level": int(level)})
+
+    async def wake_up(self, request: web.Request) -> web.Response:
+        tags = request.query.getall("tags", [])
+        is_awake = not tags or "kv_cache" in tags
+        if is_awake:
+            await asyncio.wrap_future(self._engine.wake_up())
+        return json_response({"status": "awake" if is_awake else "sleeping", "tags": tags or None})
+
+    async def is_sleeping(self, _request: web.Request) -> web.Response:
+        return json_response({"is_sleeping": self._engine.is_asleep})
+
+
+def _decode(raw: bytes, kind: type[B]) -> B:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.MsgspecError as error:
+        fields = ", ".join(kind.__struct_fields__)
+        raise InvalidRequestError(field=fields, message=f"the body must hold {fields}: {error}") from error
+
+
+def _query_mode(request: web.Request) -> PauseMode:
+    mode = request.query.get("mode", PauseMode.ABORT.value)
+    try:
+        return PauseMode(mode)
+    except ValueError as error:
+        message = f"mode must be one of {', '.join(PauseMode)}, got {mode!r}"
+        raise InvalidRequestError(field="mode", message=message) from error
+
+
+def _query_bool(request: web.Request, name: str, *, default: bool) -> bool:
+    value = request.query.get(name, str(default)).lower()
+    if value not in ("true", "false", "1", "0"):
+        raise InvalidRequestError(field=name, message=f"{name} must be true or false, got {value!r}")
+    return value in ("true", "1")
+

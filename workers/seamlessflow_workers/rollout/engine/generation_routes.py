@@ -1,0 +1,140 @@
+"""`/inference/v1/generate` (one answer or a stream of server-sent events) and the aborts.
+
+A client that goes away cancels its handler, which aborts its sequence. A slow client coalesces: each chunk carries
+whatever has been sampled since the last one was written.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from seamlessflow_workers.rollout.engine import payloads
+from seamlessflow_workers.rollout.engine.engine import EngineFailedError
+from seamlessflow_workers.rollout.engine.payloads import REQUEST_ID_PREFIX, error_response, json_response
+from seamlessflow_workers.rollout.engine.request import GenerateBody, InvalidRequestError
+from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.engine.service import EngineService, QueueFullError
+
+BUSY = (
+    "The engine is currently busy and cannot accept new requests. "
+    "Please try again later or on a different instance."
+)
+
+
+class GenerationRoutes:
+    def __init__(self, service: EngineService) -> None:
+        self._service = service
+
+    def table(self) -> list[web.RouteDef]:
+        return [
+            web.post("/inference/v1/generate", self.generate),
+            web.post("/inference/v1/abort_requests", self.abort_listed),
+            web.post("/abort_requests", self.abort_listed_or_all),
+        ]
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = self._service.parse(await request.read())
+            sequence = self._service.submit(body)
+        except InvalidRequestError as error:
+            return error_response(
+                status=HTTPStatus.BAD_REQUEST, kind="BadRequestError", message=str(error), field=error.field
+            )
+        except QueueFullError:
+            return error_response(status=HTTPStatus.SERVICE_UNAVAILABLE, message=BUSY)
+        except EngineFailedError as error:
+            return error_response(
+                status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=str(error)
+            )
+        try:
+            if body.stream:
+                return await self._stream(request, body, sequence)
+            return await self._unary(body, sequence)
+        finally:
+            self._service.forget(sequence)
+
+    async def _unary(self, body: GenerateBody, sequence: Sequence) -> web.Response:
+        while sequence.finish_reason is None:
+            await sequence.changed.wait()
+            sequence.changed.clear()
+        if sequence.finish_reason is FinishReason.ERROR:
+            message = f"the engine failed: {self._service.engine.failure}"
+            return error_response(
+                status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=message
+            )
+        return json_response(
+            payloads.unary_content(
+                sequence,
+                model=self._service.settings.model_name,
+                is_packed=body.packed,
+                return_prompt=bool(body.return_token_ids),
+            )
+        )
+
+    async def _stream(self, request: web.Request, body: GenerateBody, sequence: Sequence) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        num_sent = 0
+        finish_reason: FinishReason | None = None
+        while finish_reason is None:
+            await sequence.changed.wait()
+            sequence.changed.clear()
+            finish_reason = sequence.finish_reason  # read before the count: see the module `sequence`
+            if finish_reason is FinishReason.ERROR:
+                await response.write(payloads.stream_error_frame(f"the engine failed: {self._service.engine.failure}"))
+                break
+            num_generated = sequence.num_generated
+            frames = payloads.stream_frames(
+                sequence,
+                start=num_sent,
+                end=num_generated,
+                finish_reason=finish_reason,
+                is_packed=body.packed,
+                return_prompt=bool(body.return_token_ids),
+            )
+            num_sent = num_generated
+            if frames:
+                await response.write(frames)
+        if body.stream_options is not None and body.stream_options.include_usage:
+            await response.write(payloads.stream_usage_frame(sequence))
+        await response.write(payloads.STREAM_END)
+        await response.write_eof()
+        return response
+
+    async def abort_listed(self, request: web.Request) -> web.Response:
+        """By the ids of the answers (with their prefix); unknown ids are no error, as in vLLM."""
+        ids = _requested_ids(await request.read())
+        if ids is None:
+            message = "Missing 'request_ids' in request body"
+            return error_response(status=HTTPStatus.BAD_REQUEST, message=message, field="request_ids")
+        self._abort(ids)
+        return web.Response()
+
+    async def abort_listed_or_all(self, request: web.Request) -> web.Response:
+        ids = _requested_ids(await request.read())
+        if not ids:
+            ids = [REQUEST_ID_PREFIX + request_id for request_id in self._service.in_flight]
+        self._abort(ids)
+        return json_response({"status": "aborted", "aborted": len(ids)})
+
+    def _abort(self, ids: list[str]) -> None:
+        in_flight = self._service.in_flight
+        sequences = [
+            sequence
+            for request_id in ids
+            if request_id.startswith(REQUEST_ID_PREFIX)
+            for sequence in in_flight.get(request_id.removeprefix(REQUEST_ID_PREFIX), ())
+        ]
+        if sequences:
+            self._service.engine.abort(sequences)
+
+
+def _requested_ids(raw: bytes) -> list[str] | None:
+    try:
+        body: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+        ids = body.get("request_ids")
+        return None if ids is None else msgspec.convert(ids, list[str])
+    except msgspec.MsgspecError as error:
+        raise InvalidRequestError(field="request_ids", message=f"expected {{'request_ids': [...]}}: {error}") from error

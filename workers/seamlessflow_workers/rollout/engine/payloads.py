@@ -1,0 +1,165 @@
+"""Answers of the HTTP surface, in vLLM's shapes: sequences enter, JSON bytes leave.
+
+With `packed` a choice carries its tokens as base64 of little-endian int32 (`token_ids_b64`) and its logprobs as
+base64 of float32 (`logprobs_b64`) in place of one JSON object a token.
+"""
+
+import base64
+import time
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import numpy as np
+from aiohttp import web
+
+from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+
+REQUEST_ID_PREFIX = "generate-tokens-"
+STREAM_END = b"data: [DONE]\n\n"
+
+_encode = msgspec.json.encode
+
+
+def json_response(content: object, *, status: int = HTTPStatus.OK) -> web.Response:
+    return web.Response(body=_encode(content), status=status, content_type="application/json")
+
+
+def error_content(*, status: HTTPStatus, message: str, kind: str | None = None, field: str | None = None) -> object:
+    return {
+        "error": {"message": message, "type": kind or status.phrase, "param": field, "code": status.value},
+    }
+
+
+def error_response(
+    *, status: HTTPStatus, message: str, kind: str | None = None, field: str | None = None
+) -> web.Response:
+    return json_response(
+        error_content(status=status, message=message, kind=kind, field=field), status=status.value
+    )
+
+
+def usage(sequence: Sequence, *, num_generated: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": sequence.num_prompt_tokens,
+        "completion_tokens": num_generated,
+        "total_tokens": sequence.num_prompt_tokens + num_generated,
+        "prompt_tokens_details": {"cached_tokens": sequence.num_cached_tokens or 0},
+    }
+
+
+def weight_versions(sequence: Sequence, *, num_generated: int) -> list[dict[str, Any]]:
+    return [
+        {"version": version, "start": start, "end": end}
+        for version, start, end in sequence.spans(start=0, end=num_generated)
+    ]
+
+
+def unary_content(sequence: Sequence, *, model: str, is_packed: bool, return_prompt: bool) -> object:
+    num_generated = sequence.num_generated
+    choice = _tokens(sequence, start=0, end=num_generated, is_packed=is_packed)
+    choice |= {
+        "index": 0,
+        "finish_reason": sequence.finish_reason,
+        "stop_reason": sequence.stop_reason,
+        "weight_versions": weight_versions(sequence, num_generated=num_generated),
+    }
+    return {
+        "request_id": REQUEST_ID_PREFIX + sequence.request_id,
+        "model": model,
+        "created": int(time.time()),
+        "output_mode": "tokens",
+        "usage": usage(sequence, num_generated=num_generated),
+        "prompt_token_ids": _prompt(sequence) if return_prompt else None,
+        "prompt_logprobs": None,
+        "choices": [choice],
+    }
+
+
+def stream_frames(
+    sequence: Sequence,
+    *,
+    start: int,
+    end: int,
+    finish_reason: FinishReason | None,
+    is_packed: bool,
+    return_prompt: bool,
+) -> bytes:
+    """Server-sent events for generated tokens `start` … `end`, one per weight version; the last one carries the end."""
+    spans: list[tuple[str | None, int, int]] = [*sequence.spans(start=start, end=end)]
+    if not spans and finish_reason is not None:
+        spans = [(None, end, end)]
+    frames = []
+    for version, first, last in spans:
+        choice = _tokens(sequence, start=first, end=last, is_packed=is_packed)
+        choice |= {"index": 0, "weight_version": version, "finish_reason": None, "stop_reason": None}
+        content: dict[str, Any] = {
+            "request_id": REQUEST_ID_PREFIX + sequence.request_id,
+            "output_mode": "tokens",
+            "choices": [choice],
+        }
+        if return_prompt and first == 0:
+            content["prompt_token_ids"] = _prompt(sequence)
+        if finish_reason is not None and last == end:
+            choice["finish_reason"] = finish_reason
+            choice["stop_reason"] = sequence.stop_reason
+            choice["weight_versions"] = weight_versions(sequence, num_generated=end)
+            content["usage"] = usage(sequence, num_generated=end)
+        frames.append(b"data: " + _encode(content) + b"\n\n")
+    return b"".join(frames)
+
+
+def stream_usage_frame(sequence: Sequence) -> bytes:
+    content = {
+        "request_id": REQUEST_ID_PREFIX + sequence.request_id,
+        "output_mode": "tokens",
+        "choices": [],
+        "usage": usage(sequence, num_generated=sequence.num_generated),
+    }
+    return b"data: " + _encode(content) + b"\n\n"
+
+
+def stream_error_frame(message: str) -> bytes:
+    content = error_content(status=HTTPStatus.INTERNAL_SERVER_ERROR, message=message, kind="InternalServerError")
+    return b"data: " + _encode(content) + b"\n\n"
+
+
+def _prompt(sequence: Sequence) -> list[int]:
+    prompt: list[int] = sequence.tokens[: sequence.num_prompt_tokens].tolist()
+    return prompt
+
+
+def _tokens(sequence: Sequence, *, start: int, end: int, is_packed: bool) -> dict[str, Any]:
+    offset = sequence.num_prompt_tokens
+    ids = sequence.tokens[offset + start : offset + end]
+    logprobs = sequence.logprobs[start:end] if sequence.params.logprobs is not None else None
+    if is_packed:
+        return {
+            "token_ids_b64": base64.b64encode(ids.astype("<i4", copy=False).tobytes()).decode(),
+            "logprobs_b64": None if logprobs is None else _packed_floats(logprobs),
+        }
+    if logprobs is None:
+        return {"token_ids": ids.tolist(), "logprobs": None}
+    content = [
+        {"token_id": token, "logprob": logprob, "top_logprobs": _top(sequence, start + index, token, logprob)}
+        for index, (token, logprob) in enumerate(zip(ids.tolist(), logprobs.tolist(), strict=True))
+    ]
+    return {"token_ids": ids.tolist(), "logprobs": {"content": content}}
+
+
+def _packed_floats(logprobs: np.ndarray[Any, np.dtype[np.float32]]) -> str:
+    return base64.b64encode(logprobs.astype("<f4", copy=False).tobytes()).decode()
+
+
+def _top(sequence: Sequence, index: int, token: int, logprob: float) -> list[dict[str, Any]]:
+    """vLLM's order: the sampled token first, then the others by rank; `logprobs` entries in all, at least one."""
+    sampled = [{"token_id": token, "logprob": logprob}]
+    if not sequence.params.logprobs:
+        return sampled
+    ids, values = sequence.top_logprobs[index]
+    ranked = [
+        {"token_id": other, "logprob": value, "rank": rank}
+        for rank, (other, value) in enumerate(zip(ids, values, strict=True), start=1)
+        if value > -float("inf")
+    ]
+    return (sampled + [entry for entry in ranked if entry["token_id"] != token])[: sequence.params.logprobs]

@@ -1,0 +1,119 @@
+"""The HTTP surface as an aiohttp application: generation, control, health, metrics, and its own description.
+
+Errors leave in vLLM's shape: `{"error": {"message", "type", "param", "code"}}`.
+"""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from seamlessflow_workers.rollout.engine.control_routes import ControlRoutes
+from seamlessflow_workers.rollout.engine.generation_routes import GenerationRoutes
+from seamlessflow_workers.rollout.engine.metrics import CONTENT_TYPE, render_metrics
+from seamlessflow_workers.rollout.engine.payloads import error_response, json_response
+from seamlessflow_workers.rollout.engine.request import GenerateBody, InvalidRequestError
+from seamlessflow_workers.rollout.engine.runner import WeightsError
+from seamlessflow_workers.rollout.engine.service import EngineService, ProtocolOrderError
+
+ENGINE_VERSION = "0.1.0"
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build_app(service: EngineService) -> web.Application:
+    """The engine's thread starts with the application and ends with it."""
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors])
+    routes = [
+        *GenerationRoutes(service).table(),
+        *ControlRoutes(service).table(),
+        *_InfoRoutes(service).table(),
+    ]
+    description = _describe(routes)
+
+    async def openapi(_request: web.Request) -> web.Response:
+        return json_response(description)
+
+    app.add_routes([*routes, web.get("/openapi.json", openapi)])
+
+    async def on_startup(_app: web.Application) -> None:
+        service.start()
+
+    async def on_cleanup(_app: web.Application) -> None:
+        service.engine.stop()
+
+    app.on_startup.append(on_startup)
+    app.on_cleanup.append(on_cleanup)
+    return app
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except InvalidRequestError as error:
+        return error_response(
+            status=HTTPStatus.BAD_REQUEST, kind="BadRequestError", message=str(error), field=error.field
+        )
+    except ProtocolOrderError as error:
+        return error_response(status=HTTPStatus.BAD_REQUEST, kind="BadRequestError", message=str(error))
+    except WeightsError as error:
+        return error_response(
+            status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=str(error)
+        )
+    except web.HTTPException as error:
+        return error_response(status=HTTPStatus(error.status), message=error.reason)
+
+
+class _InfoRoutes:
+    def __init__(self, service: EngineService) -> None:
+        self._service = service
+
+    def table(self) -> list[web.RouteDef]:
+        return [
+            web.get("/health", self.health),
+            web.get("/version", self.version),
+            web.get("/metrics", self.metrics),
+            web.get("/v1/models", self.models),
+        ]
+
+    async def health(self, _request: web.Request) -> web.Response:
+        return web.Response(status=503 if self._service.engine.failure is not None else 200)
+
+    async def version(self, _request: web.Request) -> web.Response:
+        return json_response({"version": ENGINE_VERSION, "engine": "seamlessflow-embedded"})
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        text = render_metrics(self._service)
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def models(self, _request: web.Request) -> web.Response:
+        card = {
+            "id": self._service.settings.model_name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "seamlessflow",
+            "max_model_len": self._service.runner.max_model_len,
+        }
+        return json_response({"object": "list", "data": [card]})
+
+
+def _describe(routes: list[web.RouteDef]) -> dict[str, Any]:
+    """OpenAPI, enough for a client to see which routes and request fields there are."""
+    schemas, components = msgspec.json.schema_components([GenerateBody], ref_template="#/components/schemas/{name}")
+    body = {"content": {"application/json": {"schema": schemas[0]}}}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        operation: dict[str, Any] = {"responses": {"200": {"description": "OK"}}}
+        if route.path == "/inference/v1/generate":
+            operation["requestBody"] = body
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "SeamlessFlow embedded engine", "version": ENGINE_VERSION},
+        "paths": paths,
+        "components": {"schemas": components},
+    }

@@ -1,0 +1,44 @@
+"""`python -m seamlessflow_workers.supervisor --name alpha --control-plane-url URL --token-file FILE`.
+
+Exit status: 0 after SIGTERM or Ctrl-C, 1 with one line for a setting that cannot work, a trace for a defect.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+import aiohttp
+
+from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
+from seamlessflow_workers.supervisor.home import AlreadyRunning, MachineHome
+from seamlessflow_workers.supervisor.launch import bind_to_parent
+from seamlessflow_workers.supervisor.machine import Machine
+
+
+def main() -> int:
+    # SIGTERM, not SIGKILL: when the launcher goes, gateways still get their partial tokens.
+    bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGTERM)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        config = read_config(sys.argv[1:], os.environ)
+        with MachineHome(config.home, name=config.name) as home:
+            asyncio.run(_run(config, home))
+    except (InvalidSetting, AlreadyRunning) as error:
+        sys.stderr.write(f"supervisor: {error}\n")
+        return 1
+    return 0
+
+
+async def _run(config: SupervisorConfig, home: MachineHome) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with aiohttp.ClientSession() as session:
+        await Machine(config, home, session).run(stopped)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""The machine: makes what runs equal to what the control plane orders, and reports what is.
+
+Enters: heartbeat answers, doorbell rings, moves of phases and children. Leaves: children, phase reports, the ledger.
+Invariants: one reconciliation at a time, always against the newest answer; no await between reading the state of
+things and acting on it; a silent control plane changes nothing.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from uuid import UUID
+
+import aiohttp
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseOrder, Resident
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.controlled import ControlledChild
+from seamlessflow_workers.phases.resident import ResidentChild, Surroundings
+from seamlessflow_workers.phases.rollout import RolloutChild
+from seamlessflow_workers.phases.running import RunningPhase
+from seamlessflow_workers.supervisor.bell import Doorbell
+from seamlessflow_workers.supervisor.capabilities import machine_capabilities
+from seamlessflow_workers.supervisor.config import SupervisorConfig
+from seamlessflow_workers.supervisor.heartbeat import HeartbeatLink
+from seamlessflow_workers.supervisor.home import MachineHome
+from seamlessflow_workers.supervisor.ledger import LedgerRecorder, Reading
+from seamlessflow_workers.supervisor.log_shipper import LogShipper
+from seamlessflow_workers.supervisor.logs import OutputLog
+from seamlessflow_workers.supervisor.reading import MachineView, machine_reading
+from seamlessflow_workers.supervisor.reconcile import (
+    AbandonPhase,
+    Action,
+    BeginPhase,
+    ChildKey,
+    DrainPhase,
+    ForgetPhase,
+    RefreshPhase,
+    RefusePhase,
+    StartChild,
+    StopChild,
+    reconcile,
+)
+
+NUM_INTERVALS_MAX = 256  # in one heartbeat
+LEAVE_S = 2.5
+FAREWELL_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Machine:
+    def __init__(self, config: SupervisorConfig, home: MachineHome, session: aiohttp.ClientSession) -> None:
+        self._config = config
+        self._session = session
+        self._boot_id = uuid.uuid4()
+        self._reply: HeartbeatReply | None = None
+        self._phases: dict[UUID, RunningPhase] = {}
+        self._children: dict[ChildKey, ResidentChild] = {}
+        self._num_failures: dict[ChildKey, int] = {}
+        self._highest_fence = 0
+        self._previous_role: Role | None = None
+        self._is_settling = False
+        self._is_stopping = False
+        idle = Reading(LedgerState.IDLE, IdleCause.NO_JOB)
+        self._ledger = LedgerRecorder(now_s=time.monotonic(), reading=idle)
+        address = {"control_plane_url": config.control_plane_url, "token": config.token}
+        self.link = HeartbeatLink(session, **address, build=self.heartbeat, take=self.take)
+        self._shipper = LogShipper(session, **address)
+        self._surroundings = Surroundings(
+            config, home, self._shipper, asyncio.Lock(), on_moved=self._on_moved, on_observed=self._observe
+        )
+        self._doorbell = self._make_doorbell(config, home)
+
+    async def run(self, stopped: asyncio.Event) -> None:
+        """Until `stopped`; then hand over what can be, end every child, say farewell."""
+        waiting = asyncio.create_task(stopped.wait())
+        services = [asyncio.create_task(self.link.run()), asyncio.create_task(self._shipper.run())]
+        if self._doorbell is not None:
+            services.append(asyncio.create_task(self._doorbell.run()))
+        try:
+            await asyncio.wait({waiting, *services}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for service in (waiting, *services):
+                service.cancel()
+            outcomes = await asyncio.gather(*services, return_exceptions=True)
+            await self._stop()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def heartbeat(self) -> Heartbeat:
+        self._observe()
+        reading = self._ledger.open_reading
+        return Heartbeat(
+            boot_id=self._boot_id,
+            monotonic_s=time.monotonic(),
+            capabilities=machine_capabilities(self._config.cores) if self._reply is None else None,
+            phases=[phase.report() for phase in self._phases.values()],
+            intervals=self._ledger.batch(num_max=NUM_INTERVALS_MAX),
+            open_state=reading.state,
+            open_cause=reading.cause,
+            open_since_s=self._ledger.open_since_s,
+        )
+
+    def take(self, reply: HeartbeatReply) -> None:
+        """The newest answer: what should be."""
+        self._reply = reply
+        self._ledger.acknowledge(reply.num_intervals_acked)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._is_settling = False
+        if self._reply is None or self._is_stopping:
+            return
+        actions = reconcile(
+            orders=self._reply.orders,
+            residents=self._reply.residents,
+            phases=[phase.known() for phase in self._phases.values()],
+            children=[child.known() for child in self._children.values()],
+            highest_fence=self._highest_fence,
+        )
+        for action in actions:
+            self._act(action)
+        self._observe()
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case BeginPhase(order):
+                self._begin(order)
+            case RefusePhase(order):
+                self._add_phase(order).end("it does not run on this machine")
+            case RefreshPhase(order):
+                self._refresh(order)
+            case DrainPhase(phase_id):
+                self._child_of(phase_id).drain()
+            case AbandonPhase(phase_id):
+                self._child_of(phase_id).abandon()
+            case ForgetPhase(phase_id):
+                del self._phases[phase_id]
+            case StartChild(resident):
+                self._start_child(resident)
+            case StopChild(key):
+                self._children[key].task.cancel()
+
+    def _begin(self, order: PhaseOrder) -> None:
+        self._highest_fence = order.fence
+        phase = self._add_phase(order)
+        resident = self._resident_of(order)
+        if resident is None:
+            phase.fail(f"the order of phase {order.phase_id} came without a resident for its job and role")
+            return
+        child = self._children.get(phase.key)
+        if child is None or child.task.done():
+            child = self._start_child(resident)
+        child.begin(phase)
+
+    def _add_phase(self, order: PhaseOrder) -> RunningPhase:
+        phase = RunningPhase(order, on_moved=self._on_moved, on_observed=self._observe)
+        self._phases[order.phase_id] = phase
+        self.link.wake()
+        return phase
+
+    def _refresh(self, order: PhaseOrder) -> None:
+        child = self._child_of(order.phase_id)
+        if order != self._phases[order.phase_id].order:
+            child.refresh(order)
+
+    def _child_of(self, phase_id: UUID) -> ResidentChild:
+        return self._children[self._phases[phase_id].key]
+
+    def _resident_of(self, order: PhaseOrder) -> Resident | None:
+        assert self._reply is not None
+        same = (resident for resident in self._reply.residents if resident.job_id == order.job_id)
+        return next((resident for resident in same if resident.role is order.role), None)
+
+    def _start_child(self, resident: Resident) -> ResidentChild:
+        key = ChildKey(resident.job_id, resident.role)
+        kind = RolloutChild if resident.role is Role.ROLLOUT else ControlledChild
+        child = kind(resident, self._surroundings, num_failures=self._num_failures.get(key, 0))
+        self._children[key] = child
+        child.task.add_done_callback(lambda task: self._on_child_gone(child, task))
+        return child
+
+    def _on_child_gone(self, child: ResidentChild, task: asyncio.Task[None]) -> None:
+        if self._children.get(child.key) is child:
+            del self._children[child.key]
+        if task.cancelled():
+            self._num_failures.pop(child.key, None)
+        else:
+            self._num_failures[child.key] = child.num_failures
+            if error := task.exception():
+                log.error("%s", error, exc_info=error)
+        self._on_moved()
+
+    def _on_moved(self) -> None:
+        """Report soon, and look again at what is ordered once the present call is over."""
+        self._observe()
+        self.link.wake()
+        if not self._is_settling:
+            self._is_settling = True
+            asyncio.get_running_loop().call_soon(self._settle)
+
+    def _observe(self) -> None:
+        phase = next((phase for phase in self._phases.values() if not phase.is_over), None)
+        if phase is not None and phase.state is PhaseState.ACTIVE:
+            self._previous_role = phase.order.role
+        view = MachineView(
+            phase=phase.view() if phase else None,
+            previous_role=self._previous_role,
+            is_loading=any(child.is_loading for child in self._children.values()),
+            resident_jobs=frozenset(r.job_id for r in self._reply.residents) if self._reply else frozenset(),
+            is_cordoned=self._reply is not None and self._reply.is_cordoned,
+        )
+        num_in_flight = phase.count_in_flight() if phase else 0
+        self._ledger.observe(
+            now_s=time.monotonic(), reading=machine_reading(view), num_in_flight=num_in_flight
+        )
+
+    async def _stop(self) -> None:
+        self._is_stopping = True
+        children = list(self._children.values())
+        if children:
+            await asyncio.wait([asyncio.ensure_future(child.leave()) for child in children], timeout=LEAVE_S)
+        await asyncio.gather(*(child.stop() for child in children))
+        if self._doorbell is not None:
+            await self._doorbell.stop()
+        try:
+            await self.link.send(timeout_s=FAREWELL_S)
+            await asyncio.wait_for(self._shipper.ship_all(), FAREWELL_S)
+        except Exception as error:  # noqa: BLE001 - whatever keeps the farewell from arriving, we leave
+            log.info("the control plane did not hear that this machine stops: %r", error)
+
+    def _make_doorbell(self, config: SupervisorConfig, home: MachineHome) -> Doorbell | None:
+        if config.broker_url is None:
+            log.info("BROKER_URL is not set: orders come with heartbeats alone")
+            return None
+        return Doorbell(
+            machine=config.name,
+            broker_url=config.broker_url,
+            cores=config.cores,
+            output=OutputLog(home.logs, role="doorbell"),
+            on_ring=self.link.wake,
+        )

@@ -1,0 +1,128 @@
+"""The trainer process: `python -m seamlessflow_workers.train --control-fd N --resident FILE`.
+
+Speaks `core.protocol.child`. States: loading → ready ⇄ in a phase. A phase that fails is reported and the process ends:
+the next one starts from the last checkpoint, never from weights of which nobody knows what is in them.
+"""
+
+import argparse
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready
+from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
+from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
+from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
+from seamlessflow_workers.train.distributed import process_group_start
+from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.train.policy import ModelLoadError
+from seamlessflow_workers.train.trainer import BatchMismatch, Trainer
+from seamlessflow_workers.weights.publish import WeightsWriteError
+
+logger = logging.getLogger(__name__)
+
+_ANTICIPATED = (
+    BatchMismatch,
+    CheckpointReadError,
+    CheckpointWriteError,
+    FencedOff,
+    RequestRefused,
+    WeightsWriteError,
+)
+EXIT_NOT_LOADED = 2
+EXIT_PHASE_FAILED = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="seamlessflow_workers.train", description=__doc__.splitlines()[0])
+    parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
+    parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
+    arguments = parser.parse_args()
+    die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
+    asyncio.run(_serve(arguments.control_fd, resident))
+
+
+async def _serve(control_fd: int, resident: Resident) -> None:
+    channel = await ControlChannel.open(control_fd)
+    # One thread for everything of torch: steps, files and the event loop never compete for its state.
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
+    spec = JobSpec.model_validate(resident.spec)
+
+    def load() -> TrainEngine:
+        process_group_start()
+        return TrainEngine(Path(resident.model_path), spec)
+
+    try:
+        engine = await asyncio.get_running_loop().run_in_executor(executor, load)
+        trainer = Trainer(resident=resident, spec=spec, engine=engine, executor=executor, report=channel.send)
+        await trainer.resume()
+    except (ModelLoadError, CheckpointReadError) as error:
+        logger.error("%s", error)
+        end_process(EXIT_NOT_LOADED, "nothing to train")
+    channel.send(Ready())
+    await _obey(channel, trainer)
+
+
+async def _obey(channel: ControlChannel, trainer: Trainer) -> None:
+    """Answer the supervisor for ever; `ControlChannel.receive` ends the process with the socket."""
+    phase: _Phase | None = None
+    while True:
+        message = await channel.receive()
+        is_busy = phase is not None and not phase.task.done()
+        match message:
+            case Begin(order=order) if (
+                phase is not None and is_busy and phase.order.phase_id != order.phase_id
+            ):
+                reason = f"the trainer is still busy with phase {phase.order.phase_id}"
+                channel.send(Failed(phase_id=order.phase_id, reason=reason))
+            case Begin(order=order) if not is_busy:
+                phase = _Phase(order, trainer, channel)
+            case Begin():
+                logger.info("phase %s was begun already", message.order.phase_id)
+            case Drain(phase_id=phase_id) if phase is not None and phase.order.phase_id == phase_id:
+                phase.drained.set()
+            case Drain(phase_id=phase_id):
+                channel.send(Ended(phase_id=phase_id, reason="the phase was not running"))
+
+
+class _Phase:
+    """A phase under way: running → ended, or the end of the process."""
+
+    def __init__(self, order: PhaseOrder, trainer: Trainer, channel: ControlChannel) -> None:
+        self.order = order
+        self.drained = asyncio.Event()
+        self._trainer = trainer
+        self._channel = channel
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        phase_id = self.order.phase_id
+        try:
+            reason = await self._trainer.run_phase(self.order, self.drained)
+        except ServerUnavailable as error:
+            # Drained while the control plane was away: the version stays in memory, the next phase announces it.
+            self._channel.send(
+                Ended(phase_id=phase_id, reason=f"drained before the version was announced: {error}")
+            )
+        except _ANTICIPATED as error:
+            logger.error("phase %s failed: %s", phase_id, error)
+            await self._fail(phase_id, str(error))
+        except Exception as error:
+            logger.exception("phase %s failed", phase_id)
+            await self._fail(phase_id, f"the trainer broke: {type(error).__name__}: {error}")
+            raise
+        else:
+            self._channel.send(Ended(phase_id=phase_id, reason=reason))
+
+    async def _fail(self, phase_id: UUID, reason: str) -> None:
+        self._channel.send(Failed(phase_id=phase_id, reason=reason))
+        await self._channel.flush()
+        end_process(EXIT_PHASE_FAILED, reason)

@@ -1,0 +1,217 @@
+"""The resident trainer: holds a policy in memory between phases and works through batches under an order.
+
+Batch n makes version (n + offset), where the offset changes only if a job was forked. Per batch: lease, step,
+checkpoint when due, publish. After a resume the batches up to the latest published version are applied again without
+publishing; a version that was made (and checkpointed) but not announced before a crash is announced first. So each
+batch is in the published weights exactly once, whatever died in between.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.protocol.child import Doing
+from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
+from seamlessflow.core.protocol.worker import PhaseOrder, Publication, Resident
+from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow_workers.clients.trainer import TrainerClient
+from seamlessflow_workers.train.checkpoint import (
+    Progress,
+    checkpoint_load,
+    checkpoint_newest,
+    checkpoint_save,
+)
+from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
+from seamlessflow_workers.weights.publish import PublishedWeights, weights_publish
+from seamlessflow_workers.weights.retention import prune
+
+logger = logging.getLogger(__name__)
+
+DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version it has made
+_T = TypeVar("_T")
+Reporter = Callable[[Doing], None]
+
+
+class BatchMismatch(ValueError):
+    """The gateway gave a batch of another job."""
+
+
+class Trainer:
+    """One per process. Engine calls run in `executor`, one at a time; everything else on the event loop."""
+
+    def __init__(
+        self, *, resident: Resident, spec: JobSpec, engine: TrainEngine, executor: Executor, report: Reporter
+    ) -> None:
+        self._resident = resident
+        self._spec = spec
+        self._engine = engine
+        self._executor = executor
+        self._report = report
+        self._versions = versions_folder(resident.artifact_root, resident.job_id)
+        self._checkpoints = checkpoints_folder(resident.artifact_root, resident.job_id)
+        self._progress = Progress()
+        self._published_version = resident.weights.version
+        self._durable_batch = 0
+        self._checkpoint_uri: str | None = None  # of the checkpoint at self._progress, if there is one
+
+    async def resume(self) -> None:
+        """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
+        newest = checkpoint_newest(self._checkpoints)
+        if newest is None:
+            return
+        folder, progress = newest
+        self._durable_batch = progress.batch_number
+        if progress.batch_number <= self._progress.batch_number:
+            return
+        await self._off_loop(lambda: checkpoint_load(folder, self._engine))
+        self._progress, self._checkpoint_uri = progress, folder.as_uri()
+        logger.info("resumed at batch %d, version %d", progress.batch_number, progress.version)
+
+    async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
+        """Work until the order is fulfilled, drained or the job complete; returns which, for people."""
+        await self.resume()  # another machine may have trained meanwhile
+        self._published_version = max(self._published_version, order.weights.version)
+        client = TrainerClient(
+            gateway_url=self._resident.gateway_url,
+            control_plane_url=self._resident.control_plane_url,
+            credential=order.credential,
+        )
+        num_published = 0
+        async with client:
+            while True:
+                if self._progress.version > self._published_version:
+                    if await self._publish(client, drained):
+                        return "the job has all its updates"
+                    num_published += 1
+                if order.num_batches is not None and num_published >= order.num_batches:
+                    return f"{num_published} batches trained"
+                batch = await self._lease(client, drained)
+                if batch is None:
+                    return "drained"
+                await self._apply(*batch)
+
+    async def _lease(self, client: TrainerClient, drained: asyncio.Event) -> tuple[Batch, float] | None:
+        """The next batch and the seconds it was waited for; None when drained, which cuts the long poll short."""
+        if drained.is_set():
+            return None
+        self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_BATCH))
+        started_s = time.monotonic()
+        request = BatchLeaseRequest(
+            applied_batch=self._progress.batch_number,
+            durable_batch=self._durable_batch,
+            policy_version=self._progress.version,
+        )
+        lease = asyncio.ensure_future(client.batch_lease(request))
+        drain = asyncio.ensure_future(drained.wait())
+        try:
+            await asyncio.wait((lease, drain), return_when=asyncio.FIRST_COMPLETED)
+            if not lease.done() or drained.is_set():
+                return None
+            batch = lease.result()
+        finally:
+            for future in (lease, drain):
+                future.cancel()
+            await asyncio.gather(lease, drain, return_exceptions=True)
+        if parse_id(IdKind.JOB, batch.header.job_id) != self._resident.job_id:
+            raise BatchMismatch(f"batch {batch.header.number} is of job {batch.header.job_id}")
+        return batch, time.monotonic() - started_s
+
+    async def _apply(self, batch: Batch, lease_wait_s: float) -> None:
+        """Step, and checkpoint when due."""
+        self._report(Doing(state=LedgerState.TRAINING))
+        before = self._progress
+        optimizer_step = before.optimizer_step + 1
+        metrics = await self._off_loop(
+            lambda: self._engine.step(batch, step_version=before.version, optimizer_step=optimizer_step)
+        )
+        self._progress = Progress(
+            batch_number=batch.header.number,
+            version=before.version + 1,
+            optimizer_step=optimizer_step,
+            metrics={**metrics, "train/lease_wait_s": lease_wait_s},
+        )
+        self._checkpoint_uri = None
+        if self._is_checkpoint_due():
+            await self._checkpoint()
+
+    def _is_checkpoint_due(self) -> bool:
+        number = self._progress.batch_number
+        is_last = number == self._spec.train.num_updates
+        return number > self._durable_batch and (
+            is_last or number % self._spec.train.checkpoint_every_updates == 0
+        )
+
+    async def _checkpoint(self) -> None:
+        self._report(Doing(state=LedgerState.SYNCING))
+        started_s = time.monotonic()
+        progress = self._progress
+        folder = await self._off_loop(lambda: checkpoint_save(self._checkpoints, self._engine, progress))
+        self._durable_batch = progress.batch_number
+        self._checkpoint_uri = folder.as_uri()
+        self._add_metric("train/checkpoint_s", time.monotonic() - started_s)
+
+    async def _publish(self, client: TrainerClient, drained: asyncio.Event) -> bool:
+        """Write the weights, announce them; true when the job is complete."""
+        self._report(Doing(state=LedgerState.SYNCING))
+        started_s = time.monotonic()
+        weights = await self._off_loop(self._write_weights)
+        self._add_metric("train/publish_s", time.monotonic() - started_s)
+        publication = Publication(
+            version=self._progress.version,
+            parent_version=self._published_version,
+            optimizer_step=self._progress.optimizer_step,
+            batch_number=self._progress.batch_number,
+            uri=weights.uri,
+            manifest_sha256=weights.manifest_sha256,
+            num_bytes=weights.num_bytes,
+            checkpoint_uri=self._checkpoint_uri,
+            metrics=self._progress.metrics,
+        )
+        reply = await client.publication_announce(publication, may_retry=_until_drained(drained))
+        self._published_version = publication.version
+        await self._off_loop(lambda: prune(self._versions, keep_last=self._spec.train.keep_versions))
+        return reply.is_job_complete
+
+    def _write_weights(self) -> PublishedWeights:
+        return weights_publish(
+            self._versions,
+            self._engine.tensors(),
+            job_id=self._resident.job_id,
+            version=self._progress.version,
+            parent_version=self._published_version,
+            dtype=self._spec.model.dtype,
+        )
+
+    def _add_metric(self, name: str, value: float) -> None:
+        progress = self._progress
+        self._progress = Progress(
+            batch_number=progress.batch_number,
+            version=progress.version,
+            optimizer_step=progress.optimizer_step,
+            metrics={**progress.metrics, name: value},
+        )
+
+    async def _off_loop(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _until_drained(drained: asyncio.Event) -> Callable[[], bool]:
+    """Retry for ever; once drained, for DRAIN_GRACE_S more."""
+    give_up_at_s: float | None = None
+
+    def may_retry() -> bool:
+        nonlocal give_up_at_s
+        if not drained.is_set():
+            return True
+        if give_up_at_s is None:
+            give_up_at_s = time.monotonic() + DRAIN_GRACE_S
+        return time.monotonic() < give_up_at_s
+
+    return may_retry
