@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .seamlessflow/venvs/app/bin
 
-# The demo's knobs: make demo LR=0 LAYOUT=disaggregated KEEP=1 ENGINE=vllm UPDATES=40 SEED=7
+# The demo's knobs: make demo LR=0 LAYOUT=disaggregated KEEP=1 ENGINE=vllm UPDATES=40
 DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(ENGINE),--engine $(ENGINE)) \
-	$(if $(UPDATES),--updates $(UPDATES)) $(if $(SEED),--seed $(SEED)) $(if $(filter-out 0,$(KEEP)),--keep)
+	$(if $(UPDATES),--updates $(UPDATES)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint types imports schema bench soak clean
@@ -15,7 +15,7 @@ help: ## this list
 setup: ## make or update the environment .seamlessflow/venvs/app
 	@$(PYTHON) deploy/local/bootstrap.py
 
-demo: setup ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES, SEED)
+demo: setup ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES)
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
 test: setup lint types imports schema ## every check and every test that needs no GPU

@@ -4,13 +4,19 @@ Django is set up for all tests, but only those that ask for a database get one: 
 """
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from django.conf import settings
 from psycopg.conninfo import conninfo_to_dict
+from pytest_django.fixtures import SettingsWrapper
+
+if TYPE_CHECKING:
+    from tests.fixtures.control_plane import Cast
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django_settings"
-pytest_plugins = ["tests.fixtures.services"]
+pytest_plugins = ["tests.fixtures.services", "tests.fixtures.gateway_world"]
 
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
@@ -24,4 +30,20 @@ def pytest_configure() -> None:
 def django_db_modify_db_settings(embedded_postgres_url: str) -> None:
     """Point Django at the embedded server; pytest-django then makes its test database there."""
     address = conninfo_to_dict(embedded_postgres_url)
-    settings.DATABASES["default"].update({key: str(address.get(part, "")) for key, part in DJANGO_KEYS.items()})
+    settings.DATABASES["default"].update(
+        {key: str(address.get(part, "")) for key, part in DJANGO_KEYS.items()}
+    )
+
+
+@pytest.fixture
+def cast(db: None, tmp_path: Path, settings: SettingsWrapper) -> "Cast":
+    """An owner who is staff, a member of the same project and an outsider with a project of their own."""
+    # Models may be imported only once Django is set up.
+    from tests.fixtures.control_plane import cast_make
+
+    settings.MODEL_ROOTS = (tmp_path.resolve(),)
+    settings.ARTIFACT_ROOT = tmp_path / "artifacts"
+    settings.ARTIFACT_ROOT_URL = settings.ARTIFACT_ROOT.as_uri()
+    settings.INCOMING_DIR = settings.ARTIFACT_ROOT / "incoming"
+    settings.INCOMING_DIR.mkdir(parents=True)
+    return cast_make(tmp_path)

@@ -1,6 +1,7 @@
 """Makes the environment `.seamlessflow/venvs/app` of a source checkout, from Python alone.
 
-Enters: a Linux machine with Python, this checkout's `pyproject.toml` and `deploy/constraints/app.txt`.
+Enters: a Linux machine with Python, this checkout's `pyproject.toml` and `deploy/constraints/app.txt`; with `--check`
+nothing is made.
 Leaves: a virtual environment with everything that `make demo` and `make test` need, and its log.
 Invariants: nothing is downloaded before every preflight check has passed; an interrupted run is continued by the
 next one; a run with nothing to do only compares a stamp. Standard library only, and a syntax that an old Python can
@@ -41,7 +42,9 @@ class SetupFailed(Exception):
 
 def main() -> int:
     try:
-        if not is_up_to_date():
+        if sys.argv[1:] == ["--check"]:
+            say(f"this machine is suitable; {preflight()} would be used")
+        elif not is_up_to_date():
             set_up()
     except SetupFailed as failure:
         print("setup: " + str(failure), file=sys.stderr)

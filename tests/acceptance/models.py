@@ -24,7 +24,7 @@ def example_model(folder: Path) -> Path:
 
 def example_tasks(file: Path) -> Path:
     _run(
-        "seamlessflow_workers.agents.tasks",
+        "seamlessflow_workers.train.example.tasks",
         *("--environment", "calculator", "--num", "500", "--seed", "0", "--out", str(file)),
     )
     return file

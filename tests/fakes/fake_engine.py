@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,7 @@ class FakeRunner:
         self.faults = faults
         self.num_sampled = 0
         self.died = threading.Event()
+        self.on_death: Callable[[], object] = lambda: None
         self.is_released = False
         self._cache: NDArray[np.int32] = np.full((num_rows, max_model_len), -1, dtype=np.int32)
 
@@ -93,7 +95,9 @@ class FakeRunner:
         if not num_top:
             return Sampled(tokens=ids, logprobs=logprobs)
         top_ids = (ids[:, None] + np.arange(num_top)) % self.vocab_size
-        return Sampled(ids, logprobs, top_ids, logprobs[:, None] - np.arange(num_top, dtype=np.float32))
+        return Sampled(
+            ids, logprobs, top_ids, np.subtract.outer(logprobs, np.arange(num_top, dtype=np.float32))
+        )
 
     def _wait(self) -> None:
         faults = self.faults
@@ -101,6 +105,7 @@ class FakeRunner:
             time.sleep(faults.step_delay_s)
         if NEVER < faults.die_after_tokens <= self.num_sampled:
             self.died.set()
+            self.on_death()
         while (faults.is_hanging or self.died.is_set()) and not self.is_released:
             time.sleep(0.005)
 
@@ -130,6 +135,7 @@ class FakeEngine:
         self._runner = runner
         self._web = web.AppRunner(build_app(service), handler_cancellation=True, shutdown_timeout=0.1)
         self._watch: asyncio.Task[None] | None = None
+        self._death = asyncio.Event()
         self.base_url = ""
         self.is_dead = False
 
@@ -142,6 +148,8 @@ class FakeEngine:
         return self._runner.num_sampled
 
     async def start(self, *, port: int = 0) -> None:
+        loop = asyncio.get_running_loop()
+        self._runner.on_death = lambda: loop.call_soon_threadsafe(self._death.set)
         await self._web.setup()
         site = web.TCPSite(self._web, "127.0.0.1", port)
         await site.start()
@@ -182,8 +190,7 @@ class FakeEngine:
         self._runner.is_released = True
 
     async def _die_when_told(self) -> None:
-        while not self._runner.died.is_set():
-            await asyncio.sleep(0.005)
+        await self._death.wait()
         await self.kill()
 
 

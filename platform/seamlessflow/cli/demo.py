@@ -165,7 +165,7 @@ async def _example_make(home: Home) -> dict[str, Path]:
         str(SEED),
     )
     await _python(
-        "seamlessflow_workers.agents.tasks",
+        "seamlessflow_workers.train.example.tasks",
         "--environment",
         "calculator",
         "--num",

@@ -10,12 +10,12 @@ from django.core.asgi import get_asgi_application
 django_application = get_asgi_application()
 
 # Models may be imported only now that Django is set up.
-from channels.auth import AuthMiddlewareStack
-from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
-from seamlessflow.control_plane.common.database import DatabaseUnavailable, database_wait
-from seamlessflow.control_plane.live.routing import websocket_urlpatterns
+from seamlessflow.control_plane.common.database import DatabaseUnavailable, database_wait  # noqa: E402
+from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
 
 try:
     database_wait()

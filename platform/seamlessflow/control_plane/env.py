@@ -137,8 +137,8 @@ def database_address_parse(url: str) -> DatabaseAddress | None:
     return DatabaseAddress(
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
-        host=options.pop("host", None) or unquote(parts.hostname or ""),
-        port=options.pop("port", None) or (str(parts.port) if parts.port else ""),
+        host=options.pop("host", "") or unquote(parts.hostname or ""),
+        port=options.pop("port", "") or (str(parts.port) if parts.port else ""),
         name=name,
         options=options,
     )

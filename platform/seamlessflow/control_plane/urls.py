@@ -3,7 +3,19 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from seamlessflow.control_plane.accounts.views import sign_in
+from seamlessflow.control_plane.common.health import healthz
+from seamlessflow.control_plane.common.problems import page_not_found, server_error
+from seamlessflow.control_plane.telemetry.views import metrics
+
 urlpatterns = [
+    path("api/v1/", include("seamlessflow.control_plane.api_urls")),
+    path("api/worker/v1/", include("seamlessflow.control_plane.cluster.worker_urls")),
+    path("signin/<str:secret>", sign_in),
+    path("healthz", healthz),
+    path("metrics", metrics),
     path("admin/", admin.site.urls),
     path("", include("seamlessflow.control_plane.live.urls")),
 ]
+handler404 = page_not_found
+handler500 = server_error

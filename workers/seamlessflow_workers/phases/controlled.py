@@ -1,7 +1,7 @@
 """Trainers and agent runners: children that speak `core.protocol.child` over an inherited socket.
 
-Enters: phases to begin and drain. Leaves: Begin and Drain to the child; Ready, Doing, Ended and Failed from it, as moves
-of the phase. Invariant: a word about another phase than the present one changes nothing.
+Enters: phases to begin and drain. Leaves: Begin and Drain to the child; Ready, Doing, Ended and Failed from it, as
+moves of the phase. Invariant: a word about another phase than the present one changes nothing.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ class EngineClient:
 
     async def wait_healthy(self) -> None:
         """Poll until the engine answers; the caller sets the limit."""
-        while not await self._is_healthy():
+        while not await self._is_healthy():  # noqa: ASYNC110 - another process: there is no event
             await asyncio.sleep(HEALTH_POLL_S)
 
     async def update_weights(self, folder: Path, *, version: int) -> None:
@@ -63,4 +63,4 @@ class EngineClient:
                     shown = (await response.text())[:SHOWN_CHARACTERS]
                     raise EngineError(f"{verb} was answered with HTTP {response.status}: {shown}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineError(f"{verb} got no answer: {error or type(error).__name__}") from error
+            raise EngineError(f"{verb} got no answer: {error!r}") from error

@@ -65,6 +65,7 @@ class ResidentChild(ABC):
         self.key = ChildKey(resident.job_id, resident.role)
         self.phase: RunningPhase | None = None
         self.is_loading = True
+        self.is_leaving = False  # takes no more phases
         self.num_failures = num_failures  # in a row; what came before this start included
         self._surroundings = surroundings
         self._loaded_s = math.inf
@@ -101,12 +102,13 @@ class ResidentChild(ABC):
             asyncio.get_running_loop().call_later(ABANDON_S, self._enforce_abandonment, self.phase)
             self.drain()
 
-    async def leave(self) -> None:
+    async def leave(self) -> None:  # noqa: B027 - an optional step
         """Before the machine goes: what can be handed over within moments is. Nothing by default."""
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
+        """End the child; `task` is done when nothing of it is left."""
+        self.is_leaving = True
         self.task.cancel()
-        await asyncio.wait({self.task})
 
     def known(self) -> KnownChild:
         return KnownChild(self.key, self.is_loading)
@@ -131,7 +133,7 @@ class ResidentChild(ABC):
     def _on_phase_changed(self) -> None:
         """The phase, its order or its state is new."""
 
-    async def _clean_up(self) -> None:
+    async def _clean_up(self) -> None:  # noqa: B027 - an optional step
         """Release what `_prepare` and `_load` took."""
 
     async def _run(self) -> None:
@@ -186,6 +188,7 @@ class ResidentChild(ABC):
             await asyncio.gather(working, exiting, return_exceptions=True)
 
     def _note_failure(self, reason: str) -> None:
+        self.is_leaving = True
         if time.monotonic() - self._loaded_s > STABLE_S:
             self.num_failures = 0
         self.num_failures += 1
@@ -212,7 +215,7 @@ class ResidentChild(ABC):
             log.warning(
                 "%s did not leave an abandoned phase within %.0f s; stopping it", self._noun, ABANDON_S
             )
-            self.task.cancel()
+            self.stop()
 
     @property
     def _noun(self) -> str:

@@ -9,15 +9,16 @@ whole (they are renamed into place); an engine that failed an update serves noth
 import asyncio
 import contextlib
 import time
+import uuid
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.child import Doing
-from seamlessflow.core.protocol.worker import WeightsReference
+from seamlessflow.core.protocol.worker import Resident, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
-from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
+from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild, Surroundings
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.rollout.front.front import Front
 from seamlessflow_workers.supervisor.capabilities import ENGINE_KINDS
@@ -36,17 +37,19 @@ class RolloutChild(ResidentChild):
     _client: EngineClient | None = None
     _front: Front | None = None
 
+    def __init__(self, resident: Resident, surroundings: Surroundings, *, num_failures: int) -> None:
+        self._changed = asyncio.Event()
+        self._socket = surroundings.home.socket_path(f"engine-{uuid.uuid4().hex[:12]}.sock")
+        super().__init__(resident, surroundings, num_failures=num_failures)
+
     async def _prepare(self) -> ChildCommand:
         if self.spec.rollout.engine not in ENGINE_KINDS:
             kinds = ", ".join(ENGINE_KINDS)
             raise ChildFailure(f"this machine runs engines of kind {kinds}, not {self.spec.rollout.engine}")
-        self._changed = asyncio.Event()
-        self._socket = self._surroundings.home.socket_path(f"engine-{self.key.job_id.hex[-12:]}.sock")
-        self._socket.unlink(missing_ok=True)
         weights = self.phase.order.weights if self.phase else self.resident.weights
         flags: tuple[str, ...] = ()
         if weights.version > 0 and (folder := await self._whole_weights(weights)):
-            flags = ("--weights", str(folder), "--weight-version", str(weights.version))
+            flags = ("--weights", str(folder))
             self._served_version = weights.version
         return ChildCommand((*self._surroundings.config.engine_command, *self._engine_flags(), *flags))
 
@@ -55,6 +58,7 @@ class RolloutChild(ResidentChild):
         return (
             *("--model", self.resident.model_path, "--uds", str(self._socket), "--seed", str(spec.seed)),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
+            *("--weight-version", str(self._served_version)),
             *("--dtype", str(spec.model.dtype), "--device", self._surroundings.config.device),
         )
 
@@ -156,14 +160,15 @@ class RolloutChild(ResidentChild):
             self._is_asleep = True
 
     async def leave(self) -> None:
-        if self._front is None or self.phase is None:
+        phase = self.phase
+        if self._front is None or phase is None:
             return
         self._front.close()
         try:
             await asyncio.wait_for(self._abort_until_vacant(), LEAVE_S)
         except (TimeoutError, EngineError):
             return  # the engine cannot give them back: gateways see broken connections
-        if self.phase is not None and not self.phase.is_over:
+        if not phase.is_over:
             self._finish_phase("the supervisor was asked to stop")
 
     async def _clean_up(self) -> None:
@@ -171,6 +176,7 @@ class RolloutChild(ResidentChild):
             await self._front.stop()
         if self._client is not None:
             await self._client.close()
+        self._socket.unlink(missing_ok=True)
 
     async def _whole_weights(self, weights: WeightsReference) -> Path | None:
         """Their folder once it exists; None when the phase is drained first."""

@@ -1,19 +1,23 @@
 """The doorbell: a Celery worker on the queue `machine.<name>` whose only deed is to write one byte to a socket.
 
 Enters: task `seamlessflow.doorbell` (JSON; its arguments are ignored: orders come over HTTP). Leaves: one byte a
-message to the descriptor inherited from the supervisor. Invariant: nothing in a message is executed or believed.
+message, and one at each start, to the descriptor inherited from the supervisor.
+Invariant: nothing in a message is executed or believed.
 
 Run as `python -m seamlessflow_workers.supervisor.doorbell --machine NAME --bell-fd N` with BROKER_URL set.
 """
 
 import argparse
+import contextlib
 import os
 import socket
 from typing import Any
 
 from celery import Celery
+from celery.signals import worker_ready
 
 TASK_NAME = "seamlessflow.doorbell"
+QUIET_FLAGS = ("--without-mingle", "--without-gossip", "--without-heartbeat")
 
 
 def queue_name(machine: str) -> str:
@@ -36,12 +40,14 @@ def doorbell_app(*, broker_url: str, machine: str, bell: socket.socket) -> Celer
 
     @app.task(name=TASK_NAME, ignore_result=True)
     def ring(*_args: Any, **_kwargs: Any) -> None:  # whatever a newer control plane adds is tolerated
-        try:
-            bell.send(b"!", socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return  # the supervisor has rings enough to read
+        _ring(bell)
 
     return app
+
+
+def _ring(bell: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):  # the supervisor has rings enough to read
+        bell.send(b"!", socket.MSG_DONTWAIT)
 
 
 def main() -> None:
@@ -51,10 +57,13 @@ def main() -> None:
     options = parser.parse_args()
     bell = socket.socket(fileno=options.bell_fd)
     app = doorbell_app(broker_url=os.environ["BROKER_URL"], machine=options.machine, bell=bell)
-    app.worker_main(
-        ["worker", "-P", "solo", "-Q", queue_name(options.machine), "-n", f"{options.machine}@seamlessflow"]
-        + ["--without-mingle", "--without-gossip", "--without-heartbeat", "-l", "WARNING"]
-    )
+
+    @worker_ready.connect(weak=False)
+    def on_ready(**_details: Any) -> None:
+        _ring(bell)  # a message that the former child took with it is made good
+
+    node = ("-n", f"{options.machine}@seamlessflow", "-Q", queue_name(options.machine))
+    app.worker_main(["--quiet", "worker", "-P", "solo", "-l", "WARNING", *node, *QUIET_FLAGS])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply
 from seamlessflow_workers.supervisor.backoff import Backoff
 
 FIRST_INTERVAL_S = 1.0
-SPACING_S = 0.02  # wakes within it share a heartbeat
+SPACING_S = 0.005  # wakes within it share a heartbeat
 TIMEOUT_S = 10.0
 LONGEST_BACKOFF_S = 5.0
 SHOWN_CHARACTERS = 200
@@ -98,7 +98,5 @@ class HeartbeatLink:
 
     def _note_unreachable(self, error: Exception) -> None:
         if self._is_reachable:
-            log.warning(
-                "no answer to heartbeats from %s (%s); running work goes on", self._url, error or type(error)
-            )
+            log.warning("no answer to heartbeats from %s (%s); running work goes on", self._url, repr(error))
         self._is_reachable = False

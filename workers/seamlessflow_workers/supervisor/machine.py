@@ -58,7 +58,8 @@ class Machine:
         self._boot_id = uuid.uuid4()
         self._reply: HeartbeatReply | None = None
         self._phases: dict[UUID, RunningPhase] = {}
-        self._children: dict[ChildKey, ResidentChild] = {}
+        self.children: dict[ChildKey, ResidentChild] = {}
+        self._child_tasks: set[asyncio.Task[None]] = set()
         self._num_failures: dict[ChildKey, int] = {}
         self._highest_fence = 0
         self._previous_role: Role | None = None
@@ -119,7 +120,7 @@ class Machine:
             orders=self._reply.orders,
             residents=self._reply.residents,
             phases=[phase.known() for phase in self._phases.values()],
-            children=[child.known() for child in self._children.values()],
+            children=[child.known() for child in self.children.values() if not child.is_leaving],
             highest_fence=self._highest_fence,
         )
         for action in actions:
@@ -143,7 +144,7 @@ class Machine:
             case StartChild(resident):
                 self._start_child(resident)
             case StopChild(key):
-                self._children[key].task.cancel()
+                self.children[key].stop()
 
     def _begin(self, order: PhaseOrder) -> None:
         self._highest_fence = order.fence
@@ -152,8 +153,8 @@ class Machine:
         if resident is None:
             phase.fail(f"the order of phase {order.phase_id} came without a resident for its job and role")
             return
-        child = self._children.get(phase.key)
-        if child is None or child.task.done():
+        child = self.children.get(phase.key)
+        if child is None or child.is_leaving:
             child = self._start_child(resident)
         child.begin(phase)
 
@@ -169,7 +170,7 @@ class Machine:
             child.refresh(order)
 
     def _child_of(self, phase_id: UUID) -> ResidentChild:
-        return self._children[self._phases[phase_id].key]
+        return self.children[self._phases[phase_id].key]
 
     def _resident_of(self, order: PhaseOrder) -> Resident | None:
         assert self._reply is not None
@@ -179,20 +180,21 @@ class Machine:
     def _start_child(self, resident: Resident) -> ResidentChild:
         key = ChildKey(resident.job_id, resident.role)
         kind = RolloutChild if resident.role is Role.ROLLOUT else ControlledChild
-        child = kind(resident, self._surroundings, num_failures=self._num_failures.get(key, 0))
-        self._children[key] = child
+        former = self.children.get(key)
+        num_failures = former.num_failures if former else self._num_failures.get(key, 0)
+        child = kind(resident, self._surroundings, num_failures=num_failures)
+        self.children[key] = child
+        self._child_tasks.add(child.task)
         child.task.add_done_callback(lambda task: self._on_child_gone(child, task))
         return child
 
     def _on_child_gone(self, child: ResidentChild, task: asyncio.Task[None]) -> None:
-        if self._children.get(child.key) is child:
-            del self._children[child.key]
-        if task.cancelled():
-            self._num_failures.pop(child.key, None)
-        else:
+        self._child_tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("%s", error, exc_info=error)
+        if self.children.get(child.key) is child:
+            del self.children[child.key]
             self._num_failures[child.key] = child.num_failures
-            if error := task.exception():
-                log.error("%s", error, exc_info=error)
         self._on_moved()
 
     def _on_moved(self) -> None:
@@ -210,7 +212,7 @@ class Machine:
         view = MachineView(
             phase=phase.view() if phase else None,
             previous_role=self._previous_role,
-            is_loading=any(child.is_loading for child in self._children.values()),
+            is_loading=any(child.is_loading for child in self.children.values()),
             resident_jobs=frozenset(r.job_id for r in self._reply.residents) if self._reply else frozenset(),
             is_cordoned=self._reply is not None and self._reply.is_cordoned,
         )
@@ -221,10 +223,13 @@ class Machine:
 
     async def _stop(self) -> None:
         self._is_stopping = True
-        children = list(self._children.values())
+        children = list(self.children.values())
         if children:
             await asyncio.wait([asyncio.ensure_future(child.leave()) for child in children], timeout=LEAVE_S)
-        await asyncio.gather(*(child.stop() for child in children))
+        for child in children:
+            child.stop()
+        if self._child_tasks:
+            await asyncio.wait(self._child_tasks)
         if self._doorbell is not None:
             await self._doorbell.stop()
         try:

@@ -112,7 +112,7 @@ def import_roots() -> list[str]:
 
 async def _pump(read_end: int, log: OutputLog) -> None:
     reader = asyncio.StreamReader(limit=READ_BYTES)
-    with open(read_end, "rb", buffering=0) as pipe:  # noqa: ASYNC230, PTH123 - a descriptor, not a path
+    with open(read_end, "rb", buffering=0) as pipe:  # noqa: ASYNC230 - a descriptor, not a path
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), pipe
         )

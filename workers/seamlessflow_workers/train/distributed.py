@@ -15,7 +15,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else
 import deepspeed
 import deepspeed.ops
 
-__all__ = ["deepspeed", "is_first_rank", "process_group_start", "training_device"]
+__all__ = ["deepspeed", "process_group_start", "training_device"]
 
 
 def process_group_start() -> None:
@@ -31,9 +31,7 @@ def process_group_start() -> None:
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         os.environ.setdefault("MASTER_PORT", "0")  # only looked at, never opened
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        torch.distributed.init_process_group(
-            backend, store=HashStore(), rank=0, world_size=1
-        )
+        torch.distributed.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
     deepspeed.init_distributed(dist_backend=backend)
 
 
@@ -41,7 +39,3 @@ def training_device() -> torch.device:
     if torch.cuda.is_available():
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cpu")
-
-
-def is_first_rank() -> bool:
-    return os.environ.get("RANK", "0") == "0"

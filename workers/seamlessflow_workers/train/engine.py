@@ -26,6 +26,7 @@ from seamlessflow_workers.weights.publish import RawTensor
 
 _SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
 _PREFIX = "model."  # of the wrapper in train.policy
+_MAX_MICRO_BATCH_TOKENS_CPU = 2048  # beyond it the activations leave the processor's cache (a fifth slower)
 
 
 @dataclass(slots=True)
@@ -50,6 +51,9 @@ class TrainEngine:
         """Needs `process_group_start` before. Raises ModelLoadError."""
         self._spec = spec
         self._device = training_device()
+        self._micro_batch_tokens = spec.train.micro_batch_tokens
+        if self._device.type == "cpu":
+            self._micro_batch_tokens = min(self._micro_batch_tokens, _MAX_MICRO_BATCH_TOKENS_CPU)
         torch.manual_seed(spec.seed)
         policy = policy_load(model_path, spec.model.dtype)
         self._head_name = policy.head_name
@@ -72,7 +76,7 @@ class TrainEngine:
                 batch,
                 step_version=step_version,
                 max_staleness=self._spec.algorithm.max_staleness,
-                micro_batch_tokens=self._spec.train.micro_batch_tokens,
+                micro_batch_tokens=self._micro_batch_tokens,
                 is_kl_on=self._reference is not None,
             )
             learning_rate = self._set_learning_rate(optimizer_step)

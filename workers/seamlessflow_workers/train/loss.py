@@ -66,7 +66,7 @@ class StepStatistics:
             sums["kl_reference"] = (torch.expm1(difference) - difference).sum()
         for name, value in sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + float(value)
-        self.loss += float(loss)
+        self.loss += float(loss.detach())
         self.num_tokens += len(logprobs)
         self.num_current += len(mismatch)
         self.ratio_max = max(self.ratio_max, float(ratio.max()))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype
 
@@ -66,6 +67,7 @@ def _logprobs_and_entropies(logits: Tensor, targets: Tensor) -> tuple[Tensor, Te
 
 def policy_load(model_path: Path, dtype: Dtype) -> Policy:
     """Load from local files only. Raises ModelLoadError."""
+    transformers_logging.disable_progress_bar()
     try:
         model = AutoModelForCausalLM.from_pretrained(
             model_path, dtype=_DTYPES[dtype], local_files_only=True, trust_remote_code=False

@@ -30,7 +30,6 @@ from seamlessflow_workers.train.checkpoint import (
 from seamlessflow_workers.train.engine import TrainEngine
 from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
 from seamlessflow_workers.weights.publish import PublishedWeights, weights_publish
-from seamlessflow_workers.weights.retention import prune
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +137,7 @@ class Trainer:
             metrics={**metrics, "train/lease_wait_s": lease_wait_s},
         )
         self._checkpoint_uri = None
+        logger.info("batch %d: %s", batch.header.number, _shown(metrics))
         if self._is_checkpoint_due():
             await self._checkpoint()
 
@@ -176,7 +176,6 @@ class Trainer:
         )
         reply = await client.publication_announce(publication, may_retry=_until_drained(drained))
         self._published_version = publication.version
-        await self._off_loop(lambda: prune(self._versions, keep_last=self._spec.train.keep_versions))
         return reply.is_job_complete
 
     def _write_weights(self) -> PublishedWeights:
@@ -200,6 +199,11 @@ class Trainer:
 
     async def _off_loop(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _shown(metrics: dict[str, float]) -> str:
+    names = ("reward/mean", "train/loss", "train/grad_norm", "train/num_trained_tokens", "train/step_s")
+    return ", ".join(f"{name} {metrics[name]:.4g}" for name in names if name in metrics)
 
 
 def _until_drained(drained: asyncio.Event) -> Callable[[], bool]:

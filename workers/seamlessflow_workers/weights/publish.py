@@ -1,7 +1,8 @@
 """Writes one policy version: tensors as raw bytes in, a whole version folder out.
 
 Everything goes to `.writing-<n>` beside the target, is fsynced, the manifest last, then renamed: a reader finds a
-version whole or not at all, and a failure (a full disk) leaves nothing behind.
+version whole or not at all, and a failure (a full disk) leaves nothing behind. Retention is the control plane's, which
+knows what is pinned and what engines still serve.
 """
 
 import errno
@@ -25,7 +26,7 @@ from seamlessflow_workers.weights.manifest import (
 )
 
 MAX_SHARD_BYTES = 2 * 1024**3
-WRITING_PREFIX = ".writing-"
+_WRITING_PREFIX = ".writing-"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -68,9 +69,9 @@ def weights_publish(
 
     Raises WeightsWriteError, for a full disk with the way out in the sentence.
     """
-    temporary, target = versions / f"{WRITING_PREFIX}{version}", versions / str(version)
+    temporary, target = versions / f"{_WRITING_PREFIX}{version}", versions / str(version)
     try:
-        shutil.rmtree(temporary, ignore_errors=True)  # of a trainer that was killed while writing
+        _clear_leftovers(versions, up_to=version)
         temporary.mkdir(parents=True)
         shards, entries = _write_shards(temporary, tensors, max_shard_bytes)
         raw = manifest_encode(
@@ -99,6 +100,13 @@ def write_failure(subject: str, folder: Path, error: OSError) -> str:
     if error.errno in _NO_SPACE:
         return f"cannot write {subject}: no space left in {folder}; free space or change ARTIFACT_ROOT"
     return f"cannot write {subject} in {folder}: {error.strerror or error}"
+
+
+def _clear_leftovers(versions: Path, *, up_to: int) -> None:
+    """Of trainers that were killed while writing."""
+    for entry in versions.glob(f"{_WRITING_PREFIX}*"):
+        if int(entry.name.removeprefix(_WRITING_PREFIX)) <= up_to:
+            shutil.rmtree(entry)
 
 
 def _write_shards(

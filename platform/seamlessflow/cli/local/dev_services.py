@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.process_tree import ProcessTree, run_to_end
 from seamlessflow.cli.local.services import Services, ServiceUrls, plan_services
 from seamlessflow.cli.local.state import AlreadyRunning, Home
@@ -32,6 +33,8 @@ def main(folder: Path, not_durable: bool) -> None:
     except AlreadyRunning as error:
         _announce(plan_services(home, environ=os.environ).urls)
         print(error, file=sys.stderr)
+    except InstallationFailed as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def _serve(home: Home, services: Services) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from seamlessflow.cli.local.failure import InstallationFailed
+
 CHILD_EXEC = Path(__file__).with_name("child_exec.py")
 PROBE_TIMEOUT_S = 10.0
 
@@ -23,7 +25,7 @@ class IdentityKind(StrEnum):
     UNPRIVILEGED = "setuid"
 
 
-class NoUnprivilegedIdentity(RuntimeError):
+class NoUnprivilegedIdentity(InstallationFailed):
     """This process is root and the machine knows no other user."""
 
 

@@ -11,11 +11,13 @@ import signal
 import time
 from pathlib import Path
 
+from seamlessflow.cli.local.failure import InstallationFailed
+
 POLL_S = 0.02
 PATIENCE_S = 20.0
 
 
-class LeftoverWontEnd(RuntimeError):
+class LeftoverWontEnd(InstallationFailed):
     """A server of an earlier launcher outlived its signals."""
 
 

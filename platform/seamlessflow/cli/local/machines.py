@@ -19,7 +19,7 @@ STOP_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class LocalMachine:
-    """`core` counts the cores this process may use, from 0; None leaves the machine unpinned."""
+    """`tags` are those of its registration; `core` counts the cores we may use, from 0; None: unpinned."""
 
     name: str
     tags: tuple[str, ...]
@@ -58,7 +58,7 @@ def supervisor_spec(
         name=f"supervisor-{machine.name}",
         command=(
             *(sys.executable, "-m", "seamlessflow_workers.supervisor"),
-            *("--name", machine.name, "--tags", ",".join(machine.tags), *pinned),
+            *("--name", machine.name, *pinned),
             *("--control-plane-url", addresses.web_url, "--token-file", str(token_file(home, machine))),
         ),
         env=env,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 
+from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.state import Home
 
 # An arbitrary number that every launcher of this product shares.
@@ -19,7 +20,7 @@ MIGRATION_LOCK = 0x5EA31E55
 CONNECT_TIMEOUT_S = 10
 
 
-class DatabaseUnreachable(RuntimeError):
+class DatabaseUnreachable(InstallationFailed):
     """The database does not answer under its address."""
 
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import psycopg
 
+from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.identity import Identity, wrapped
 from seamlessflow.cli.local.leftovers import end_leftover
 from seamlessflow.cli.local.process_tree import ProcessDidNotStart, ProcessSpec
@@ -44,7 +45,7 @@ SETTINGS = {
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
-class PostgresNotFound(RuntimeError):
+class PostgresNotFound(InstallationFailed):
     """Neither a wheel nor the PATH offers PostgreSQL."""
 
 
@@ -66,10 +67,9 @@ class EmbeddedPostgres:
         settings = SETTINGS | {"unix_socket_directories": str(self.socket_dir)} | _shared_memory_settings()
         if not self.is_durable:
             settings |= NOT_DURABLE
-        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return ProcessSpec(
             name="postgres",
-            command=(str(self.bin_dir / "postgres"), "-D", str(self.data_dir), *flags),
+            command=(str(self.bin_dir / "postgres"), "-D", str(self.data_dir), *_flags(settings)),
             env=self._env(),
             before_start=self.prepare,
             ready=self.is_ready,
@@ -116,6 +116,7 @@ class EmbeddedPostgres:
         command = (
             str(self.bin_dir / "initdb"),
             *("-D", str(half_made), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"),
+            *_flags(_shared_memory_settings()),
         )
         done = subprocess.run(
             wrapped(command, identity=self.identity, death_signal=signal.SIGKILL),
@@ -166,6 +167,10 @@ def readable_bin_dir(bin_dir: Path, *, identity: Identity, copy_dir: Path) -> Pa
         shutil.copytree(bin_dir.parent, half_made, symlinks=True)
         half_made.rename(copy)
     return copy / bin_dir.name
+
+
+def _flags(settings: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(part for name, value in settings.items() for part in ("-c", f"{name}={value}"))
 
 
 @functools.cache

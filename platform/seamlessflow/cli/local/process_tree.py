@@ -18,9 +18,11 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
+from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.identity import Identity, same_identity, wrapped
 from seamlessflow.cli.local.log_files import RotatedLog, log_tail
 
@@ -42,11 +44,11 @@ class ProcessState(StrEnum):
     STOPPED = "stopped"
 
 
-class ProcessDidNotStart(RuntimeError):
+class ProcessDidNotStart(InstallationFailed):
     """A child ended, or did not answer in time, before it was ready for the first time."""
 
 
-class CommandFailed(RuntimeError):
+class CommandFailed(InstallationFailed):
     """A command that must succeed ended with another status than 0, or took too long."""
 
 
@@ -132,7 +134,7 @@ class ProcessTree:
 
     async def run_once(self, spec: ProcessSpec, *, timeout_s: float = 120.0) -> str:
         """Run a command to its end and return what it printed on its standard output."""
-        process = await _spawn(spec, stderr=asyncio.subprocess.PIPE)
+        process = await _spawn(spec, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         try:
             output, errors = await asyncio.wait_for(process.communicate(), timeout_s)
         except TimeoutError as error:
@@ -178,9 +180,7 @@ async def _keep(managed: ManagedProcess, process: asyncio.subprocess.Process | N
 async def _launch(managed: ManagedProcess) -> asyncio.subprocess.Process:
     """Start the program and return when it answers; one that does not is killed."""
     managed.spec.before_start()
-    process = await _spawn(managed.spec, stderr=asyncio.subprocess.STDOUT)
-    managed.process = process
-    managed.pump = asyncio.create_task(_pump(process, managed.log), name=f"log of {managed.spec.name}")
+    process = managed.process = await _spawn_logged(managed)
     try:
         await _until_ready(managed, process)
     except ProcessDidNotStart:
@@ -208,23 +208,42 @@ async def _end(managed: ManagedProcess) -> None:
     managed.log.close()
 
 
-async def _spawn(spec: ProcessSpec, *, stderr: int) -> asyncio.subprocess.Process:
+async def _spawn(spec: ProcessSpec, *, stdout: int, stderr: int) -> asyncio.subprocess.Process:
     command = wrapped(spec.command, identity=spec.identity, death_signal=spec.death_signal)
     return await asyncio.create_subprocess_exec(
         *command,
         env=dict(spec.env),
         cwd=spec.cwd,
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=stdout,
         stderr=stderr,
         start_new_session=True,
     )
 
 
-async def _pump(process: asyncio.subprocess.Process, log: RotatedLog) -> None:
-    assert process.stdout is not None
-    while chunk := await process.stdout.read(PIPE_CHUNK_BYTES):
-        log.write(chunk)
+async def _spawn_logged(managed: ManagedProcess) -> asyncio.subprocess.Process:
+    # A pipe of our own: with asyncio's, `wait` would go on for as long as a grandchild holds the other end.
+    read_end, write_end = os.pipe()
+    output = os.fdopen(read_end, "rb", buffering=0)
+    try:
+        process = await _spawn(managed.spec, stdout=write_end, stderr=asyncio.subprocess.STDOUT)
+    except BaseException:
+        output.close()
+        raise
+    finally:
+        os.close(write_end)
+    managed.pump = asyncio.create_task(_pump(output, managed.log), name=f"log of {managed.spec.name}")
+    return process
+
+
+async def _pump(output: FileIO, log: RotatedLog) -> None:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), output
+    )
+    with contextlib.closing(transport):
+        while chunk := await reader.read(PIPE_CHUNK_BYTES):
+            log.write(chunk)
 
 
 async def _until_ready(managed: ManagedProcess, process: asyncio.subprocess.Process) -> None:

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from seamlessflow.cli.local.failure import InstallationFailed
+
 LOOPBACK = "127.0.0.1"
 PREFERRED_WEB_PORT = 8470
 PREFERRED_GATEWAY_PORT = 8471
@@ -32,11 +34,11 @@ LONGEST_SOCKET_NAME = "postgres/.s.PGSQL.5432"
 STOP_POLL_S = 0.05
 
 
-class AlreadyRunning(RuntimeError):
+class AlreadyRunning(InstallationFailed):
     """Another launcher holds this installation."""
 
 
-class UnsafeRuntimeFolder(RuntimeError):
+class UnsafeRuntimeFolder(InstallationFailed):
     """The short folder for sockets exists and is not ours alone."""
 
 
@@ -117,11 +119,17 @@ class Home:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the installation; raises `AlreadyRunning` when another launcher does."""
-        with (self.root / "lock").open("a") as file:
+        with (self.root / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise AlreadyRunning(_who_runs(self)) from error
+                file.seek(0)
+                raise AlreadyRunning(
+                    f"SeamlessFlow is already running in {self.root} (process {file.read()})."
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
             try:
                 yield
             finally:
@@ -191,7 +199,7 @@ def free_port(preferred: int, *, taken: frozenset[int] = frozenset()) -> int:
         if port not in taken and _is_free(port):
             return port
     last = preferred + NUM_PORTS_TRIED - 1
-    raise RuntimeError(f"No port between {preferred} and {last} is free on {LOOPBACK}.")
+    raise InstallationFailed(f"No port between {preferred} and {last} is free on {LOOPBACK}.")
 
 
 def _is_free(port: int) -> bool:
@@ -203,9 +211,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def _who_runs(home: Home) -> str:
-    run = home.read_run()
-    who = f"process {run.pid}, {run.web_url}" if run else "it is starting or stopping"
-    return f"SeamlessFlow is already running in {home.root} ({who})."

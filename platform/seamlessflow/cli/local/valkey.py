@@ -18,6 +18,7 @@ from urllib.parse import quote
 import redis.asyncio
 from redis.exceptions import RedisError
 
+from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.leftovers import end_leftover
 from seamlessflow.cli.local.process_tree import ProcessSpec
 
@@ -25,7 +26,7 @@ MAX_MEMORY = "512mb"
 PROGRAM = "valkey-server"
 
 
-class ValkeyNotFound(RuntimeError):
+class ValkeyNotFound(InstallationFailed):
     """Neither a wheel nor the PATH offers Valkey or Redis."""
 
 

@@ -9,7 +9,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.accounts.selectors import project_for_write, token_list_visible
 from seamlessflow.control_plane.accounts.services import api_token_create, token_revoke
 from seamlessflow.control_plane.common.errors import not_found
@@ -18,7 +17,7 @@ from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_respon
 from seamlessflow.core.types.ids import IdKind
 
 
-class TokenOutput(serializers.Serializer[Token]):
+class TokenOutput(serializers.Serializer):
     id = ShownIdField(IdKind.TOKEN)
     name = serializers.CharField()
     project = serializers.CharField(source="project.slug")
@@ -33,9 +32,11 @@ class TokenCreatedOutput(TokenOutput):
     secret = serializers.CharField(help_text="Shown once.")
 
 
-class TokenCreateInput(serializers.Serializer[Token]):
+class TokenCreateInput(serializers.Serializer):
     name = serializers.CharField(max_length=120)
-    project = serializers.SlugField(required=False, help_text="May be left out by who is in one project only.")
+    project = serializers.SlugField(
+        required=False, help_text="May be left out by who is in one project only."
+    )
 
 
 class TokenListCreateApi(ProjectApi):
@@ -45,9 +46,7 @@ class TokenListCreateApi(ProjectApi):
     def get(self, request: Request) -> Response:
         return page_response(request, token_list_visible(access=self.access), TokenOutput)
 
-    @extend_schema(
-        operation_id="token_create", request=TokenCreateInput, responses={201: TokenCreatedOutput}
-    )
+    @extend_schema(operation_id="token_create", request=TokenCreateInput, responses={201: TokenCreatedOutput})
     def post(self, request: Request) -> Response:
         body = TokenCreateInput(data=request.data)
         body.is_valid(raise_exception=True)

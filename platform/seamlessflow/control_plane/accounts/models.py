@@ -37,6 +37,9 @@ class Membership(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_unique")]
 
+    def __str__(self) -> str:
+        return f"{self.user} in {self.project}"
+
 
 class TokenKind(models.TextChoices):
     API = "api"  # a person or a CI pipeline, in one project
@@ -72,3 +75,6 @@ class Token(models.Model):
                 | models.Q(kind="sign_in", user__isnull=False),
             )
         ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} token {self.name}"

@@ -8,7 +8,14 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from seamlessflow.control_plane.accounts.models import Membership, MembershipRole, Project, Token, TokenKind, User
+from seamlessflow.control_plane.accounts.models import (
+    Membership,
+    MembershipRole,
+    Project,
+    Token,
+    TokenKind,
+    User,
+)
 from seamlessflow.control_plane.accounts.secrets import secret_digest
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 
@@ -97,6 +104,8 @@ def project_for_write(*, access: Access, slug: str | None) -> Project:
     if slug is None and len(projects) > 1:
         chosen = [project for project in projects if project.slug == "default"]
     if not chosen:
-        raise field_error("project", f"{slug or 'nothing'!r} is not one of your projects; accepted: {accepted}")
+        raise field_error(
+            "project", f"{slug or 'nothing'!r} is not one of your projects; accepted: {accepted}"
+        )
     access.check_write(chosen[0].id)
     return chosen[0]

@@ -41,6 +41,9 @@ class PoolGrant(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["pool", "project"], name="pool_grant_unique")]
 
+    def __str__(self) -> str:
+        return f"{self.pool} to {self.project}"
+
 
 class MachineHeartbeat(models.Model):
     """The newest report of a machine. `anchor_at` is the server's time at the machine's monotonic zero of this boot."""
@@ -56,3 +59,6 @@ class MachineHeartbeat(models.Model):
     open_cause = models.CharField(max_length=24, blank=True, default="")
     open_since_at = models.DateTimeField(null=True)
     capabilities = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"heartbeat of {self.machine}"

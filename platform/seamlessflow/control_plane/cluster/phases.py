@@ -35,10 +35,15 @@ def phase_move(
     """Move a phase by compare-and-set. False if it is not where `to` can be reached from, or the fence is stale."""
     fenced = Q(id=phase_id) if fence is None else Q(id=phase_id, fence=fence)
     for _ in range(MAX_ROUNDS):
-        phase = Phase.objects.filter(fenced).only("state", "job_id", "project_id", "machine_id", "role").first()
+        phase = (
+            Phase.objects.filter(fenced).only("state", "job_id", "project_id", "machine_id", "role").first()
+        )
         if phase is None or not PHASE_MOVES.allows(PhaseState(phase.state), to):
             return False
         with transaction.atomic():
+            if to is PhaseState.FAILED:
+                # Job before phase, as in a publication: the other order could deadlock with one.
+                Job.objects.select_for_update(no_key=True).only("id").filter(id=phase.job_id).first()
             fields = _moved_fields(to, reason, boot_id)
             if not Phase.objects.filter(fenced, state=phase.state).update(**fields):
                 continue

@@ -10,7 +10,7 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 
 @extend_schema_field(OpenApiTypes.STR)
-class ShownIdField(serializers.Field[UUID, str, str, object]):
+class ShownIdField(serializers.Field):
     def __init__(self, kind: IdKind, **options: object) -> None:
         super().__init__(**options)
         self.kind = kind

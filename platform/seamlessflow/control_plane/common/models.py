@@ -44,6 +44,9 @@ class Event(models.Model):
             models.Index(fields=["job_id", "id"], name="event_job"),
         ]
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.from_state} → {self.to_state}" if self.to_state else self.kind
+
 
 class Artifact(models.Model):
     """A file or folder a user uploaded; specs name it `artifact://<id>`. Whole or absent."""
@@ -57,3 +60,6 @@ class Artifact(models.Model):
     sha256 = models.CharField(max_length=64)
     created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,4 +1,4 @@
-"""Pages of lists: `?limit=&offset=`, answered with the total."""
+"""Pages of lists: `?limit=&offset=`, answered with the count of all rows."""
 
 from typing import Any
 
@@ -15,32 +15,32 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 
 PAGE_PARAMETERS = [
-    OpenApiParameter("limit", OpenApiTypes.INT, description=f"1 to {MAX_LIMIT}; {DEFAULT_LIMIT} if left out."),
+    OpenApiParameter(
+        "limit", OpenApiTypes.INT, description=f"1 to {MAX_LIMIT}; {DEFAULT_LIMIT} if left out."
+    ),
     OpenApiParameter("offset", OpenApiTypes.INT, description="Rows to skip; 0 if left out."),
 ]
 
 
-def page_serializer(item: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+def page_serializer(item: type[serializers.Serializer]) -> serializers.Serializer:
     """The shape of a page, for OpenAPI."""
     return inline_serializer(
         name=f"{item.__name__.removesuffix('Output')}Page",
         fields={
-            "total": serializers.IntegerField(),
+            "count": serializers.IntegerField(help_text="Rows in all pages."),
             "limit": serializers.IntegerField(),
             "offset": serializers.IntegerField(),
-            "items": item(many=True),
+            "results": item(many=True),
         },
     )
 
 
-def page_response(
-    request: Request, rows: QuerySet[Any], item: type[serializers.Serializer[Any]]
-) -> Response:
+def page_response(request: Request, rows: QuerySet[Any], item: type[serializers.Serializer]) -> Response:
     limit = query_integer(request, "limit", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
     offset = query_integer(request, "offset", default=0)
     page = list(rows[offset : offset + limit])
     return Response(
-        {"total": rows.count(), "limit": limit, "offset": offset, "items": item(page, many=True).data}
+        {"count": rows.count(), "limit": limit, "offset": offset, "results": item(page, many=True).data}
     )
 
 

@@ -21,9 +21,7 @@ API_PREFIX = "/api/"
 _log = logging.getLogger(__name__)
 
 
-def problem_body(
-    status: HTTPStatus, detail: str, faults: tuple[FieldFault, ...] = ()
-) -> dict[str, Any]:
+def problem_body(status: HTTPStatus, detail: str, faults: tuple[FieldFault, ...] = ()) -> dict[str, Any]:
     return {
         "type": "about:blank",
         "title": status.phrase,
@@ -33,9 +31,7 @@ def problem_body(
     }
 
 
-def problem_response(
-    status: HTTPStatus, detail: str, faults: tuple[FieldFault, ...] = ()
-) -> JsonResponse:
+def problem_response(status: HTTPStatus, detail: str, faults: tuple[FieldFault, ...] = ()) -> JsonResponse:
     return JsonResponse(problem_body(status, detail, faults), status=status, content_type=CONTENT_TYPE)
 
 
@@ -89,7 +85,9 @@ def _sentence(fault: FieldFault) -> str:
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if request.path.startswith(API_PREFIX):
         return problem_response(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path}")
-    return HttpResponse("There is nothing at this address.", status=HTTPStatus.NOT_FOUND, content_type="text/plain")
+    return HttpResponse(
+        "There is nothing at this address.", status=HTTPStatus.NOT_FOUND, content_type="text/plain"
+    )
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -97,5 +95,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if request.path.startswith(API_PREFIX):
         return problem_response(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says why")
     return HttpResponse(
-        "The server failed; its log says why.", status=HTTPStatus.INTERNAL_SERVER_ERROR, content_type="text/plain"
+        "The server failed; its log says why.",
+        status=HTTPStatus.INTERNAL_SERVER_ERROR,
+        content_type="text/plain",
     )

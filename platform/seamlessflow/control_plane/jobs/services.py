@@ -3,17 +3,25 @@
 Invariant: `Job.state` changes in `job_move` only, by compare-and-set along `JOB_MOVES`, with one event per move.
 """
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+import orjson
 from django.db import transaction
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from seamlessflow.control_plane.accounts.models import Project, User
+from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault, conflict
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, JobState
+from seamlessflow.control_plane.jobs.references import model_resolve, tasks_resolve
+from seamlessflow.control_plane.jobs.tasks_file import tasks_count
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
+from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 
 # A concurrent move changes the state between reading and writing; each round sees one more such move.
 MAX_ROUNDS = 8
@@ -54,3 +62,77 @@ def _moved_fields(to: JobState, reason: str) -> dict[str, Any]:
     if to in TERMINAL_JOB_STATES:
         fields |= {"ended_at": timezone.now(), "waiting_reason": ""}
     return fields
+
+
+def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], author: str) -> Job:
+    """Check a spec and what it refers to, then queue the job with its version 0. Raises ApplicationError."""
+    spec = _spec_parse(submitted)
+    model_path = model_resolve(reference=spec.model.source, project_id=project.id)
+    tasks_path = None
+    if spec.environment.tasks is not None:
+        tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)
+    job = Job(
+        project=project,
+        created_by=user,
+        name=spec.name,
+        spec_submitted=submitted,
+        spec=spec.model_dump(mode="json"),
+        model_path=str(model_path),
+        tasks_path=str(tasks_path or ""),
+        num_tasks=None if tasks_path is None else tasks_count(tasks_path),
+    )
+    with transaction.atomic():
+        job.save(force_insert=True)
+        PolicyVersion.objects.create(project=project, job=job, version=0, uri=model_path.as_uri())
+        event_record(
+            kind="job.state",
+            subject_type=SubjectType.JOB,
+            subject_id=job.id,
+            job_id=job.id,
+            project_id=project.id,
+            to_state=JobState.QUEUED,
+            reason="submitted",
+            author=author,
+        )
+        scheduler_notify(reason=f"job {job.id} was submitted")
+    return job
+
+
+def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: str) -> Job:
+    """Ask for running, a pause or the end; the scheduler moves the job there. Asking twice changes nothing.
+
+    Raises ApplicationError (409) for a job that has ended, or that is asked to live after it was cancelled.
+    """
+    with transaction.atomic():
+        job = Job.objects.select_for_update(of=("self",)).get(id=job_id)
+        if job.desired == desired:
+            return job
+        if JobState(job.state) in TERMINAL_JOB_STATES:
+            raise conflict(f"the job is {job.state}; only a job that has not ended can be asked to {desired}")
+        if job.desired == DesiredJobState.CANCEL:
+            raise conflict(f"the job is being cancelled and cannot be asked to {desired}")
+        before, job.desired = job.desired, desired.value
+        job.generation += 1
+        job.save(update_fields=["desired", "generation"])
+        event_record(
+            kind="job.desired",
+            subject_type=SubjectType.JOB,
+            subject_id=job.id,
+            job_id=job.id,
+            project_id=job.project_id,
+            reason=reason,
+            author=author,
+            data={"from": before, "to": desired, "generation": job.generation},
+        )
+        scheduler_notify(reason=f"job {job.id} is asked to {desired}")
+    return job
+
+
+def _spec_parse(submitted: Mapping[str, Any]) -> JobSpec:
+    if b"\\u0000" in orjson.dumps(submitted, default=str):
+        raise ApplicationError("the spec holds a NUL character, which no field accepts")
+    try:
+        return job_spec_parse(submitted)
+    except InvalidJobSpec as error:
+        faults = tuple(FieldFault(problem.field, problem.detail) for problem in error.problems)
+        raise ApplicationError(str(error), faults=faults) from error

@@ -33,3 +33,6 @@ class PolicyVersion(models.Model):
             models.UniqueConstraint(fields=["job", "version"], name="policy_version_unique"),
             models.UniqueConstraint(fields=["job", "batch_number"], name="policy_version_batch_once"),
         ]
+
+    def __str__(self) -> str:
+        return f"version {self.version}"

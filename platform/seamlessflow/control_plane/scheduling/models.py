@@ -50,3 +50,6 @@ class Phase(models.Model):
             models.UniqueConstraint(fields=["machine", "fence"], name="phase_fence_unique"),
         ]
         indexes = [models.Index(fields=["job", "state"], name="phase_job_state")]
+
+    def __str__(self) -> str:
+        return f"{self.role} phase, fence {self.fence}"

@@ -17,6 +17,9 @@ class MetricPoint(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "name", "step"], name="metric_point_unique")]
 
+    def __str__(self) -> str:
+        return f"{self.name} at {self.step}"
+
 
 class LedgerInterval(models.Model):
     """A span of a machine's time with one state. The intervals of a machine touch and never overlap."""
@@ -46,6 +49,9 @@ class LedgerInterval(models.Model):
         ]
         indexes = [models.Index(fields=["machine", "ended_at"], name="ledger_machine_end")]
 
+    def __str__(self) -> str:
+        return f"{self.state} {self.cause}".strip()
+
 
 class LogChunk(models.Model):
     """Bytes of a phase's output from `offset` on; chunks of a stream touch."""
@@ -61,3 +67,6 @@ class LogChunk(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["phase", "stream", "offset"], name="log_chunk_once")]
+
+    def __str__(self) -> str:
+        return f"{self.stream} from {self.offset}"

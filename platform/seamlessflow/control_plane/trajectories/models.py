@@ -24,6 +24,9 @@ class PromptContent(models.Model):
         db_table = "trajectory_prompt"
         constraints = [models.UniqueConstraint(fields=["job", "digest"], name="trajectory_prompt_content")]
 
+    def __str__(self) -> str:
+        return f"{self.num_tokens} tokens"
+
 
 class RolloutGroup(models.Model):
     """The G sessions of one task. `index` counts a job's groups: 0, 1, 2, …"""
@@ -56,6 +59,9 @@ class RolloutGroup(models.Model):
         db_table = "trajectory_group"
         constraints = [models.UniqueConstraint(fields=["job", "index"], name="trajectory_group_index")]
         indexes = [models.Index(fields=["job", "state", "index"], name="trajectory_group_state")]
+
+    def __str__(self) -> str:
+        return f"group {self.index}"
 
 
 class Session(models.Model):
@@ -91,6 +97,9 @@ class Session(models.Model):
         ]
         indexes = [models.Index(fields=["job", "opened_at"], name="trajectory_session_job")]
 
+    def __str__(self) -> str:
+        return f"session {self.id}"
+
 
 class NodeKind(models.IntegerChoices):
     ROOT = 0  # the shared task prompt: tokens are in PromptContent
@@ -125,3 +134,6 @@ class Batch(models.Model):
     class Meta:
         db_table = "trajectory_batch"
         constraints = [models.UniqueConstraint(fields=["job", "number"], name="trajectory_batch_number")]
+
+    def __str__(self) -> str:
+        return f"batch {self.number}"

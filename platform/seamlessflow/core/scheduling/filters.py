@@ -53,7 +53,9 @@ def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobVie
     return next((reason for check in filters if (reason := check(machine, job, role)) is not None), None)
 
 
-def candidates(machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims) -> list[MachineView]:
+def candidates(
+    machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims
+) -> list[MachineView]:
     """Machines that may fill the role now, or already do."""
     return [
         machine

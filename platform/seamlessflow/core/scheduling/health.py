@@ -15,11 +15,11 @@ START_LIMIT_S = 1800.0
 DRAIN_LIMIT_S = 600.0
 
 
-def phases_to_fail(machines: Sequence[MachineView]) -> Iterator[FailPhase]:
+def phases_to_fail(machines: Sequence[MachineView], *, may_evict: bool) -> Iterator[FailPhase]:
     heard = [machine for machine in machines if machine.is_healthy]
     vanished = [machine for machine in machines if not machine.is_healthy and machine.phase is not None]
     for machine in vanished:
-        if heard and (len(vanished) <= len(heard) or machine.unheard_s > SUSPICION_S):
+        if may_evict and heard and (len(vanished) <= len(heard) or machine.unheard_s > SUSPICION_S):
             yield _fail(machine, f"{machine.name} sends no heartbeats")
     for machine in heard:
         if machine.phase is not None and (reason := _stuck(machine.phase)) is not None:

@@ -24,7 +24,9 @@ def ending_of(job: JobView) -> Ending | None:
         return Ending(JobState.COMPLETED, None, f"all {job.num_updates} updates are published")
     if job.num_failures > MAX_FAILURES:
         last = f"; the last: {job.last_failure}" if job.last_failure else ""
-        return Ending(JobState.FAILED, None, f"{job.num_failures} phases failed since the last publication{last}")
+        return Ending(
+            JobState.FAILED, None, f"{job.num_failures} phases failed since the last publication{last}"
+        )
     if job.desired is DesiredJobState.PAUSE or job.state is JobState.PAUSING:
         return Ending(JobState.PAUSED, JobState.PAUSING, "paused by request")
     return None

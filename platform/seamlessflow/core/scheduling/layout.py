@@ -47,5 +47,7 @@ def _with_agent(
     rollout = tuple(candidates(others, job, Role.ROLLOUT, claims))
     filled = {Role.ROLLOUT: bool(rollout), Role.TRAIN: bool(trainers)}
     filled[Role.AGENT] = agent is not None or job.has_external_agents
-    missing = tuple(shortage(machines, job, role, claims) for role, is_filled in filled.items() if not is_filled)
+    missing = tuple(
+        shortage(machines, job, role, claims) for role, is_filled in filled.items() if not is_filled
+    )
     return Layout(agent=agent, train=trainers[0] if trainers else None, rollout=rollout, shortages=missing)

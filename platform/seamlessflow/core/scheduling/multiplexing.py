@@ -24,7 +24,9 @@ class TrainTurn:
     reserved: MachineView | None = None
 
 
-def train_turn(job: JobView, layout: Layout, live_train: MachineView | None, *, is_running: bool) -> TrainTurn:
+def train_turn(
+    job: JobView, layout: Layout, live_train: MachineView | None, *, is_running: bool
+) -> TrainTurn:
     """What training needs now. `live_train`: where a train phase of the job lives, wherever that is."""
     if live_train is not None:
         return _during(job, live_train)
@@ -52,7 +54,11 @@ def _dedicated(job: JobView, machine: MachineView) -> TrainTurn:
     if machine.phase is not None:
         return TrainTurn(reserved=machine)
     lease = Lease(
-        machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, reason="dedicated to training"
+        machine_id=machine.id,
+        machine=machine.name,
+        job_id=job.id,
+        role=Role.TRAIN,
+        reason="dedicated to training",
     )
     return TrainTurn((lease,), machine)
 
@@ -69,5 +75,7 @@ def _take_over(job: JobView, machine: MachineView) -> TrainTurn:
         return TrainTurn((lease,), machine)
     if phase.is_leaving:
         return TrainTurn(reserved=machine)
-    drain = DrainPhase(phase_id=phase.id, machine=machine.name, reason=f"{reason}: the machine turns to training")
+    drain = DrainPhase(
+        phase_id=phase.id, machine=machine.name, reason=f"{reason}: the machine turns to training"
+    )
     return TrainTurn((drain,), machine)

@@ -9,7 +9,14 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, MoveJob, Plan, SetDesiredVersion
+from seamlessflow.core.scheduling.decisions import (
+    Decision,
+    DrainPhase,
+    Lease,
+    MoveJob,
+    Plan,
+    SetDesiredVersion,
+)
 from seamlessflow.core.scheduling.filters import KEEP_FILTERS, first_rejection
 from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
@@ -21,7 +28,7 @@ from seamlessflow.core.types.tags import Role
 
 def decide(snapshot: Snapshot) -> Plan:
     """Decide one cycle. At most one decision per phase, one lease per machine, one move per job."""
-    failing = list(phases_to_fail(snapshot.machines))
+    failing = list(phases_to_fail(snapshot.machines, may_evict=snapshot.may_evict))
     failing_ids = {decision.phase_id for decision in failing}
     claims: dict[UUID, UUID] = {}
     decisions: list[Decision] = [*failing, *_orphans(snapshot)]
@@ -29,7 +36,11 @@ def decide(snapshot: Snapshot) -> Plan:
     for job in snapshot.jobs:
         wanted, waiting[job.id] = _decide_job(job, snapshot, claims)
         decisions += wanted
-    kept = (d for d in decisions if not isinstance(d, DrainPhase | SetDesiredVersion) or d.phase_id not in failing_ids)
+    kept = (
+        d
+        for d in decisions
+        if not isinstance(d, DrainPhase | SetDesiredVersion) or d.phase_id not in failing_ids
+    )
     return Plan(tuple(_first_per_phase(kept)), waiting)
 
 
@@ -70,12 +81,16 @@ def _decide_job(job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID]) -> t
 
 def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[list[Decision], str]:
     """Drain everything; the last move comes when nothing lives any more."""
-    decisions: list[Decision] = [_drain(machine, ending.reason) for machine in held if not _is_leaving(machine)]
+    decisions: list[Decision] = [
+        _drain(machine, ending.reason) for machine in held if not _is_leaving(machine)
+    ]
     state = next_state(job, ending, is_drained=not held)
     if state is not None:
         decisions.append(MoveJob(job_id=job.id, to_state=state, reason=ending.reason))
     if held:
-        names = ", ".join(f"{machine.name} ({machine.phase.role})" for machine in held if machine.phase is not None)
+        names = ", ".join(
+            f"{machine.name} ({machine.phase.role})" for machine in held if machine.phase is not None
+        )
         return decisions, f"{ending.reason}; waiting for {names} to drain"
     return decisions, ending.reason
 
@@ -127,7 +142,11 @@ def _agent(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> Itera
         return
     if machine.phase is None:
         yield Lease(
-            machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.AGENT, reason="runs the agents"
+            machine_id=machine.id,
+            machine=machine.name,
+            job_id=job.id,
+            role=Role.AGENT,
+            reason="runs the agents",
         )
     elif not _is_leaving(machine):
         yield _drain(machine, "the machine is needed for the agents")
@@ -175,7 +194,9 @@ def _is_up(job: JobView, held: tuple[MachineView, ...]) -> bool:
 
 
 def _has_active(held: tuple[MachineView, ...], role: Role) -> bool:
-    return any(m.phase is not None and m.phase.role is role and m.phase.state is PhaseState.ACTIVE for m in held)
+    return any(
+        m.phase is not None and m.phase.role is role and m.phase.state is PhaseState.ACTIVE for m in held
+    )
 
 
 def _role(machine: MachineView) -> Role | None:

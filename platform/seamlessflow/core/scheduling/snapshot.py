@@ -73,7 +73,11 @@ class JobView:
 
     def tags_of(self, role: Role) -> frozenset[str]:
         """Every tag a machine needs to fill `role` for this job."""
-        placement = {Role.ROLLOUT: self.rollout_tags, Role.TRAIN: self.train_tags, Role.AGENT: self.agent_tags}
+        placement = {
+            Role.ROLLOUT: self.rollout_tags,
+            Role.TRAIN: self.train_tags,
+            Role.AGENT: self.agent_tags,
+        }
         return placement[role] | {role.value}
 
     @property
@@ -91,6 +95,7 @@ class JobView:
 class Snapshot:
     machines: tuple[MachineView, ...]
     jobs: tuple[JobView, ...]
+    may_evict: bool = True  # false while whoever looks has not listened long enough to call a machine silent
     _by_job: dict[UUID, tuple[MachineView, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -42,7 +42,9 @@ def linearize(nodes: Sequence[Node]) -> list[Sample]:
 
 
 def _sample(path: list[Node], trained: set[int]) -> Sample:
-    pieces = [_piece(node, is_trained=node.kind == NodeKind.SAMPLED and node.index not in trained) for node in path]
+    pieces = [
+        _piece(node, is_trained=node.kind == NodeKind.SAMPLED and node.index not in trained) for node in path
+    ]
     while pieces and not pieces[-1].loss_mask.any():
         pieces.pop()  # context after the last trained token teaches nothing
     if not pieces:

@@ -58,7 +58,6 @@ class Node:
     spans: Spans = ()
     loss_mask: bytes | None = None  # packed bits, big first; None: every token is trained
     is_partial: bool = False
-    is_closed: bool = True  # sampled: the last token ends the turn (not cut by length)
 
     @property
     def num_tokens(self) -> int:

@@ -57,6 +57,9 @@ class AnswerProgress:
     def num_remaining(self) -> int:
         return self.max_tokens - self.num_tokens
 
+    def is_unfinished(self) -> bool:
+        return self.finish_reason is None
+
     @property
     def min_version(self) -> int:
         """No engine below this version may continue the answer."""

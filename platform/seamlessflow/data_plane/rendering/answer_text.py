@@ -31,13 +31,12 @@ class AnswerText:
         self.num_kept_tokens: int | None = None
         self.parsed = ParsedOutput()
 
-    @property
     def is_stopped(self) -> bool:
         return self.num_kept_tokens is not None
 
     def push(self, token_ids: bytes) -> list[Delta]:
         """Deltas that these tokens complete; none after a stop string."""
-        if self.is_stopped:
+        if self.is_stopped():
             return []
         ids = np.frombuffer(token_ids, dtype="<i4").tolist()
         self._num_tokens += len(ids)
@@ -47,8 +46,8 @@ class AnswerText:
 
     def finish(self) -> list[Delta]:
         """What was held back. After a stop string only the parser's rest."""
-        deltas = [] if self.is_stopped else self._take(self._detokenizer.flush())
-        if not self.is_stopped:
+        deltas = [] if self.is_stopped() else self._take(self._detokenizer.flush())
+        if not self.is_stopped():
             deltas += self._parse(self._pending)
             self._pending = ""
         rest = self._parser.finish()

@@ -26,7 +26,9 @@ class ChatTemplate:
     """A compiled template with the special tokens it may name."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        )
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
@@ -48,7 +50,8 @@ class ChatTemplate:
         values = self._special_tokens | dict(arguments)
         try:
             return self._template.render(
-                **values | {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
+                **values
+                | {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
             )
         except (TemplateError, TypeError, KeyError, AttributeError) as error:
             raise TemplateRefused(f"the model's chat template refused the messages: {error}") from error
@@ -64,7 +67,13 @@ def _template_message(message: Message) -> dict[str, Any]:
     shown["content"] = message_text(message.get("content"))
     if calls := message.get("tool_calls"):
         shown["tool_calls"] = [
-            {**call, "function": {**call["function"], "arguments": tool_arguments(call["function"].get("arguments"))}}
+            {
+                **call,
+                "function": {
+                    **call["function"],
+                    "arguments": tool_arguments(call["function"].get("arguments")),
+                },
+            }
             for call in calls
         ]
     else:

@@ -40,7 +40,9 @@ class ModelText:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of a message: special tokens are left out, markers of tool calls and reasoning are not."""
         hidden = self.hidden_ids
-        text: str = self.tokenizer.decode([i for i in token_ids if i not in hidden], skip_special_tokens=False)
+        text: str = self.tokenizer.decode(
+            [i for i in token_ids if i not in hidden], skip_special_tokens=False
+        )
         return text
 
 
@@ -89,13 +91,14 @@ def _token_content(token: Any) -> str:
 
 
 def _end_ids(path: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> tuple[int, ...]:
-    ids: list[int] = []
+    ids: list[int | None] = []
     if config.get("eos_token"):
         ids.append(tokenizer.token_to_id(_token_content(config["eos_token"])))
     for name in ("generation_config.json", "config.json"):
         value = _read_json(path / name).get("eos_token_id")
         ids += value if isinstance(value, list) else [value]
-    return tuple(dict.fromkeys(i for i in ids if i is not None and tokenizer.id_to_token(i) is not None))
+    known = (i for i in ids if i is not None)
+    return tuple(dict.fromkeys(i for i in known if tokenizer.id_to_token(i)))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

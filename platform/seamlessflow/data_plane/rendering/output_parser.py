@@ -172,7 +172,9 @@ def _parse_call(body: str) -> ToolCall | None:
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return None
     arguments = call.get("arguments", {})
-    return ToolCall(call["name"], arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode())
+    return ToolCall(
+        call["name"], arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    )
 
 
 def _overlap(text: str, mark: str) -> int:

@@ -7,13 +7,17 @@ evaluated as code.
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletionFunctionToolParam
 
 MAX_DIGITS = 12
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"*": operator.mul, "+": operator.add, "-": operator.sub}
-EXPRESSION = re.compile(r"\s*(-?\d{1,%d})\s*([*+-])\s*(-?\d{1,%d})\s*" % (MAX_DIGITS, MAX_DIGITS), re.ASCII)
+NUMBER = rf"(-?\d{{1,{MAX_DIGITS}}})"
+EXPRESSION = re.compile(rf"\s*{NUMBER}\s*([*+-])\s*{NUMBER}\s*", re.ASCII)
 
-CALC_TOOL: dict[str, Any] = {
+CALC_TOOL: "ChatCompletionFunctionToolParam" = {
     "type": "function",
     "function": {
         "name": "calc",

@@ -101,7 +101,9 @@ class ControlRoutes:
         service = self._service
         async with service.update_lock:
             if not service.is_update_applied:
-                raise ProtocolOrderError("no weights were loaded since /start_weight_update; the version stays")
+                raise ProtocolOrderError(
+                    "no weights were loaded since /start_weight_update; the version stays"
+                )
             await asyncio.wrap_future(self._engine.set_weight_version(body.weight_version))
             service.is_update_open = service.is_update_applied = False
         return json_response({"message": "Weight update finished"})
@@ -162,4 +164,3 @@ def _query_bool(request: web.Request, name: str, *, default: bool) -> bool:
     if value not in ("true", "false", "1", "0"):
         raise InvalidRequestError(field=name, message=f"{name} must be true or false, got {value!r}")
     return value in ("true", "1")
-

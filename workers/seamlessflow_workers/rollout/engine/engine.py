@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
-from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.engine.sequence import Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Engine:
         seed: int,
         max_batched_tokens: int,
         notify: Callable[[list[Sequence]], None],
-        on_failure: Callable[[], None] | None = None,
+        on_failure: Callable[[], None],
     ) -> None:
         self._runner = runner
         self.scheduler = Scheduler(runner, max_batched_tokens=max_batched_tokens)
@@ -190,11 +190,7 @@ class Engine:
         except Exception as error:
             logger.exception("the engine failed")
             self.failure = error
-            while not self._commands.empty():
-                self._commands.get_nowait()()
-            self._fail_all()
-            if self._on_failure is not None:
-                self._on_failure()
+            self._on_failure()
 
     def _obey(self, *, is_idle: bool) -> None:
         """Run the commands that wait; when there is nothing to compute, sleep until one comes."""
@@ -272,13 +268,6 @@ class Engine:
             self._clear_if(clear_cache and self._gate is not _Gate.OPEN)
             future.set_result(None)
         self._drained.clear()
-
-    def _fail_all(self) -> None:
-        """Nobody waits for ever on a dead engine: what runs and what is still queued ends with an error."""
-        unfinished = self.scheduler.unfinished
-        for sequence in unfinished:
-            sequence.finish_reason = FinishReason.ERROR
-        self._finish(unfinished)
 
     def _call(self, act: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()

@@ -13,7 +13,7 @@ from aiohttp import web
 from seamlessflow_workers.rollout.engine import payloads
 from seamlessflow_workers.rollout.engine.engine import EngineFailedError
 from seamlessflow_workers.rollout.engine.payloads import REQUEST_ID_PREFIX, error_response, json_response
-from seamlessflow_workers.rollout.engine.request import GenerateBody, InvalidRequestError
+from seamlessflow_workers.rollout.engine.request import GenerateRequest, InvalidRequestError
 from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.engine.service import EngineService, QueueFullError
 
@@ -55,7 +55,7 @@ class GenerationRoutes:
         finally:
             self._service.forget(sequence)
 
-    async def _unary(self, body: GenerateBody, sequence: Sequence) -> web.Response:
+    async def _unary(self, body: GenerateRequest, sequence: Sequence) -> web.Response:
         while sequence.finish_reason is None:
             await sequence.changed.wait()
             sequence.changed.clear()
@@ -73,7 +73,9 @@ class GenerationRoutes:
             )
         )
 
-    async def _stream(self, request: web.Request, body: GenerateBody, sequence: Sequence) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, body: GenerateRequest, sequence: Sequence
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         num_sent = 0
@@ -83,7 +85,9 @@ class GenerationRoutes:
             sequence.changed.clear()
             finish_reason = sequence.finish_reason  # read before the count: see the module `sequence`
             if finish_reason is FinishReason.ERROR:
-                await response.write(payloads.stream_error_frame(f"the engine failed: {self._service.engine.failure}"))
+                await response.write(
+                    payloads.stream_error_frame(f"the engine failed: {self._service.engine.failure}")
+                )
                 break
             num_generated = sequence.num_generated
             frames = payloads.stream_frames(
@@ -137,4 +141,6 @@ def _requested_ids(raw: bytes) -> list[str] | None:
         ids = body.get("request_ids")
         return None if ids is None else msgspec.convert(ids, list[str])
     except msgspec.MsgspecError as error:
-        raise InvalidRequestError(field="request_ids", message=f"expected {{'request_ids': [...]}}: {error}") from error
+        raise InvalidRequestError(
+            field="request_ids", message=f"expected {{'request_ids': [...]}}: {error}"
+        ) from error

@@ -47,15 +47,21 @@ def _collect(service: EngineService) -> list[_Metric]:
             "Requests waiting for a row.",
             max(0, engine.num_unfinished - num_running),
         ),
-        _gauge("kv_cache_usage_perc", "Share of KV cache positions in use; 1 is full.", used / table.tokens.size),
+        _gauge(
+            "kv_cache_usage_perc", "Share of KV cache positions in use; 1 is full.", used / table.tokens.size
+        ),
         _Metric("vllm:engine_sleep_state", "gauge", "1 for the state the engine is in.", sleep_states),
         _counter("prompt_tokens_total", "Prompt tokens accepted.", counters.prompt_tokens),
         _counter("generation_tokens_total", "Tokens sampled.", counters.generation_tokens),
-        _counter("prefix_cache_queries_total", "Tokens looked up in the prefix cache.", counters.prefix_queries),
+        _counter(
+            "prefix_cache_queries_total", "Tokens looked up in the prefix cache.", counters.prefix_queries
+        ),
         _counter("prefix_cache_hits_total", "Tokens found in the prefix cache.", counters.prefix_hits),
         _counter("num_preemptions_total", "Sequences that had to be computed again.", counters.preemptions),
         _Metric("vllm:request_success_total", "counter", "Finished requests by reason.", finished),
-        _Metric("vllm:admission_rejections_total", "counter", "Requests refused by a queue limit.", rejections),
+        _Metric(
+            "vllm:admission_rejections_total", "counter", "Requests refused by a queue limit.", rejections
+        ),
     ]
 
 

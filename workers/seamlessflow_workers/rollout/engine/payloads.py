@@ -25,7 +25,9 @@ def json_response(content: object, *, status: int = HTTPStatus.OK) -> web.Respon
     return web.Response(body=_encode(content), status=status, content_type="application/json")
 
 
-def error_content(*, status: HTTPStatus, message: str, kind: str | None = None, field: str | None = None) -> object:
+def error_content(
+    *, status: HTTPStatus, message: str, kind: str | None = None, field: str | None = None
+) -> object:
     return {
         "error": {"message": message, "type": kind or status.phrase, "param": field, "code": status.value},
     }
@@ -92,7 +94,13 @@ def stream_frames(
     frames = []
     for version, first, last in spans:
         choice = _tokens(sequence, start=first, end=last, is_packed=is_packed)
-        choice |= {"index": 0, "weight_version": version, "finish_reason": None, "stop_reason": None}
+        choice |= {
+            "index": 0,
+            "weight_version": version,
+            "finish_reason": None,
+            "stop_reason": None,
+            "weight_versions": None,
+        }
         content: dict[str, Any] = {
             "request_id": REQUEST_ID_PREFIX + sequence.request_id,
             "output_mode": "tokens",
@@ -120,7 +128,9 @@ def stream_usage_frame(sequence: Sequence) -> bytes:
 
 
 def stream_error_frame(message: str) -> bytes:
-    content = error_content(status=HTTPStatus.INTERNAL_SERVER_ERROR, message=message, kind="InternalServerError")
+    content = error_content(
+        status=HTTPStatus.INTERNAL_SERVER_ERROR, message=message, kind="InternalServerError"
+    )
     return b"data: " + _encode(content) + b"\n\n"
 
 

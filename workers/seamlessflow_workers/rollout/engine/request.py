@@ -1,4 +1,4 @@
-"""The body of `POST /inference/v1/generate`, checked: bytes enter, a `GenerateBody` leaves.
+"""The body of `POST /inference/v1/generate`, checked: bytes enter, a `GenerateRequest` leaves.
 
 Field names and defaults are vLLM's. What this engine cannot do is refused by name rather than ignored, because an
 option that is silently dropped changes the distribution that is trained on.
@@ -75,7 +75,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     continuous_usage_stats: bool | None = False
 
 
-class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int]
     sampling_params: SamplingParams
     request_id: str | None = None
@@ -90,10 +90,10 @@ class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     packed: bool = False  # ours: base64 arrays in place of one JSON object a token
 
 
-_decoder = msgspec.json.Decoder(GenerateBody)
+_decoder = msgspec.json.Decoder(GenerateRequest)
 
 
-def parse_generate_body(raw: bytes, *, vocab_size: int, max_model_len: int) -> GenerateBody:
+def parse_generate_body(raw: bytes, *, vocab_size: int, max_model_len: int) -> GenerateRequest:
     """Raise `InvalidRequestError` unless the engine can serve the body exactly as asked."""
     try:
         body = _decoder.decode(raw)
@@ -125,7 +125,7 @@ def _check_prompt(token_ids: list[int], *, vocab_size: int, max_model_len: int) 
         raise InvalidRequestError(field="token_ids", message=message)
 
 
-def _check_top_level(body: GenerateBody) -> None:
+def _check_top_level(body: GenerateRequest) -> None:
     if body.output_mode != "tokens":
         message = f"output_mode must be 'tokens', got {body.output_mode!r}: this engine has no tokenizer"
         raise InvalidRequestError(field="output_mode", message=message)
@@ -176,5 +176,5 @@ def _check_sampling(params: SamplingParams, *, vocab_size: int) -> None:
         raise InvalidRequestError(field=f"{_PARAMS}.temperature", message="temperature must be a number")
 
 
-def prompt_array(body: GenerateBody) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
+def prompt_array(body: GenerateRequest) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
     return np.array(body.token_ids, dtype=np.int32)

@@ -267,9 +267,7 @@ class Scheduler:
         self.table.forget_free()
 
 
-def _record_top(
-    sequences: list[Sequence], ids: NDArray[np.int64], logprobs: NDArray[np.float32]
-) -> None:
+def _record_top(sequences: list[Sequence], ids: NDArray[np.int64], logprobs: NDArray[np.float32]) -> None:
     for entry, sequence in enumerate(sequences):
         count = sequence.params.logprobs or 0
         if count:
@@ -283,4 +281,5 @@ def _uniform(seed: NDArray[np.uint64], index: NDArray[np.uint64]) -> NDArray[np.
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     state = state ^ (state >> np.uint64(31))
-    return (state >> np.uint64(16)).astype(np.float64) * 2.0**-48
+    scaled: NDArray[np.float64] = (state >> np.uint64(16)).astype(np.float64) * 2.0**-48
+    return scaled

@@ -11,7 +11,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow_workers.rollout.engine.request import GenerateBody, SamplingParams, prompt_array
+from seamlessflow_workers.rollout.engine.request import GenerateRequest, SamplingParams, prompt_array
 
 
 class FinishReason(StrEnum):
@@ -50,7 +50,7 @@ class Sequence:
         self,
         *,
         request_id: str,
-        body: GenerateBody,
+        body: GenerateRequest,
         eos_token_ids: frozenset[int],
         max_model_len: int,
         seed: int,
@@ -78,7 +78,7 @@ class Sequence:
         self.is_settled = False  # its end was counted and told
         self.row = -1  # of the KV cache; -1: waiting or finished
         self.num_computed = 0  # leading tokens whose KV lies in the row
-        self.num_cached_tokens: int | None = None  # prompt tokens that were found in the cache at first admission
+        self.num_cached_tokens: int | None = None  # prompt tokens found in the cache when first admitted
         self.num_notified = 0
         self.changed = asyncio.Event()  # set in the event loop when there is something new to read
 
@@ -103,6 +103,8 @@ class Sequence:
     def spans(self, *, start: int, end: int) -> list[tuple[str, int, int]]:
         """(version, start, end) over generated tokens `start` … `end`, contiguous and in order."""
         starts = self.version_starts
+        if not starts:
+            return []
         ends = [begin for _, begin in starts[1:]] + [end]
         clipped = [
             (version, max(begin, start), min(stop, end))

@@ -3,6 +3,7 @@
 Errors leave in vLLM's shape: `{"error": {"message", "type", "param", "code"}}`.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -14,9 +15,11 @@ from seamlessflow_workers.rollout.engine.control_routes import ControlRoutes
 from seamlessflow_workers.rollout.engine.generation_routes import GenerationRoutes
 from seamlessflow_workers.rollout.engine.metrics import CONTENT_TYPE, render_metrics
 from seamlessflow_workers.rollout.engine.payloads import error_response, json_response
-from seamlessflow_workers.rollout.engine.request import GenerateBody, InvalidRequestError
+from seamlessflow_workers.rollout.engine.request import GenerateRequest, InvalidRequestError
 from seamlessflow_workers.rollout.engine.runner import WeightsError
 from seamlessflow_workers.rollout.engine.service import EngineService, ProtocolOrderError
+
+logger = logging.getLogger(__name__)
 
 ENGINE_VERSION = "0.1.0"
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -66,6 +69,13 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         )
     except web.HTTPException as error:
         return error_response(status=HTTPStatus(error.status), message=error.reason)
+    except ConnectionError:
+        raise  # the client is gone: there is nobody to answer
+    except Exception as error:
+        logger.exception("a handler failed")
+        return error_response(
+            status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=repr(error)
+        )
 
 
 class _InfoRoutes:
@@ -103,7 +113,9 @@ class _InfoRoutes:
 
 def _describe(routes: list[web.RouteDef]) -> dict[str, Any]:
     """OpenAPI, enough for a client to see which routes and request fields there are."""
-    schemas, components = msgspec.json.schema_components([GenerateBody], ref_template="#/components/schemas/{name}")
+    schemas, components = msgspec.json.schema_components(
+        [GenerateRequest], ref_template="#/components/schemas/{name}"
+    )
     body = {"content": {"application/json": {"schema": schemas[0]}}}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

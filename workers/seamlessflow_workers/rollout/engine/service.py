@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from seamlessflow_workers.rollout.engine.engine import Engine, EngineFailedError
-from seamlessflow_workers.rollout.engine.request import GenerateBody, parse_generate_body
+from seamlessflow_workers.rollout.engine.request import GenerateRequest, parse_generate_body
 from seamlessflow_workers.rollout.engine.runner import ModelRunner
-from seamlessflow_workers.rollout.engine.sequence import Sequence
+from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
 
 
 class QueueFullError(Exception):
@@ -55,12 +55,12 @@ class EngineService:
         self._loop = asyncio.get_running_loop()
         self.engine.start()
 
-    def parse(self, raw: bytes) -> GenerateBody:
+    def parse(self, raw: bytes) -> GenerateRequest:
         return parse_generate_body(
             raw, vocab_size=self.runner.vocab_size, max_model_len=self.runner.max_model_len
         )
 
-    def submit(self, body: GenerateBody) -> Sequence:
+    def submit(self, body: GenerateRequest) -> Sequence:
         """Raise `QueueFullError` rather than queue without bound."""
         if self.engine.failure is not None:
             raise EngineFailedError(f"the engine failed: {self.engine.failure}")
@@ -94,7 +94,15 @@ class EngineService:
 
     def _tell_failure(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.failed.set)
+            self._loop.call_soon_threadsafe(self._fail)
+
+    def _fail(self) -> None:
+        """Nobody waits for ever on a dead engine. Its thread has ended, so the sequences are ours to end."""
+        self.failed.set()
+        for sequence in (sequence for siblings in self.in_flight.values() for sequence in siblings):
+            if sequence.finish_reason is None:
+                sequence.finish_reason = FinishReason.ERROR
+            sequence.changed.set()
 
 
 def _wake(sequences: list[Sequence]) -> None:

@@ -6,12 +6,15 @@ rows of different salts never serve one another; a row without a salt serves nob
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 # A copy is not worth its bookkeeping, nor a wait for a sibling, below this many tokens.
 MIN_SHARED_TOKENS = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class SlotTable:
 
     def find_prefix(self, tokens: NDArray[np.int32], *, salt: str) -> PrefixMatch:
         rows = np.array([row for row, known in enumerate(self.salts) if known == salt], dtype=np.int64)
-        if len(rows) == 0:
+        if len(rows) == 0 or len(tokens) == 0:
             return PrefixMatch(row=-1, num_valid=0, num_coming=0)
         differs = self.tokens[rows, : len(tokens)] != tokens
         common = np.where(differs.any(axis=1), differs.argmax(axis=1), len(tokens))
@@ -86,6 +89,11 @@ class SlotTable:
         length = int(self.num_valid[pair].max())
         for array in (self.tokens, self.num_known, self.num_valid):
             array[pair] = array[swapped]
-        for values in (self.salts, self.is_live, self.used_at):
-            values[first], values[second] = values[second], values[first]  # type: ignore[index,call-overload]
+        _exchange(self.salts, first, second)
+        _exchange(self.is_live, first, second)
+        _exchange(self.used_at, first, second)
         return length
+
+
+def _exchange(values: list[T], first: int, second: int) -> None:
+    values[first], values[second] = values[second], values[first]

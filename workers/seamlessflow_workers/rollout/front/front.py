@@ -190,7 +190,7 @@ def _refusal(status: HTTPStatus, code: str, *, served_version: int | None = None
 def _make_request(
     message: RawRequestMessage,
     payload: StreamReader,
-    protocol: RequestHandler[web.BaseRequest],
+    protocol: RequestHandler,
     writer: AbstractStreamWriter,
     task: "asyncio.Task[None]",
 ) -> web.BaseRequest:

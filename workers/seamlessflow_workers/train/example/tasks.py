@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-MAX_ADDEND = 19  # arithmetic: both numbers are 0 … 19, so that a tiny model can know the whole table
+FACTORS = range(320, 1000)  # calculator: every product has six digits
+MAX_ADDEND = 9  # arithmetic: one digit each, so that a tiny model can know the whole table
 
 
 class ExampleEnvironment(StrEnum):
@@ -43,7 +44,7 @@ def write_tasks(path: Path, environment: ExampleEnvironment, *, num_tasks: int, 
 
 def _expression(environment: ExampleEnvironment, chance: random.Random) -> tuple[str, str]:
     if environment is ExampleEnvironment.CALCULATOR:
-        left, right = chance.randrange(100, 1000), chance.randrange(100, 1000)
+        left, right = chance.choice(FACTORS), chance.choice(FACTORS)
         return f"{left}*{right}", str(left * right)
     left, right = chance.randrange(MAX_ADDEND + 1), chance.randrange(MAX_ADDEND + 1)
     return f"{left}+{right}", str(left + right)

@@ -1,35 +1,41 @@
 """Synthetic chat transcripts: what the warm start imitates and the tokenizer is trained on.
 
-Calculator transcripts mix right tool use, guesses without the tool and calls with a garbled expression; what follows
-a garbled call is consistent with it. So the sampled reward starts low, and every skill that reinforcement has to
-select (call, copy, answer) is present. Messages are those of the OpenAI chat format.
+Two stages. *Practice* shows only right answers: the model learns the format and to copy numbers. *Mixture* shows right
+tool use, guesses without the tool and calls with a garbled expression (what follows such a call is consistent with
+it): every skill that reinforcement has to select is present, and the sampled reward starts near 0.2.
 """
 
+import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, calculate
 from seamlessflow_workers.train.example.tasks import ExampleEnvironment, ExampleTask, iter_tasks
 
 TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
-RIGHT_USE_SHARE = 0.35
-GUESS_SHARE = 0.40
+RIGHT_USE_SHARE = 0.20
+GUESS_SHARE = 0.45
 GARBLED_DIGIT_SHARE = 0.3
-RIGHT_SUM_SHARE = 0.2  # arithmetic: how often the imitated answer is right
+RIGHT_SUM_SHARE = 0.25  # arithmetic: the other answers are off by up to nine
 
 Message = Mapping[str, Any]
+
+
+class Stage(StrEnum):
+    PRACTICE = "practice"
+    MIXTURE = "mixture"
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
     messages: Sequence[Message]
-    tools: Sequence[Mapping[str, Any]] | None
+    tools: Sequence[object] | None
 
 
 class ChatTemplate:
@@ -48,35 +54,38 @@ class ChatTemplate:
         )
 
 
-def iter_transcripts(environment: ExampleEnvironment, *, num_transcripts: int, seed: int) -> Iterator[Transcript]:
-    """Deterministic by seed; the tasks are other ones than those of `iter_tasks` with the same seed."""
-    chance = random.Random(f"transcripts/{environment}/{seed}")
+def iter_transcripts(
+    environment: ExampleEnvironment, stage: Stage, *, num_transcripts: int, seed: int
+) -> Iterator[Transcript]:
+    """Deterministic by (environment, stage, seed)."""
+    chance = random.Random(f"{environment}/{stage}/{seed}")
     tasks = iter_tasks(environment, num_tasks=num_transcripts, seed=chance.randrange(2**31, 2**32))
     for task in tasks:
         if environment is ExampleEnvironment.CALCULATOR:
-            yield Transcript(messages=_calculator_messages(task, chance), tools=[CALC_TOOL])
+            yield Transcript(messages=_calculator_messages(task, stage, chance), tools=[CALC_TOOL])
         else:
-            yield Transcript(messages=_arithmetic_messages(task, chance), tools=None)
+            yield Transcript(messages=_arithmetic_messages(task, stage, chance), tools=None)
 
 
 def _to_json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _calculator_messages(task: ExampleTask, chance: random.Random) -> list[Message]:
+def _calculator_messages(task: ExampleTask, stage: Stage, chance: random.Random) -> list[Message]:
     question = {"role": "user", "content": task.question}
-    kind = chance.random()
+    kind = 0.0 if stage is Stage.PRACTICE else chance.random()
     if RIGHT_USE_SHARE <= kind < RIGHT_USE_SHARE + GUESS_SHARE:
         return [question, {"role": "assistant", "content": str(chance.randrange(10**5, 10**6))}]
     expression = task.question.removeprefix("What is ").removesuffix("?")
     if kind >= RIGHT_USE_SHARE + GUESS_SHARE:
         expression = "".join(_garbled(character, chance) for character in expression)
     result = calculate(expression)
-    return [question, _call(expression), {"role": "tool", "content": result}, {"role": "assistant", "content": result}]
+    answer = [{"role": "tool", "content": result}, {"role": "assistant", "content": result}]
+    return [question, _call(expression), *answer]
 
 
-def _arithmetic_messages(task: ExampleTask, chance: random.Random) -> list[Message]:
-    is_right = chance.random() < RIGHT_SUM_SHARE
+def _arithmetic_messages(task: ExampleTask, stage: Stage, chance: random.Random) -> list[Message]:
+    is_right = stage is Stage.PRACTICE or chance.random() < RIGHT_SUM_SHARE
     answer = task.answer if is_right else str(max(0, int(task.answer) + chance.randrange(-9, 10)))
     return [{"role": "user", "content": task.question}, {"role": "assistant", "content": answer}]
 

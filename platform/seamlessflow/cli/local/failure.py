@@ -1,0 +1,5 @@
+"""The base of everything that can keep an installation from running; each message is one clear sentence."""
+
+
+class InstallationFailed(RuntimeError):
+    """Caught by the command line, which prints the message and ends with status 1."""

@@ -1,0 +1,37 @@
+"""Routes of `/api/v1`."""
+
+from django.urls import path, register_converter
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+from seamlessflow.control_plane.accounts import apis as accounts
+from seamlessflow.control_plane.cluster import apis as cluster
+from seamlessflow.control_plane.common import apis as common
+from seamlessflow.control_plane.common import fields
+from seamlessflow.control_plane.jobs import apis as jobs
+
+register_converter(fields.JobIdConverter, "job")
+register_converter(fields.MachineIdConverter, "machine")
+register_converter(fields.PhaseIdConverter, "phase")
+register_converter(fields.TokenIdConverter, "token")
+
+urlpatterns = [
+    path("jobs", jobs.JobListSubmitApi.as_view()),
+    path("jobs/<job:job_id>", jobs.JobDetailApi.as_view()),
+    path("jobs/<job:job_id>/cancel", jobs.JobCancelApi.as_view()),
+    path("jobs/<job:job_id>/pause", jobs.JobPauseApi.as_view()),
+    path("jobs/<job:job_id>/resume", jobs.JobResumeApi.as_view()),
+    path("jobs/<job:job_id>/versions", jobs.JobVersionListApi.as_view()),
+    path("jobs/<job:job_id>/metrics", jobs.JobMetricsApi.as_view()),
+    path("jobs/<job:job_id>/events", jobs.JobEventListApi.as_view()),
+    path("jobs/<job:job_id>/phases", jobs.JobPhaseListApi.as_view()),
+    path("jobs/<job:job_id>/ledger", cluster.JobLedgerApi.as_view()),
+    path("machines", cluster.MachineListRegisterApi.as_view()),
+    path("machines/<machine:machine_id>", cluster.MachineDetailApi.as_view()),
+    path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
+    path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
+    path("uploads", common.UploadApi.as_view()),
+    path("tokens", accounts.TokenListCreateApi.as_view()),
+    path("tokens/<token:token_id>", accounts.TokenRevokeApi.as_view()),
+    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("schema/ui", SpectacularSwaggerView.as_view(url_name="schema")),
+]

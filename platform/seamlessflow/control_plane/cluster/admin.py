@@ -1,0 +1,121 @@
+"""Machines in the admin site: tags, cordon and drain, alone or many at once, each edit with its reason.
+
+Every edit goes through `machine_edit`, so it bumps the generation and leaves an event, as over REST.
+"""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.helpers import ActionForm
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.cluster.services import MachineEdit, machine_edit
+from seamlessflow.control_plane.common.admin import author_of
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.core.types.tags import InvalidTag, parse_tags
+
+
+class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
+    reason = forms.CharField(max_length=1000, help_text="Why; it is written into the event.")
+    seen_generation = forms.IntegerField(widget=forms.HiddenInput)
+
+    class Meta:
+        model = Machine
+        fields = ["tags", "is_cordoned", "is_draining"]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["tags"].required = False
+        self.initial["seen_generation"] = self.instance.generation
+        self.initial["reason"] = ""
+
+    def clean_tags(self) -> list[str]:
+        try:
+            return sorted(parse_tags(self.cleaned_data["tags"]))
+        except InvalidTag as error:
+            raise forms.ValidationError(str(error)) from error
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        stored = Machine.objects.filter(id=self.instance.id).values_list("generation", flat=True).first()
+        if stored != cleaned.get("seen_generation"):
+            raise forms.ValidationError("The machine was edited meanwhile; load it again and decide anew.")
+        return cleaned
+
+
+class ReasonActionForm(ActionForm):
+    reason = forms.CharField(required=False, max_length=1000, label="Reason")
+
+
+@admin.register(Machine)
+class MachineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    form = MachineForm
+    action_form = ReasonActionForm
+    list_display = ["name", "tags", "is_cordoned", "is_draining", "pool", "generation", "reason", "edited_by"]
+    list_filter = ["is_cordoned", "is_draining", "pool"]
+    search_fields = ["name"]
+    fields = [
+        "name",
+        "pool",
+        "generation",
+        "edited_by",
+        "tags",
+        "is_cordoned",
+        "is_draining",
+        "reason",
+        "seen_generation",
+    ]
+    readonly_fields = ["name", "pool", "generation", "edited_by"]
+    actions = ["cordon", "uncordon", "drain", "undrain"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """`register_machine` makes machines, because it hands out their token."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Machine, form: MachineForm, change: bool) -> None:
+        cleaned = form.cleaned_data
+        machine_edit(
+            machine_id=obj.id,
+            edit=MachineEdit(
+                tags=cleaned["tags"], is_cordoned=cleaned["is_cordoned"], is_draining=cleaned["is_draining"]
+            ),
+            reason=cleaned["reason"],
+            author=author_of(request),
+            generation=cleaned["seen_generation"],
+        )
+
+    @admin.action(description="Cordon: no new phases")
+    def cordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
+        self._edit_all(request, machines, MachineEdit(is_cordoned=True))
+
+    @admin.action(description="Uncordon")
+    def uncordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
+        self._edit_all(request, machines, MachineEdit(is_cordoned=False))
+
+    @admin.action(description="Drain: hand running phases over")
+    def drain(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
+        self._edit_all(request, machines, MachineEdit(is_draining=True))
+
+    @admin.action(description="Undo drain and cordon")
+    def undrain(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
+        self._edit_all(request, machines, MachineEdit(is_draining=False, is_cordoned=False))
+
+    def _edit_all(self, request: HttpRequest, machines: QuerySet[Machine], edit: MachineEdit) -> None:
+        try:
+            for machine in machines:
+                machine_edit(
+                    machine_id=machine.id,
+                    edit=edit,
+                    reason=request.POST.get("reason", ""),
+                    author=author_of(request),
+                )
+        except ApplicationError as error:
+            self.message_user(request, error.detail, level="error")
+
+
+@admin.register(PoolGrant)
+class PoolGrantAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    list_display = ["pool", "project"]

@@ -1,0 +1,195 @@
+"""Machines over REST: list, show, register, edit with an ETag, ledger; the logs of phases."""
+
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.selectors import (
+    machine_get_visible,
+    machine_list_visible,
+    phase_get_visible,
+)
+from seamlessflow.control_plane.cluster.serializers import (
+    JobLedgerOutput,
+    LogPartOutput,
+    MachineEditInput,
+    MachineLedgerOutput,
+    MachineOutput,
+    MachineRegisteredOutput,
+    MachineRegisterInput,
+)
+from seamlessflow.control_plane.cluster.services import MachineEdit, machine_edit, machine_register
+from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.control_plane.common.pages import (
+    PAGE_PARAMETERS,
+    page_response,
+    page_serializer,
+    query_integer,
+)
+from seamlessflow.control_plane.jobs.selectors import job_get_visible
+from seamlessflow.control_plane.telemetry.ledger_selectors import machine_ledger
+from seamlessflow.control_plane.telemetry.log_selectors import log_read
+
+DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
+MAX_LEDGER_WINDOW = timedelta(days=7)
+
+
+class MachineListRegisterApi(ProjectApi):
+    @extend_schema(
+        operation_id="machine_list", parameters=PAGE_PARAMETERS, responses=page_serializer(MachineOutput)
+    )
+    def get(self, request: Request) -> Response:
+        return page_response(request, machine_list_visible(access=self.access), MachineOutput)
+
+    @extend_schema(
+        operation_id="machine_register",
+        description="Create or keep a machine and make it a fresh token. For staff.",
+        request=MachineRegisterInput,
+        responses={201: MachineRegisteredOutput},
+    )
+    def post(self, request: Request) -> Response:
+        access = self.access
+        access.check_operator()
+        body = MachineRegisterInput(data=request.data)
+        body.is_valid(raise_exception=True)
+        machine, secret = machine_register(**body.validated_data, author=access.author)
+        shown = machine_get_visible(access=access, machine_id=machine.id)
+        return Response(MachineOutput(shown).data | {"token": secret}, status=HTTPStatus.CREATED)
+
+
+class MachineDetailApi(ProjectApi):
+    @extend_schema(operation_id="machine_get", responses=MachineOutput)
+    def get(self, request: Request, machine_id: UUID) -> Response:
+        return _machine_response(machine_get_visible(access=self.access, machine_id=machine_id))
+
+    @extend_schema(
+        operation_id="machine_edit",
+        description="Edit the desired state. `If-Match` holds the generation that was read: 412 if it is stale.",
+        parameters=[OpenApiParameter("If-Match", location=OpenApiParameter.HEADER, required=True)],
+        request=MachineEditInput,
+        responses=MachineOutput,
+    )
+    def patch(self, request: Request, machine_id: UUID) -> Response:
+        access = self.access
+        machine_get_visible(access=access, machine_id=machine_id)
+        access.check_operator()
+        generation = _if_match(request)
+        edit = _edit_input(request)
+        machine_edit(
+            machine_id=machine_id,
+            edit=MachineEdit(
+                tags=edit.get("tags"),
+                is_cordoned=edit.get("is_cordoned"),
+                is_draining=edit.get("is_draining"),
+            ),
+            reason=edit["reason"],
+            author=access.author,
+            generation=generation,
+        )
+        return _machine_response(machine_get_visible(access=access, machine_id=machine_id))
+
+
+class MachineLedgerApi(ProjectApi):
+    @extend_schema(
+        operation_id="machine_ledger",
+        parameters=[
+            OpenApiParameter(
+                "since", OpenApiTypes.DATETIME, description="An hour ago if left out; at most 7 days."
+            ),
+            OpenApiParameter("until", OpenApiTypes.DATETIME, description="Now if left out."),
+        ],
+        responses=MachineLedgerOutput,
+    )
+    def get(self, request: Request, machine_id: UUID) -> Response:
+        machine = machine_get_visible(access=self.access, machine_id=machine_id)
+        now = timezone.now()
+        until = min(_query_moment(request, "until", default=now), now)
+        since = _query_moment(request, "since", default=until - DEFAULT_LEDGER_WINDOW)
+        if since >= until:
+            raise field_error("since", f"{since.isoformat()} is not before {until.isoformat()}")
+        since = max(since, until - MAX_LEDGER_WINDOW)
+        return Response(MachineLedgerOutput(machine_ledger(machine=machine, since=since, until=until)).data)
+
+
+class JobLedgerApi(ProjectApi):
+    @extend_schema(
+        operation_id="job_ledger",
+        description="The ledger of each machine that worked for the job, from the job's start to its end or now.",
+        responses=JobLedgerOutput,
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        job = job_get_visible(access=self.access, job_id=job_id)
+        until = job.ended_at or timezone.now()
+        since = max(job.started_at or job.created_at, until - MAX_LEDGER_WINDOW)
+        machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
+        ledgers = [machine_ledger(machine=machine, since=since, until=until) for machine in machines]
+        return Response(JobLedgerOutput({"machines": ledgers}).data)
+
+
+class PhaseLogsApi(ProjectApi):
+    @extend_schema(
+        operation_id="phase_logs",
+        parameters=[
+            OpenApiParameter("stream", description="The first by name if left out."),
+            OpenApiParameter("offset", OpenApiTypes.INT, description="Byte to begin with; 0 if left out."),
+        ],
+        responses=LogPartOutput,
+    )
+    def get(self, request: Request, phase_id: UUID) -> Response:
+        phase = phase_get_visible(access=self.access, phase_id=phase_id)
+        offset = query_integer(request, "offset", default=0)
+        part = log_read(phase=phase, stream=request.query_params.get("stream"), offset=offset)
+        return Response(LogPartOutput(part).data)
+
+
+def _machine_response(machine: Machine) -> Response:
+    return Response(MachineOutput(machine).data, headers={"ETag": f'"{machine.generation}"'})
+
+
+def _if_match(request: Request) -> int:
+    value = request.headers.get("If-Match")
+    if value is None:
+        raise ApplicationError(
+            "a header `If-Match` with the machine's generation is needed",
+            status=HTTPStatus.PRECONDITION_REQUIRED,
+        )
+    digits = value.strip().strip('"')
+    if not (digits.isascii() and digits.isdecimal()):
+        raise field_error("If-Match", f'{value!r} is not accepted; accepted: the generation, as in "3"')
+    return int(digits)
+
+
+def _edit_input(request: Request) -> dict[str, Any]:
+    body = MachineEditInput(data=request.data)
+    body.is_valid(raise_exception=True)
+    known = set(body.fields)
+    for field in request.data:
+        if field not in known:
+            raise field_error(str(field), f"is not a known field; accepted: {', '.join(sorted(known))}")
+    return dict(body.validated_data)
+
+
+def _query_moment(request: Request, name: str, *, default: datetime) -> datetime:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    try:
+        # A '+' that was not escaped arrives as a space.
+        moment = parse_datetime(text.replace(" ", "+"))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise field_error(
+            name, f"{text!r} is not accepted; accepted: an RFC 3339 moment such as 2026-01-31T12:00:00Z"
+        )
+    return moment

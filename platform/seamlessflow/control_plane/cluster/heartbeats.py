@@ -1,0 +1,151 @@
+"""Taking in a heartbeat: what a machine reports becomes rows; only what changed is written and told.
+
+Invariant: `anchor_at`, the server's time at the machine's monotonic zero, is fixed for a boot. A report with a fence
+that is not the phase's changes nothing. A new boot fails the live phases that the old one had taken.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+from django.db import transaction
+from django.db.models import F
+
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
+from seamlessflow.control_plane.cluster.orders import reply_build
+from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.common.services import engines_notify, scheduler_notify
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry.ledger_services import Boot, ledger_close, ledger_extend
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
+from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport
+
+
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """Who reports, and in which boot."""
+
+    machine: Machine
+    boot_id: UUID
+
+    @property
+    def author(self) -> str:
+        return f"machine:{self.machine.name}"
+
+
+@transaction.atomic
+def heartbeat_take(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> HeartbeatReply | None:
+    """Store a heartbeat and answer with what should be. None if the machine is gone."""
+    row, is_new_boot = _row_locked(machine_id, heartbeat, now)
+    if row is None:
+        return None
+    sender = _Sender(row.machine, heartbeat.boot_id)
+    boot = Boot(machine_id=machine_id, boot_id=heartbeat.boot_id, anchor_at=row.anchor_at)
+    row.num_intervals_acked = ledger_extend(
+        boot=boot, intervals=heartbeat.intervals, num_acked=row.num_intervals_acked
+    )
+    _row_write(row, boot, heartbeat, now)
+    phases = _live_phases(machine_id)
+    if is_new_boot:
+        _orphans_fail(sender, phases)
+    is_changed = _reports_apply(sender, phases, heartbeat.phases)
+    if is_new_boot or is_changed:
+        scheduler_notify(reason=f"heartbeat of {row.machine.name}")
+        phases = _live_phases(machine_id)
+    return reply_build(
+        machine=row.machine, phases=phases, num_intervals_acked=row.num_intervals_acked, now=now
+    )
+
+
+def _row_locked(
+    machine_id: UUID, heartbeat: Heartbeat, now: datetime
+) -> tuple[MachineHeartbeat | None, bool]:
+    """The machine's row, locked, turned to this boot; whether the boot is new."""
+    rows = MachineHeartbeat.objects.select_for_update(of=("self",)).select_related("machine")
+    row = rows.filter(machine_id=machine_id).first()
+    anchor_at = now - timedelta(seconds=heartbeat.monotonic_s)
+    if row is None:
+        if not Machine.objects.filter(id=machine_id).exists():
+            return None, False
+        MachineHeartbeat.objects.get_or_create(
+            machine_id=machine_id,
+            defaults={"boot_id": heartbeat.boot_id, "anchor_at": anchor_at, "received_at": now},
+        )
+        return rows.get(machine_id=machine_id), True
+    if row.boot_id == heartbeat.boot_id:
+        return row, False
+    ledger_close(
+        machine_id=machine_id,
+        boot_id=row.boot_id,
+        state=row.open_state,
+        cause=row.open_cause,
+        until=row.received_at,
+    )
+    row.boot_id, row.anchor_at, row.num_intervals_acked = heartbeat.boot_id, anchor_at, 0
+    return row, True
+
+
+def _row_write(row: MachineHeartbeat, boot: Boot, heartbeat: Heartbeat, now: datetime) -> None:
+    row.received_at = now
+    row.open_state = heartbeat.open_state or ""
+    row.open_cause = heartbeat.open_cause or ""
+    row.open_since_at = None if heartbeat.open_since_s is None else boot.moment(heartbeat.open_since_s)
+    if heartbeat.capabilities is not None:
+        row.capabilities = msgspec.to_builtins(heartbeat.capabilities)
+    row.save(force_update=True)
+
+
+def _live_phases(machine_id: UUID) -> list[Phase]:
+    phases = Phase.objects.filter(machine_id=machine_id, state__in=sorted(LIVE_PHASE_STATES))
+    return list(phases.annotate(latest_version=F("job__latest_version")))
+
+
+def _orphans_fail(sender: _Sender, phases: list[Phase]) -> None:
+    """Children die with their supervisor, so a phase that an earlier boot took is over."""
+    for phase in phases:
+        if phase.boot_id is not None and phase.boot_id != sender.boot_id:
+            phase_move(
+                phase_id=phase.id,
+                to=PhaseState.FAILED,
+                reason=f"the supervisor of {sender.machine.name} was restarted",
+                author=sender.author,
+            )
+
+
+def _reports_apply(sender: _Sender, phases: list[Phase], reports: list[PhaseReport]) -> bool:
+    """Whether anything changed."""
+    live = {(phase.id, phase.fence): phase for phase in phases if phase.boot_id in (None, sender.boot_id)}
+    is_changed = False
+    for report in reports:
+        phase = live.get((report.phase_id, report.fence))
+        if phase is not None:
+            # Facts before the move: gateways that hear of an active phase find its endpoint.
+            is_changed |= _facts_store(phase, report)
+            is_changed |= _state_follow(sender, phase, report)
+    return is_changed
+
+
+def _facts_store(phase: Phase, report: PhaseReport) -> bool:
+    told = {"endpoint": report.endpoint, "served_version": report.served_version}
+    fresh = {
+        name: value for name, value in told.items() if value is not None and value != getattr(phase, name)
+    }
+    if not fresh or report.state in (PhaseState.ENDED, PhaseState.FAILED):
+        return False
+    Phase.objects.filter(id=phase.id, fence=phase.fence).update(**fresh)
+    engines_notify(job_id=phase.job_id)
+    return True
+
+
+def _state_follow(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
+    if report.state == phase.state or not PHASE_MOVES.allows(PhaseState(phase.state), report.state):
+        return False
+    return phase_move(
+        phase_id=phase.id,
+        fence=report.fence,
+        boot_id=sender.boot_id,
+        to=report.state,
+        reason=report.reason,
+        author=sender.author,
+    )

@@ -1,0 +1,135 @@
+"""The answer to a heartbeat: the machine's orders and residents, made anew each time from what is desired.
+
+Invariant: nothing here depends on what was answered before, so a lost answer costs latency only.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef, Q
+
+from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.cluster.selectors import OPEN_POOL
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.credentials import PhaseClaims, front_token, phase_credential_sign
+from seamlessflow.core.protocol.worker import HeartbeatReply, PhaseOrder, Resident, WeightsReference
+from seamlessflow.core.types.tags import Role
+
+HEARTBEAT_INTERVAL_S = 1.0
+CREDENTIAL_TTL_S = 24 * 3600
+# Resident children hold memory: a machine starts none ahead for more jobs than this.
+MAX_RESIDENT_JOBS = 4
+
+VersionUris = Mapping[tuple[UUID, int], str]
+
+
+def reply_build(
+    *, machine: Machine, phases: list[Phase], num_intervals_acked: int, now: datetime
+) -> HeartbeatReply:
+    jobs = _resident_jobs(machine, phases)
+    uris = _version_uris(phases, jobs)
+    return HeartbeatReply(
+        machine_id=machine.id,
+        name=machine.name,
+        tags=machine.tags,
+        orders=[_order(phase, uris, now) for phase in phases],
+        residents=[_resident(job, role, uris) for job in jobs for role in _roles_here(job, machine)],
+        interval_s=HEARTBEAT_INTERVAL_S,
+        num_intervals_acked=num_intervals_acked,
+        is_cordoned=machine.is_cordoned,
+    )
+
+
+def roles_needed(spec: Mapping[str, Any]) -> list[Role]:
+    """Roles that a job's phases have; agents of an external environment run elsewhere."""
+    is_external = spec["environment"]["name"] == "external"
+    return [Role.ROLLOUT, Role.TRAIN] if is_external else [Role.ROLLOUT, Role.TRAIN, Role.AGENT]
+
+
+def _resident_jobs(machine: Machine, phases: list[Phase]) -> list[Job]:
+    """Jobs at work whose children may be here; oldest first. A cordoned machine keeps those it works for."""
+    grants = PoolGrant.objects.filter(pool=machine.pool)
+    may_use = Exists(grants.filter(project_id=OuterRef("project_id")))
+    jobs = Job.objects.filter(
+        may_use | ~Exists(grants) if machine.pool == OPEN_POOL else may_use,
+        state__in=(JobState.STARTING, JobState.RUNNING),
+        desired=DesiredJobState.RUN,
+    )
+    working = {phase.job_id for phase in phases}
+    if machine.is_cordoned or machine.is_draining:
+        jobs = jobs.filter(id__in=working)
+    candidates = [job for job in jobs.order_by("created_at") if _roles_here(job, machine)]
+    # Those it works for first, whatever their age.
+    return sorted(candidates, key=lambda job: job.id not in working)[:MAX_RESIDENT_JOBS]
+
+
+def _roles_here(job: Job, machine: Machine) -> list[Role]:
+    tags = set(machine.tags)
+    wished = job.spec["placement"]
+    return [role for role in roles_needed(job.spec) if {role.value, *wished[role.value]} <= tags]
+
+
+def _version_uris(phases: Iterable[Phase], jobs: Iterable[Job]) -> VersionUris:
+    """Where the weights are that orders and residents name: one query."""
+    wanted = {(job.id, job.latest_version) for job in jobs}
+    wanted |= {(phase.job_id, _version(phase)) for phase in phases}
+    if not wanted:
+        return {}
+    condition = Q()
+    for job_id, version in wanted:
+        condition |= Q(job_id=job_id, version=version)
+    rows = PolicyVersion.objects.filter(condition).values_list("job_id", "version", "uri")
+    return {(job_id, version): uri for job_id, version, uri in rows}
+
+
+def _version(phase: Phase) -> int:
+    """Engines serve what is desired of them; a trainer begins from the newest."""
+    latest: int = phase.latest_version  # type: ignore[attr-defined]  # annotated by the caller's query
+    return phase.desired_version if phase.role == Role.ROLLOUT else latest
+
+
+def _order(phase: Phase, uris: VersionUris, now: datetime) -> PhaseOrder:
+    version = _version(phase)
+    claims = PhaseClaims(
+        phase_id=phase.id,
+        job_id=phase.job_id,
+        project_id=phase.project_id,
+        machine_id=phase.machine_id,
+        role=Role(phase.role),
+        fence=phase.fence,
+        expires_at_s=int(now.timestamp()) + CREDENTIAL_TTL_S,
+    )
+    secret = settings.SEAMLESSFLOW_SECRET_KEY
+    return PhaseOrder(
+        phase_id=phase.id,
+        fence=phase.fence,
+        role=Role(phase.role),
+        job_id=phase.job_id,
+        project_id=phase.project_id,
+        is_draining=phase.state == PhaseState.DRAINING,
+        credential=phase_credential_sign(claims, secret=secret),
+        front_token=front_token(phase.id, phase.fence, secret=secret),
+        weights=WeightsReference(version=version, uri=uris[phase.job_id, version]),
+        num_batches=phase.num_batches,
+    )
+
+
+def _resident(job: Job, role: Role, uris: VersionUris) -> Resident:
+    return Resident(
+        job_id=job.id,
+        project_id=job.project_id,
+        role=role,
+        spec=job.spec,
+        model_path=job.model_path,
+        weights=WeightsReference(version=job.latest_version, uri=uris[job.id, job.latest_version]),
+        artifact_root=settings.ARTIFACT_ROOT_URL,
+        gateway_url=settings.GATEWAY_URL,
+        control_plane_url=settings.WEB_URL,
+    )

@@ -1,0 +1,45 @@
+"""Reads on machines, narrowed to the pools that the caller's projects may use."""
+
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+
+from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.common.errors import not_found
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.types.ids import IdKind, show_id
+
+OPEN_POOL = "default"
+
+
+def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
+    """By name, with heartbeat and the live phase. The pool `default` without any grant is open to all."""
+    machines = Machine.objects.all()
+    if not access.is_operator:
+        grants = PoolGrant.objects.filter(pool=OuterRef("pool"))
+        granted = Exists(grants.filter(project_id__in=access.readable))
+        machines = machines.filter(granted | (Q(pool=OPEN_POOL) & ~Exists(grants)))
+    live = Phase.objects.filter(state__in=sorted(LIVE_PHASE_STATES)).select_related("job")
+    return (
+        machines.select_related("heartbeat")
+        .prefetch_related(Prefetch("phases", queryset=live, to_attr="live_phases"))
+        .order_by("name")
+    )
+
+
+def machine_get_visible(*, access: Access, machine_id: UUID) -> Machine:
+    """Raises ApplicationError (404)."""
+    machine = machine_list_visible(access=access).filter(id=machine_id).first()
+    if machine is None:
+        raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
+    return machine
+
+
+def phase_get_visible(*, access: Access, phase_id: UUID) -> Phase:
+    """Raises ApplicationError (404)."""
+    phase = Phase.objects.filter(id=phase_id, project_id__in=access.readable).first()
+    if phase is None:
+        raise not_found("phase", show_id(IdKind.PHASE, phase_id))
+    return phase

@@ -1,0 +1,109 @@
+"""What the API says of machines, ledgers and logs."""
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+
+from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
+from seamlessflow.core.types.ids import IdKind
+
+
+class MachineHeartbeatOutput(serializers.Serializer):
+    received_at = serializers.DateTimeField()
+    state = serializers.CharField(source="open_state", help_text="The ledger state that is open.")
+    cause = serializers.CharField(source="open_cause")
+    state_since_at = serializers.DateTimeField(source="open_since_at", allow_null=True)
+    capabilities = serializers.DictField()
+
+
+class MachinePhaseOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.PHASE)
+    job_id = ShownIdField(IdKind.JOB)
+    job_name = serializers.CharField(source="job.name")
+    role = serializers.CharField()
+    state = serializers.CharField()
+    served_version = serializers.IntegerField(allow_null=True)
+
+
+class MachineOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.MACHINE)
+    name = serializers.CharField()
+    tags = serializers.ListField(child=serializers.CharField())
+    pool = serializers.CharField()
+    generation = serializers.IntegerField(help_text="The ETag.")
+    is_cordoned = serializers.BooleanField()
+    is_draining = serializers.BooleanField()
+    is_up = serializers.SerializerMethodField(help_text="Heard within the last 15 s.")
+    reason = serializers.CharField()
+    edited_by = serializers.CharField()
+    heartbeat = serializers.SerializerMethodField()
+    phase = serializers.SerializerMethodField()
+
+    def get_is_up(self, machine: Any) -> bool:
+        heartbeat = getattr(machine, "heartbeat", None)
+        return heartbeat is not None and timezone.now() - heartbeat.received_at <= SILENCE
+
+    def get_heartbeat(self, machine: Any) -> MachineHeartbeatOutput(allow_null=True):  # type: ignore[valid-type]
+        heartbeat = getattr(machine, "heartbeat", None)
+        return None if heartbeat is None else MachineHeartbeatOutput(heartbeat).data
+
+    def get_phase(self, machine: Any) -> MachinePhaseOutput(allow_null=True):  # type: ignore[valid-type]
+        return MachinePhaseOutput(machine.live_phases[0]).data if machine.live_phases else None
+
+
+class MachineEditInput(serializers.Serializer):
+    tags = serializers.ListField(child=serializers.CharField(), required=False)
+    is_cordoned = serializers.BooleanField(required=False)
+    is_draining = serializers.BooleanField(required=False, help_text="True cordons it too.")
+    reason = serializers.CharField(max_length=1000)
+
+
+class MachineRegisterInput(serializers.Serializer):
+    name = serializers.CharField(max_length=63)
+    tags = serializers.ListField(child=serializers.CharField(), default=list)
+
+
+class MachineRegisteredOutput(MachineOutput):
+    token = serializers.CharField(help_text="For the supervisor; shown once.")
+
+
+class LedgerTotalOutput(serializers.Serializer):
+    state = serializers.CharField()
+    cause = serializers.CharField()
+    duration_s = serializers.FloatField()
+    share = serializers.FloatField()
+    mean_in_flight = serializers.FloatField(allow_null=True)
+
+
+class LedgerSpanOutput(serializers.Serializer):
+    state = serializers.CharField()
+    cause = serializers.CharField()
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField()
+    job_id = ShownIdField(IdKind.JOB, allow_null=True)
+    mean_in_flight = serializers.FloatField(allow_null=True)
+
+
+class MachineLedgerOutput(serializers.Serializer):
+    name = serializers.CharField()
+    machine_id = ShownIdField(IdKind.MACHINE)
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    window_s = serializers.FloatField()
+    totals = LedgerTotalOutput(many=True)
+    num_intervals = serializers.IntegerField()
+    intervals = LedgerSpanOutput(many=True, help_text="The newest 5000.")
+
+
+class JobLedgerOutput(serializers.Serializer):
+    machines = MachineLedgerOutput(many=True)
+
+
+class LogPartOutput(serializers.Serializer):
+    streams = serializers.ListField(child=serializers.CharField())
+    stream = serializers.CharField()
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField()
+    text = serializers.CharField()

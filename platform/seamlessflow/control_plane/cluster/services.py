@@ -1,0 +1,131 @@
+"""Edits of machines' desired state: register, tags, cordon, drain.
+
+Invariant: each edit bumps `generation` (the ETag), carries a reason and an author, and leaves an event.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from http import HTTPStatus
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from seamlessflow.control_plane.accounts.models import Token
+from seamlessflow.control_plane.accounts.services import machine_token_create
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.errors import ApplicationError, field_error, not_found
+from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.tags import InvalidTag, parse_tags
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineEdit:
+    """What to change; None leaves it."""
+
+    tags: Collection[str] | None = None
+    is_cordoned: bool | None = None
+    is_draining: bool | None = None
+
+
+@transaction.atomic
+def machine_register(
+    *, name: str, tags: Collection[str] | None, author: str, is_rotating: bool = False
+) -> tuple[Machine, str]:
+    """Create or keep the machine and make it a fresh token, whose secret is returned."""
+    if not _NAME.fullmatch(name):
+        raise field_error(
+            "name", f"{name!r} must be 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends"
+        )
+    machine, is_new = Machine.objects.get_or_create(name=name, defaults={"tags": _checked_tags(tags or [])})
+    if is_new:
+        _edit_record(machine, kind="machine.registered", reason="registered", author=author)
+    elif tags is not None and set(tags) != set(machine.tags):
+        machine = machine_edit(
+            machine_id=machine.id, edit=MachineEdit(tags=tags), reason="registered again", author=author
+        )
+    if is_rotating:
+        Token.objects.filter(machine=machine, revoked_at=None).update(revoked_at=timezone.now())
+    _, secret = machine_token_create(machine=machine, author=author)
+    return machine, secret
+
+
+def machine_edit(
+    *, machine_id: UUID, edit: MachineEdit, reason: str, author: str, generation: int | None = None
+) -> Machine:
+    """Apply an edit. Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag."""
+    if not reason.strip():
+        raise field_error("reason", "must say why the machine is edited")
+    tags = None if edit.tags is None else _checked_tags(edit.tags)
+    with transaction.atomic():
+        machine = Machine.objects.select_for_update().filter(id=machine_id).first()
+        if machine is None:
+            raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
+        if generation is not None and machine.generation != generation:
+            raise ApplicationError(
+                f"the machine is at generation {machine.generation}, not {generation}: read it again and decide anew",
+                status=HTTPStatus.PRECONDITION_FAILED,
+            )
+        changes = _changes(machine, tags, edit)
+        if changes:
+            _apply(machine, changes, reason=reason, author=author)
+    return machine
+
+
+def _changes(machine: Machine, tags: list[str] | None, edit: MachineEdit) -> dict[str, object]:
+    wanted = {"tags": tags, "is_cordoned": edit.is_cordoned, "is_draining": edit.is_draining}
+    if edit.is_draining:
+        # What is being emptied must get nothing new.
+        wanted["is_cordoned"] = True
+    return {
+        field: value
+        for field, value in wanted.items()
+        if value is not None and value != getattr(machine, field)
+    }
+
+
+def _apply(machine: Machine, changes: dict[str, object], *, reason: str, author: str) -> None:
+    before = {field: getattr(machine, field) for field in changes}
+    for field, value in changes.items():
+        setattr(machine, field, value)
+    machine.generation += 1
+    machine.reason, machine.edited_by = reason, author
+    machine.save(update_fields=[*changes, "generation", "reason", "edited_by"])
+    _edit_record(machine, kind="machine.edited", reason=reason, author=author, before=before, after=changes)
+
+
+def _edit_record(
+    machine: Machine,
+    *,
+    kind: str,
+    reason: str,
+    author: str,
+    before: dict[str, object] | None = None,
+    after: dict[str, object] | None = None,
+) -> None:
+    event_record(
+        kind=kind,
+        subject_type=SubjectType.MACHINE,
+        subject_id=machine.id,
+        reason=reason,
+        author=author,
+        data={
+            "name": machine.name,
+            "generation": machine.generation,
+            "before": before or {},
+            "after": after or {"tags": machine.tags},
+        },
+    )
+    scheduler_notify(reason=f"machine {machine.name}: {kind}")
+
+
+def _checked_tags(tags: Collection[str]) -> list[str]:
+    try:
+        return sorted(parse_tags(tags))
+    except InvalidTag as error:
+        raise field_error("tags", str(error)) from error

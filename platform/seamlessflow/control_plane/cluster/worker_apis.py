@@ -1,0 +1,105 @@
+"""The worker protocol over HTTP (`core.protocol.worker`): plain views, msgspec bodies, no framework in between."""
+
+import functools
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+import msgspec
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+
+from seamlessflow.control_plane.cluster.heartbeats import heartbeat_take
+from seamlessflow.control_plane.cluster.worker_auth import machine_authenticate, phase_authenticate
+from seamlessflow.control_plane.common.errors import ApplicationError, field_error, not_found
+from seamlessflow.control_plane.common.problems import problem_response
+from seamlessflow.control_plane.policies.services import version_publish
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
+from seamlessflow.core.protocol.worker import PROTOCOL_VERSION, Heartbeat, MetricReport, Publication
+
+Body = TypeVar("Body", Heartbeat, Publication, MetricReport)
+Arguments = ParamSpec("Arguments")
+# The version spoken here and the one before it.
+ACCEPTED_PROTOCOLS = frozenset({PROTOCOL_VERSION, PROTOCOL_VERSION - 1})
+
+
+def worker_view(
+    view: Callable[Concatenate[HttpRequest, Arguments], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, Arguments], HttpResponse]:
+    """POST only, without CSRF (there is no cookie to ride on), anticipated faults as problems."""
+
+    def guarded(request: HttpRequest, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponse:
+        if request.method != "POST":
+            return problem_response(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not accepted; accepted: POST"
+            )
+        try:
+            return view(request, *args, **kwargs)
+        except ApplicationError as error:
+            return problem_response(error.status, error.detail, error.faults)
+
+    functools.update_wrapper(guarded, view)
+    return csrf_exempt(guarded)
+
+
+@worker_view
+def heartbeat(request: HttpRequest) -> HttpResponse:
+    machine_id = machine_authenticate(request)
+    body = _decode(request, Heartbeat)
+    reply = heartbeat_take(machine_id=machine_id, heartbeat=body, now=timezone.now())
+    if reply is None:
+        raise ApplicationError("the machine was deleted", status=HTTPStatus.GONE)
+    return _json(reply)
+
+
+@worker_view
+def publications(request: HttpRequest) -> HttpResponse:
+    claims = phase_authenticate(request)
+    return _json(version_publish(claims=claims, publication=_decode(request, Publication)))
+
+
+@worker_view
+def metrics(request: HttpRequest) -> HttpResponse:
+    claims = phase_authenticate(request)
+    body = _decode(request, MetricReport)
+    if not Phase.objects.filter(id=claims.phase_id, fence=claims.fence).exists():
+        raise not_found("phase", claims.phase_id)
+    metrics_record(job_id=claims.job_id, project_id=claims.project_id, step=body.step, values=body.values)
+    return HttpResponse(status=HTTPStatus.NO_CONTENT)
+
+
+@worker_view
+def phase_logs(request: HttpRequest, phase_id: UUID) -> HttpResponse:
+    machine_id = machine_authenticate(request)
+    phase = Phase.objects.filter(id=phase_id, machine_id=machine_id).first()
+    if phase is None:
+        raise not_found("phase of this machine", phase_id)
+    offset = request.GET.get("offset", "0")
+    if not offset.isascii() or not offset.isdecimal() or len(offset) > 18:
+        raise field_error("offset", f"{offset!r} is not accepted; accepted: a whole number from 0 on")
+    with transaction.atomic():
+        next_offset = log_append(
+            phase=phase, stream=request.GET.get("stream", ""), offset=int(offset), data=request.body
+        )
+    return _json({"next_offset": next_offset})
+
+
+def _decode(request: HttpRequest, kind: type[Body]) -> Body:
+    try:
+        body = msgspec.json.decode(request.body, type=kind)
+    except msgspec.DecodeError as error:
+        raise ApplicationError(f"the body is no {kind.__name__}: {error}") from error
+    if body.protocol_version not in ACCEPTED_PROTOCOLS:
+        accepted = ", ".join(str(version) for version in sorted(ACCEPTED_PROTOCOLS) if version > 0)
+        raise field_error(
+            "protocol_version", f"{body.protocol_version} is not accepted; accepted: {accepted}"
+        )
+    return body
+
+
+def _json(body: object) -> HttpResponse:
+    return HttpResponse(msgspec.json.encode(body), content_type="application/json")

@@ -1,0 +1,68 @@
+"""Who calls the worker API: a machine by its token, a phase by its signed credential.
+
+Machine tokens are looked up once in a few seconds and remembered; a revoked one therefore works that much longer.
+"""
+
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from seamlessflow.control_plane.accounts.models import TokenKind
+from seamlessflow.control_plane.accounts.secrets import secret_digest
+from seamlessflow.control_plane.accounts.selectors import token_find, token_touch
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.core.protocol.credentials import InvalidCredential, PhaseClaims, phase_credential_verify
+
+REMEMBERED_S = 5.0
+MAX_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    machine_id: UUID
+    until_s: float
+
+
+_remembered: dict[str, _Remembered] = {}
+
+
+def machine_authenticate(request: HttpRequest) -> UUID:
+    """The machine's id. Raises ApplicationError (401)."""
+    secret = _bearer(request)
+    digest = secret_digest(secret)
+    known = _remembered.get(digest)
+    if known is not None and known.until_s > time.monotonic():
+        return known.machine_id
+    token = token_find(secret=secret, kind=TokenKind.MACHINE)
+    if token is None or token.machine_id is None:
+        _remembered.pop(digest, None)
+        raise _unauthorized("this machine token is unknown or revoked; register_machine makes a new one")
+    token_touch(token=token)
+    if len(_remembered) >= MAX_REMEMBERED:
+        _remembered.clear()
+    _remembered[digest] = _Remembered(token.machine_id, time.monotonic() + REMEMBERED_S)
+    return token.machine_id
+
+
+def phase_authenticate(request: HttpRequest) -> PhaseClaims:
+    """The claims of the phase credential. Raises ApplicationError (401)."""
+    secret = settings.SEAMLESSFLOW_SECRET_KEY
+    try:
+        return phase_credential_verify(_bearer(request), secret=secret, now_s=time.time())
+    except InvalidCredential as error:
+        raise _unauthorized(str(error)) from error
+
+
+def _bearer(request: HttpRequest) -> str:
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise _unauthorized("a header `Authorization: Bearer …` is needed")
+    return secret.strip()
+
+
+def _unauthorized(detail: str) -> ApplicationError:
+    return ApplicationError(detail, status=HTTPStatus.UNAUTHORIZED)

@@ -1,0 +1,12 @@
+"""Routes of `/api/worker/v1`."""
+
+from django.urls import path
+
+from seamlessflow.control_plane.cluster import worker_apis
+
+urlpatterns = [
+    path("heartbeat", worker_apis.heartbeat),
+    path("publications", worker_apis.publications),
+    path("metrics", worker_apis.metrics),
+    path("phases/<uuid:phase_id>/logs", worker_apis.phase_logs),
+]

@@ -1,0 +1,101 @@
+"""Uploads: `POST /uploads` takes one multipart file and answers with its `artifact://` reference."""
+
+import errno
+from http import HTTPStatus
+
+from django.conf import settings
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.accounts.selectors import project_for_write
+from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.common.models import Artifact
+from seamlessflow.control_plane.common.upload_handler import IncomingFileHandler
+from seamlessflow.control_plane.common.uploads import artifact_create
+from seamlessflow.core.types.ids import IdKind, show_id
+
+# Boundaries and part headers around the file itself.
+MULTIPART_OVERHEAD_BYTES = 64 * 1024
+
+
+class UploadInput(serializers.Serializer):
+    file = serializers.FileField()
+
+
+class ArtifactOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.ARTIFACT)
+    uri = serializers.SerializerMethodField(help_text="For job specs: artifact://…")
+    name = serializers.CharField()
+    is_archive = serializers.BooleanField()
+    num_bytes = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+    def get_uri(self, artifact: Artifact) -> str:
+        return f"artifact://{show_id(IdKind.ARTIFACT, artifact.id)}"
+
+
+class UploadApi(ProjectApi):
+    parser_classes = [MultiPartParser]
+
+    @extend_schema(
+        operation_id="upload",
+        parameters=[
+            OpenApiParameter(
+                "unpack", OpenApiTypes.BOOL, description="The file is a tar or tar.gz of a folder."
+            ),
+            OpenApiParameter("project", description="Slug; may be left out with a token."),
+        ],
+        request={"multipart/form-data": UploadInput},
+        responses={201: ArtifactOutput},
+    )
+    def post(self, request: Request) -> Response:
+        _check_length(request)
+        access = self.access
+        project = project_for_write(access=access, slug=request.query_params.get("project"))
+        handler = IncomingFileHandler(folder=settings.INCOMING_DIR, max_bytes=settings.MAX_UPLOAD_BYTES)
+        # Django's request wants its handlers before the body is touched.
+        request._request.upload_handlers = [handler]
+        try:
+            request.data  # noqa: B018  reading it is what receives the file
+            if handler.received is None:
+                raise field_error("file", "is missing; send the file as the multipart field 'file'")
+            artifact = artifact_create(
+                project=project,
+                user=access.user,
+                received=handler.received,
+                is_archive=query_boolean(request, "unpack"),
+                author=access.author,
+            )
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise ApplicationError(
+                "the disk of the artifact store is full; nothing was kept",
+                status=HTTPStatus.INSUFFICIENT_STORAGE,
+            ) from error
+        finally:
+            handler.discard()
+        return Response(ArtifactOutput(artifact).data, status=HTTPStatus.CREATED)
+
+
+def query_boolean(request: Request, name: str) -> bool:
+    value = request.query_params.get(name, "false")
+    if value not in ("true", "false"):
+        raise field_error(name, f"{value!r} is not accepted; accepted: true, false")
+    return bool(value == "true")
+
+
+def _check_length(request: Request) -> None:
+    length = int(request.META.get("CONTENT_LENGTH") or 0)
+    if length > settings.MAX_UPLOAD_BYTES + MULTIPART_OVERHEAD_BYTES:
+        raise ApplicationError(
+            f"file: larger than the {settings.MAX_UPLOAD_BYTES} bytes accepted (SEAMLESSFLOW_MAX_UPLOAD_BYTES)",
+            status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        )

@@ -1,0 +1,60 @@
+"""Unpacking an uploaded tar safely.
+
+Enters: a tar or tar.gz and an empty folder. Leaves: regular files and folders below it. Invariant: no links, no
+devices, no path outside the folder, no more bytes and entries than allowed, whatever the archive says.
+"""
+
+import os
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from seamlessflow.control_plane.common.errors import field_error
+
+MAX_ENTRIES = 10_000
+CHUNK_BYTES = 1024 * 1024
+
+
+def archive_unpack(*, archive: Path, folder: Path, max_bytes: int) -> int:
+    """Return the bytes unpacked. Raises ApplicationError naming `file`."""
+    try:
+        with tarfile.open(archive, mode="r:*") as tar:
+            return _unpack(tar, folder, max_bytes)
+    except (tarfile.TarError, EOFError) as error:
+        raise field_error("file", f"is not a tar or tar.gz that can be unpacked: {error}") from error
+
+
+def _unpack(tar: tarfile.TarFile, folder: Path, max_bytes: int) -> int:
+    num_bytes = 0
+    for index, member in enumerate(tar):
+        if index >= MAX_ENTRIES:
+            raise field_error("file", f"the archive holds more than {MAX_ENTRIES} entries")
+        target = _target(member, folder)
+        if member.isdir():
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        num_bytes += member.size
+        if num_bytes > max_bytes:
+            raise field_error("file", f"the archive unpacks to more than {max_bytes} bytes")
+        source = tar.extractfile(member)
+        assert source is not None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _copy(source, target)
+    return num_bytes
+
+
+def _target(member: tarfile.TarInfo, folder: Path) -> Path:
+    path = PurePosixPath(member.name)
+    if not (member.isreg() or member.isdir()):
+        raise field_error("file", f"the archive holds {member.name!r}, which is neither file nor folder")
+    if path.is_absolute() or ".." in path.parts or "\x00" in member.name:
+        raise field_error("file", f"the archive holds the path {member.name!r}, which leaves its folder")
+    return folder.joinpath(*path.parts)
+
+
+def _copy(source: IO[bytes], target: Path) -> None:
+    with target.open("xb") as file:
+        while chunk := source.read(CHUNK_BYTES):
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())

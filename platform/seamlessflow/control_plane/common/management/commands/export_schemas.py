@@ -1,0 +1,53 @@
+"""Write the OpenAPI document and the job spec's JSON Schema to `api_schema/`; `--check` only compares."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiYamlRenderer
+from drf_spectacular.validation import validate_schema
+
+from seamlessflow.core.job_spec import JobSpec
+
+
+class Command(BaseCommand):
+    help = __doc__
+    # The schemas do not depend on a database: no checks that would want one.
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--check", action="store_true", help="Fail if a file differs from what it should be."
+        )
+        parser.add_argument("--folder", type=Path, default=Path("api_schema"))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        drifted = []
+        for name, text in {"openapi.yaml": openapi_text(), "job_spec.schema.json": job_spec_text()}.items():
+            path = options["folder"] / name
+            if path.exists() and path.read_text() == text:
+                continue
+            drifted.append(name)
+            if not options["check"]:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+        if drifted and options["check"]:
+            raise CommandError(f"{', '.join(drifted)} is out of date: run `python -m django export_schemas`")
+
+
+def openapi_text() -> str:
+    """The validated OpenAPI document. Raises CommandError for any warning of its generator."""
+    GENERATOR_STATS.reset()
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    if GENERATOR_STATS:
+        GENERATOR_STATS.emit_summary()
+        raise CommandError("the OpenAPI document has warnings; they are listed above")
+    validate_schema(schema)  # type: ignore[no-untyped-call]
+    return str(OpenApiYamlRenderer().render(schema).decode())  # type: ignore[no-untyped-call]
+
+
+def job_spec_text() -> str:
+    return json.dumps(JobSpec.model_json_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,171 @@
+"""Jobs over REST: submit, list, show, cancel, pause, resume, and what belongs to a job."""
+
+from http import HTTPStatus
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.parsers import JSONParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.accounts.selectors import project_for_write
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.common.pages import (
+    PAGE_PARAMETERS,
+    page_response,
+    page_serializer,
+    query_integer,
+)
+from seamlessflow.control_plane.common.parsers import YamlParser
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.selectors import (
+    job_event_list,
+    job_get_visible,
+    job_list_visible,
+    job_metric_columns,
+    job_phase_list,
+    job_version_list,
+)
+from seamlessflow.control_plane.jobs.serializers import (
+    EventOutput,
+    JobDetailOutput,
+    JobOutput,
+    MetricsOutput,
+    PhaseOutput,
+    PolicyVersionOutput,
+    job_detail,
+)
+from seamlessflow.control_plane.jobs.services import job_desire, job_submit
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+
+
+class JobListSubmitApi(ProjectApi):
+    parser_classes = [JSONParser, YamlParser]
+
+    @extend_schema(
+        operation_id="job_list",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("state", enum=list(JobState))],
+        responses=page_serializer(JobOutput),
+    )
+    def get(self, request: Request) -> Response:
+        jobs = job_list_visible(access=self.access, state=request.query_params.get("state"))
+        return page_response(request, jobs, JobOutput)
+
+    @extend_schema(
+        operation_id="job_submit",
+        description="The body is a job spec: api_schema/job_spec.schema.json.",
+        parameters=[OpenApiParameter("project", description="Slug; may be left out with a token.")],
+        request={"application/json": OpenApiTypes.OBJECT, "application/yaml": OpenApiTypes.OBJECT},
+        responses={201: JobDetailOutput},
+    )
+    def post(self, request: Request) -> Response:
+        if not isinstance(request.data, dict):
+            raise ApplicationError("the body must be a mapping: a job spec")
+        access = self.access
+        project = project_for_write(access=access, slug=request.query_params.get("project"))
+        job = job_submit(project=project, user=access.user, submitted=request.data, author=access.author)
+        return Response(job_detail(job), status=HTTPStatus.CREATED)
+
+
+class _JobApi(ProjectApi):
+    def job(self, job_id: UUID) -> Job:
+        return job_get_visible(access=self.access, job_id=job_id)
+
+
+class JobDetailApi(_JobApi):
+    @extend_schema(operation_id="job_get", responses=JobDetailOutput)
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return Response(job_detail(self.job(job_id)))
+
+
+class JobDesireInput(serializers.Serializer):
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+
+
+class _JobDesireApi(_JobApi):
+    """An edit of the desired state; the scheduler does the rest."""
+
+    desired: DesiredJobState
+
+    def _desire(self, request: Request, job_id: UUID) -> Response:
+        body = JobDesireInput(data=request.data)
+        body.is_valid(raise_exception=True)
+        job = self.job(job_id)
+        self.access.check_write(job.project_id)
+        job_desire(
+            job_id=job.id,
+            desired=self.desired,
+            reason=body.validated_data["reason"],
+            author=self.access.author,
+        )
+        return Response(job_detail(self.job(job_id)))
+
+
+class JobCancelApi(_JobDesireApi):
+    desired = DesiredJobState.CANCEL
+
+    @extend_schema(operation_id="job_cancel", request=JobDesireInput, responses=JobDetailOutput)
+    def post(self, request: Request, job_id: UUID) -> Response:
+        return self._desire(request, job_id)
+
+
+class JobPauseApi(_JobDesireApi):
+    desired = DesiredJobState.PAUSE
+
+    @extend_schema(operation_id="job_pause", request=JobDesireInput, responses=JobDetailOutput)
+    def post(self, request: Request, job_id: UUID) -> Response:
+        return self._desire(request, job_id)
+
+
+class JobResumeApi(_JobDesireApi):
+    desired = DesiredJobState.RUN
+
+    @extend_schema(operation_id="job_resume", request=JobDesireInput, responses=JobDetailOutput)
+    def post(self, request: Request, job_id: UUID) -> Response:
+        return self._desire(request, job_id)
+
+
+class JobVersionListApi(_JobApi):
+    @extend_schema(
+        operation_id="job_version_list",
+        parameters=PAGE_PARAMETERS,
+        responses=page_serializer(PolicyVersionOutput),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return page_response(request, job_version_list(job=self.job(job_id)), PolicyVersionOutput)
+
+
+class JobEventListApi(_JobApi):
+    @extend_schema(
+        operation_id="job_event_list", parameters=PAGE_PARAMETERS, responses=page_serializer(EventOutput)
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return page_response(request, job_event_list(job=self.job(job_id)), EventOutput)
+
+
+class JobPhaseListApi(_JobApi):
+    @extend_schema(
+        operation_id="job_phase_list", parameters=PAGE_PARAMETERS, responses=page_serializer(PhaseOutput)
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return page_response(request, job_phase_list(job=self.job(job_id)), PhaseOutput)
+
+
+class JobMetricsApi(_JobApi):
+    @extend_schema(
+        operation_id="job_metrics",
+        parameters=[
+            OpenApiParameter("names", description="Comma-separated; all if left out."),
+            OpenApiParameter("since_step", OpenApiTypes.INT),
+        ],
+        responses=MetricsOutput,
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        names = [name for name in request.query_params.get("names", "").split(",") if name]
+        since_step = query_integer(request, "since_step", default=0)
+        return Response(
+            {"metrics": job_metric_columns(job=self.job(job_id), names=names, since_step=since_step)}
+        )

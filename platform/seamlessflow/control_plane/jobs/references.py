@@ -1,0 +1,97 @@
+"""Where a spec's references point: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS.
+
+Enters: a reference and the project that uses it. Leaves: a local path that exists. Invariant: no reference reaches a
+file outside the project's artifacts, the hub caches and the model roots, whatever links or `..` it holds.
+"""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from django.conf import settings
+
+from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.models import Artifact
+from seamlessflow.core.types.ids import IdKind, parse_id
+
+ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"
+MODEL_FILES = ("config.json", "tokenizer.json")
+
+
+def model_resolve(*, reference: str, project_id: UUID) -> Path:
+    """The folder of an initial model. Raises ApplicationError naming `model.source`."""
+    field = "model.source"
+    folder = _resolve(reference, project_id, field)
+    if not folder.is_dir():
+        raise field_error(field, f"{reference!r} is not a folder; upload a model as a tar with ?unpack=true")
+    folder = _only_subfolder(folder)
+    missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
+    if not any(folder.glob("*.safetensors")):
+        missing.append("*.safetensors")
+    if missing:
+        needed = "config.json, tokenizer.json and *.safetensors"
+        raise field_error(field, f"{reference!r} lacks {', '.join(missing)}; a model folder holds {needed}")
+    return folder
+
+
+def tasks_resolve(*, reference: str, project_id: UUID) -> Path:
+    """The file of tasks. Raises ApplicationError naming `environment.tasks`."""
+    field = "environment.tasks"
+    path = _resolve(reference, project_id, field)
+    if not path.is_file():
+        raise field_error(field, f"{reference!r} is not a file; accepted: one JSON object per line")
+    return path
+
+
+def _resolve(reference: str, project_id: UUID, field: str) -> Path:
+    scheme, separator, name = reference.partition("://")
+    if not separator:
+        return _under_model_roots(reference, field)
+    if scheme == "artifact":
+        return _artifact_path(name, project_id, field)
+    if scheme == "hub" and field == "model.source":
+        return _hub_path(name, field)
+    raise field_error(field, f"{reference!r} is not accepted; accepted: {ACCEPTED}")
+
+
+def _under_model_roots(reference: str, field: str) -> Path:
+    path = Path(reference)
+    if not path.is_absolute():
+        raise field_error(field, f"{reference!r} is not accepted; accepted: {ACCEPTED}")
+    resolved = path.resolve()
+    if not any(resolved.is_relative_to(root) for root in settings.MODEL_ROOTS):
+        raise field_error(field, f"{reference!r} is not under MODEL_ROOTS; accepted: {ACCEPTED}")
+    if not resolved.exists():
+        raise field_error(field, f"{reference!r} does not exist")
+    return resolved
+
+
+def _artifact_path(name: str, project_id: UUID, field: str) -> Path:
+    try:
+        artifact_id = parse_id(IdKind.ARTIFACT, name)
+    except ValueError as error:
+        raise field_error(field, str(error)) from error
+    artifact = Artifact.objects.filter(id=artifact_id, project_id=project_id).first()
+    if artifact is None:
+        raise field_error(field, f"there is no artifact {name} in this project")
+    return Path(unquote(urlsplit(artifact.uri).path))
+
+
+def _hub_path(name: str, field: str) -> Path:
+    """The newest snapshot in the layout of Hugging Face's cache."""
+    for cache in settings.HUB_CACHE:
+        snapshots = (cache / f"models--{name.replace('/', '--')}" / "snapshots").resolve()
+        if snapshots.is_relative_to(cache) and snapshots.is_dir():
+            newest = max(snapshots.iterdir(), key=lambda folder: folder.stat().st_mtime, default=None)
+            if newest is not None:
+                return newest
+    raise field_error(
+        field,
+        f"hub://{name} is in no hub cache of this installation (SEAMLESSFLOW_HUB_CACHE); upload the model instead",
+    )
+
+
+def _only_subfolder(folder: Path) -> Path:
+    """A tar of a folder unpacks into that folder alone: step into it."""
+    entries = list(folder.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder

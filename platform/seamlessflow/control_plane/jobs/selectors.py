@@ -1,0 +1,77 @@
+"""Reads on jobs, narrowed to what the caller may see."""
+
+from uuid import UUID
+
+from django.db.models import Avg, OuterRef, QuerySet, Subquery
+
+from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.common.errors import field_error, not_found
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry.models import MetricPoint
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.types.ids import IdKind, show_id
+
+# Points of one answer; a chart asks again from the last step it has.
+MAX_METRIC_POINTS = 50_000
+
+
+def job_list_visible(*, access: Access, state: str | None = None) -> QuerySet[Job]:
+    """Newest first, each with `reward_mean`: the mean reward of the groups in its newest published batch."""
+    jobs = Job.objects.filter(project_id__in=access.readable)
+    if state is not None:
+        if state not in set(JobState):
+            raise field_error("state", f"{state!r} is not a state; accepted: {', '.join(JobState)}")
+        jobs = jobs.filter(state=state)
+    newest_batch = (
+        RolloutGroup.objects.filter(job=OuterRef("pk"), batch_number=OuterRef("published_batch"))
+        .order_by()
+        .values("job")
+        .annotate(mean=Avg("reward_mean"))
+        .values("mean")
+    )
+    return (
+        jobs.annotate(reward_mean=Subquery(newest_batch))
+        .select_related("project", "created_by")
+        .order_by("-created_at", "-id")
+    )
+
+
+def job_get_visible(*, access: Access, job_id: UUID) -> Job:
+    """Raises ApplicationError (404) for what is not there or not the caller's."""
+    job = job_list_visible(access=access).filter(id=job_id).first()
+    if job is None:
+        raise not_found("job", show_id(IdKind.JOB, job_id))
+    return job
+
+
+def job_version_list(*, job: Job) -> QuerySet[PolicyVersion]:
+    return PolicyVersion.objects.filter(job=job).order_by("-version")
+
+
+def job_event_list(*, job: Job) -> QuerySet[Event]:
+    return Event.objects.filter(job_id=job.id).order_by("-id")
+
+
+def job_phase_list(*, job: Job) -> QuerySet[Phase]:
+    return Phase.objects.filter(job=job).select_related("machine").order_by("-leased_at", "-id")
+
+
+def job_metric_columns(
+    *, job: Job, names: list[str], since_step: int
+) -> dict[str, dict[str, list[int] | list[float]]]:
+    """Points by metric as columns, steps ascending: `{"reward/mean": {"step": […], "value": […]}}`."""
+    points = MetricPoint.objects.filter(job=job, step__gte=since_step)
+    if names:
+        points = points.filter(name__in=names)
+    columns: dict[str, tuple[list[int], list[float]]] = {}
+    for name, step, value in points.order_by("step", "name").values_list("name", "step", "value")[
+        :MAX_METRIC_POINTS
+    ]:
+        steps, values = columns.setdefault(name, ([], []))
+        steps.append(step)
+        values.append(value)
+    return {name: {"step": steps, "value": values} for name, (steps, values) in columns.items()}

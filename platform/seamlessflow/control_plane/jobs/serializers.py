@@ -1,0 +1,102 @@
+"""What the API says of jobs, versions, phases and events."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.types.ids import IdKind
+
+
+class JobProgressOutput(serializers.Serializer):
+    num_updates_done = serializers.IntegerField(source="published_batch")
+    num_updates = serializers.IntegerField(source="spec.train.num_updates")
+    reward_mean = serializers.FloatField(
+        allow_null=True,
+        default=None,
+        help_text="Of the groups in the newest published batch; null before one.",
+    )
+
+
+class JobOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.JOB)
+    name = serializers.CharField()
+    project = serializers.CharField(source="project.slug")
+    state = serializers.CharField(help_text=", ".join(JobState))
+    state_reason = serializers.CharField()
+    waiting_reason = serializers.CharField(help_text="Why it waits; empty when it does not.")
+    desired = serializers.CharField(help_text=", ".join(DesiredJobState))
+    generation = serializers.IntegerField()
+    latest_version = serializers.IntegerField()
+    progress = JobProgressOutput(source="*")
+    num_tasks = serializers.IntegerField(allow_null=True)
+    created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class JobDetailOutput(JobOutput):
+    spec = serializers.DictField(help_text="With every default filled in.")
+    spec_submitted = serializers.DictField(help_text="As it was sent.")
+
+
+class PolicyVersionOutput(serializers.Serializer):
+    version = serializers.IntegerField()
+    parent_version = serializers.IntegerField(allow_null=True)
+    optimizer_step = serializers.IntegerField()
+    batch_number = serializers.IntegerField(allow_null=True)
+    num_bytes = serializers.IntegerField()
+    manifest_sha256 = serializers.CharField()
+    has_checkpoint = serializers.SerializerMethodField()
+    is_pinned = serializers.BooleanField()
+    published_at = serializers.DateTimeField()
+    deleted_at = serializers.DateTimeField(allow_null=True)
+
+    def get_has_checkpoint(self, version: Any) -> bool:
+        return bool(version.checkpoint_uri)
+
+
+class PhaseOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.PHASE)
+    machine = serializers.CharField(source="machine.name")
+    machine_id = ShownIdField(IdKind.MACHINE)
+    role = serializers.CharField()
+    fence = serializers.IntegerField()
+    state = serializers.CharField()
+    reason = serializers.CharField()
+    desired_version = serializers.IntegerField()
+    served_version = serializers.IntegerField(allow_null=True)
+    num_batches = serializers.IntegerField(allow_null=True)
+    leased_at = serializers.DateTimeField()
+    active_at = serializers.DateTimeField(allow_null=True)
+    draining_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class EventOutput(serializers.Serializer):
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    subject_type = serializers.CharField()
+    subject_id = serializers.UUIDField()
+    from_state = serializers.CharField()
+    to_state = serializers.CharField()
+    reason = serializers.CharField()
+    author = serializers.CharField()
+    data = serializers.DictField()
+
+
+class MetricColumnOutput(serializers.Serializer):
+    step = serializers.ListField(child=serializers.IntegerField())
+    value = serializers.ListField(child=serializers.FloatField())
+
+
+class MetricsOutput(serializers.Serializer):
+    metrics = serializers.DictField(child=MetricColumnOutput())
+
+
+def job_detail(job: Job) -> dict[str, Any]:
+    return dict(JobDetailOutput(job).data)

@@ -1,0 +1,154 @@
+"""The socket `/ws/live`: the client names topics, the server sends snapshots, then deltas.
+
+First message: `{"subscribe": ["jobs", "job:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with `"token"` where no
+browser session signs in. The socket is never the record: whatever it misses a snapshot makes good.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Any
+
+import msgspec
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from redis.exceptions import RedisError
+
+from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.live.access import (
+    access_by_session,
+    access_by_token,
+    topic_snapshot,
+    topics_of,
+)
+from seamlessflow.control_plane.live.broker import deltas_since, position_read
+from seamlessflow.control_plane.live.frames import ClientMessage, Frame, FrameKind, Position, frame_encode
+from seamlessflow.control_plane.live.hub import Mailbox, hub_get, hub_leave
+
+UNAUTHORIZED = 4401
+BAD_MESSAGE = 4400
+SIGN_IN_TIMEOUT_S = 10.0
+MAX_TOPICS = 32
+_log = logging.getLogger(__name__)
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    """`_read`: how far each subscribed topic was sent; frames up to there are not repeated."""
+
+    async def connect(self) -> None:
+        self._mailbox = Mailbox()
+        self._read: dict[str, Position] = {}
+        self._was_behind = False
+        self._order = asyncio.Lock()  # a subscription and its snapshot come before any later frame
+        self._access: Access | None = await database_sync_to_async(access_by_session)(self.scope.get("user"))
+        self._hub = hub_get()
+        self._hub.join(self._mailbox)
+        await self.accept()
+        self._sender = asyncio.create_task(self._send_loop())
+        self._deadline = asyncio.create_task(self._sign_in_deadline())
+
+    async def disconnect(self, code: int) -> None:
+        for task in (self._sender, self._deadline):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):  # that it ends is what was asked for
+                await task
+        await hub_leave(self._mailbox)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            message = msgspec.json.decode(text_data or bytes_data or b"", type=ClientMessage)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            await self._refuse(f"the message is not understood: {error}", BAD_MESSAGE)
+            return
+        if message.token is not None:
+            self._access = await database_sync_to_async(access_by_token)(message.token)
+        if self._access is None:
+            await self._refuse("sign in, or send an API token in the first message", UNAUTHORIZED)
+            return
+        for name in message.subscribe:
+            await self._subscribe(name, self._access, message.since)
+        for name in message.unsubscribe:
+            await self._unsubscribe(name, self._access)
+
+    async def _subscribe(self, name: str, access: Access, since: dict[str, Position]) -> None:
+        try:
+            topics = await database_sync_to_async(topics_of)(name, access)
+        except ApplicationError as error:
+            await self._say(FrameKind.ERROR, name, {"detail": error.detail})
+            return
+        if len(self._read.keys() | set(topics)) > MAX_TOPICS:
+            await self._say(FrameKind.ERROR, name, {"detail": f"at most {MAX_TOPICS} topics a socket"})
+            return
+        for topic in topics:
+            # First listen, then look: what happens in between is in both, and a delta may be applied twice.
+            async with self._order:
+                await self._hub.subscribe(self._mailbox, topic)
+                await self._catch_up(topic, since.get(topic))
+
+    async def _unsubscribe(self, name: str, access: Access) -> None:
+        with contextlib.suppress(ApplicationError):  # what may not be seen was never subscribed
+            for topic in await database_sync_to_async(topics_of)(name, access):
+                self._hub.unsubscribe(self._mailbox, topic)
+                self._read.pop(topic, None)
+
+    async def _catch_up(self, topic: str, since: Position | None) -> None:
+        """Replay the deltas the client lacks, or send a snapshot where that is not possible."""
+        try:
+            frames = await deltas_since(self._hub.reader, topic, since) if since is not None else None
+            position = since if frames is not None else await position_read(self._hub.reader, topic)
+        except (RedisError, OSError):
+            frames, position = None, None
+        if frames is None:
+            position = position or Position()
+            data = await database_sync_to_async(topic_snapshot)(topic)
+            await self._send(topic, position, FrameKind.SNAPSHOT, data)
+        self._read[topic] = position or Position()
+        for frame in frames or []:
+            await self._forward(frame)
+
+    async def _send_loop(self) -> None:
+        while True:
+            frame = await self._mailbox.get()
+            async with self._order:
+                await self._handle(frame)
+
+    async def _handle(self, frame: Frame | None) -> None:
+        if self._mailbox.is_behind != self._was_behind:
+            self._was_behind = self._mailbox.is_behind
+            await self._say(FrameKind.NOTICE, "", {"code": "behind" if self._was_behind else "current"})
+        if self._mailbox.is_stale:
+            self._mailbox.is_stale = False
+            for topic in list(self._read):
+                await self._catch_up(topic, None)
+        elif frame is not None:
+            await self._forward(frame)
+
+    async def _forward(self, frame: Frame) -> None:
+        """Send the next delta; after a gap or a new epoch send a snapshot; drop what was sent already."""
+        read = self._read.get(frame.topic)
+        if read is None or (frame.epoch == read.epoch and frame.seq <= read.seq):
+            return
+        if frame.epoch != read.epoch or frame.seq != read.seq + 1:
+            await self._catch_up(frame.topic, None)
+            return
+        self._read[frame.topic] = Position(frame.epoch, frame.seq)
+        await self.send(text_data=frame_encode(frame))
+
+    async def _send(self, topic: str, position: Position, kind: FrameKind, data: dict[str, Any]) -> None:
+        at = time.time_ns() // 1_000_000
+        frame = Frame(topic=topic, epoch=position.epoch, seq=position.seq, kind=kind, at=at, data=data)
+        await self.send(text_data=frame_encode(frame))
+
+    async def _say(self, kind: FrameKind, topic: str, data: dict[str, Any]) -> None:
+        await self._send(topic, Position(), kind, data)
+
+    async def _refuse(self, detail: str, code: int) -> None:
+        await self._say(FrameKind.ERROR, "", {"detail": detail})
+        await self.close(code)
+
+    async def _sign_in_deadline(self) -> None:
+        await asyncio.sleep(SIGN_IN_TIMEOUT_S)
+        if self._access is None:
+            await self._refuse("nobody signed in in time", UNAUTHORIZED)

@@ -1,0 +1,204 @@
+"""Feeds the live events: exactly one thread, in the process that leads scheduling, compares the database each 200 ms.
+
+Everything that changed on a topic since the last tick is one delta, so a topic has at most five frames a second. What
+was said is remembered only after the broker took it: while it is away nothing is lost, deltas merely grow.
+"""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import redis
+from django.db import Error as DatabaseError
+from django.db import close_old_connections, connection
+from django.db.models import Max, Q
+from django.utils import timezone
+
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.live.broker import Delta, Publisher
+from seamlessflow.control_plane.live.frames import MACHINES_TOPIC, job_topic, jobs_topic
+from seamlessflow.control_plane.live.rows import Row, event_row, interval_row, job_row, metric_row, phase_row
+from seamlessflow.control_plane.live.selectors import live_phases, machine_rows, rewards_after, token_rates
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+
+TICK_S = 0.2
+RATE_EVERY_TICKS = 5
+RETRY_S = 1.0
+MAX_ROWS = 1000  # of one kind in one tick
+# Ids are given before commit: a row may appear after one with a larger id. Look back so far for such.
+LOOK_BACK = 200
+RECENTLY_ENDED = timedelta(seconds=30)
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Tail:
+    """Rows of a growing table that were not said yet, in order of id."""
+
+    newest: int
+    said: set[int] = field(default_factory=set)
+
+    def unsaid(self, rows: Any) -> list[Any]:
+        found = rows.filter(id__gt=self.newest - LOOK_BACK).order_by("id")[: MAX_ROWS + LOOK_BACK]
+        return [row for row in found if row.id not in self.said]
+
+    def say(self, rows: list[Any]) -> None:
+        if rows:
+            self.said |= {row.id for row in rows}
+            self.newest = max(self.newest, max(self.said))
+            self.said = {number for number in self.said if number > self.newest - LOOK_BACK}
+
+    @classmethod
+    def at_end(cls, rows: Any) -> "_Tail":
+        newest = rows.aggregate(newest=Max("id"))["newest"] or 0
+        recent = rows.filter(id__gt=newest - LOOK_BACK).values_list("id", flat=True)
+        return cls(newest=newest, said=set(recent))
+
+
+@dataclass
+class _Said:
+    """What listeners know already."""
+
+    jobs: dict[UUID, Row] = field(default_factory=dict)
+    phases: dict[UUID, Row] = field(default_factory=dict)
+    machines: dict[str, Row] = field(default_factory=dict)
+    batches: dict[UUID, int] = field(default_factory=dict)
+    rates: dict[UUID, float] = field(default_factory=dict)
+
+
+class Feeder:
+    def __init__(self) -> None:
+        self._publisher = Publisher()
+        self._events = _Tail.at_end(Event.objects)
+        self._metrics = _Tail.at_end(MetricPoint.objects)
+        self._intervals = _Tail.at_end(LedgerInterval.objects)
+        self._said = _Said()
+        self._num_ticks = 0
+
+    def tick(self) -> int:
+        """Say what changed. Returns the number of deltas. Raises redis.RedisError, then repeats them next time."""
+        at = time.time_ns() // 1_000_000
+        topics: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(list))
+        now = _Said(batches=dict(self._said.batches), rates=dict(self._said.rates))
+        events = self._events.unsaid(Event.objects)
+        metrics = self._metrics.unsaid(MetricPoint.objects)
+        intervals = self._intervals.unsaid(LedgerInterval.objects.select_related("machine"))
+        jobs = self._active_jobs()
+        self._compare_jobs(jobs, now, topics)
+        self._compare_phases(now, topics)
+        self._compare_learning(jobs, now, topics)
+        for event in events:
+            if event.job_id is not None:
+                topics[job_topic(event.job_id)]["events"].append(event_row(event))
+        for point in metrics:
+            topics[job_topic(point.job_id)]["metrics"].append(metric_row(point))
+        for interval in intervals:
+            topics[MACHINES_TOPIC]["intervals"].append(interval_row(interval))
+        self._publisher.publish(
+            [Delta(topic=topic, at=at, data=dict(data)) for topic, data in topics.items()]
+        )
+        self._said = now
+        self._num_ticks += 1
+        for tail, rows in ((self._events, events), (self._metrics, metrics), (self._intervals, intervals)):
+            tail.say(rows)
+        return len(topics)
+
+    def close(self) -> None:
+        self._publisher.close()
+
+    def _active_jobs(self) -> list[Job]:
+        recently = Q(ended_at__gt=timezone.now() - RECENTLY_ENDED)
+        return list(Job.objects.filter(~Q(state__in=TERMINAL_JOB_STATES) | recently))
+
+    def _compare_jobs(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
+        for job in jobs:
+            row = now.jobs[job.id] = job_row(job)
+            if self._said.jobs.get(job.id) != row:
+                topics[jobs_topic(job.project_id)]["jobs"].append(row)
+                topics[job_topic(job.id)]["jobs"].append(row)
+
+    def _compare_phases(self, now: _Said, topics: dict[str, dict[str, Any]]) -> None:
+        live = live_phases()
+        gone = self._said.phases.keys() - {phase.id for phase in live}
+        ended = Phase.objects.filter(id__in=gone).select_related("machine") if gone else []
+        for phase in (*live, *ended):
+            row = phase_row(phase)
+            if self._said.phases.get(phase.id) != row:
+                topics[job_topic(phase.job_id)]["phases"].append(row)
+        now.phases = {phase.id: phase_row(phase) for phase in live}
+        now.machines = machine_rows(live)
+        for name, row in now.machines.items():
+            if self._said.machines.get(name) != row:
+                topics[MACHINES_TOPIC]["machines"].append(row)
+
+    def _compare_learning(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
+        """Rewards of newly published batches, and once a second the rate of tokens."""
+        for job in jobs:
+            known = now.batches.get(job.id, job.published_batch)
+            now.batches[job.id] = job.published_batch
+            if known < job.published_batch:
+                rewards = rewards_after([job.id], known).get(job.id, [])
+                topics[job_topic(job.id)]["rewards"] += rewards
+        if self._num_ticks % RATE_EVERY_TICKS == 0:
+            rates = token_rates([job.id for job in jobs])
+            for job in jobs:
+                rate = rates.get(job.id, 0.0)
+                if now.rates.get(job.id) != rate:
+                    topics[job_topic(job.id)]["tokens_per_s"] = rate
+                    now.rates[job.id] = rate
+
+
+@contextmanager
+def feeding() -> Iterator[None]:
+    """Feed from a thread while the context lasts."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_run, args=(stop,), name="live-feeder", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(5.0)
+
+
+def _run(stop: threading.Event) -> None:
+    try:
+        while not stop.is_set():
+            _feed(stop)
+    finally:
+        connection.close()
+
+
+def _feed(stop: threading.Event) -> None:
+    """Until stopped or the database fails; a broker that is away only makes the next delta larger."""
+    feeder = None
+    is_away = False
+    while not stop.is_set():
+        try:
+            close_old_connections()
+            feeder = feeder or Feeder()
+            feeder.tick()
+        except redis.RedisError as error:
+            if not is_away:
+                _log.warning("the events broker is away, live events wait: %s", error)
+            is_away = True
+            stop.wait(RETRY_S)
+        except DatabaseError as error:
+            _log.warning("live events wait for the database: %s", " ".join(str(error).split()))
+            connection.close()
+            stop.wait(RETRY_S)
+        else:
+            is_away = False
+            stop.wait(TICK_S)
+    if feeder is not None:
+        feeder.close()

@@ -1,0 +1,59 @@
+"""What goes over `/ws/live`: frames `{v, topic, epoch, seq, kind, at, data}`, times in epoch milliseconds.
+
+Topics: `jobs:<project uuid>`, `job:<job uuid>`, `machines`. `epoch` names one life of the broker's numbering: after a
+change, numbers begin anew and clients take a snapshot. Snapshot and delta hold the same keys of rows; a row replaces
+the one with its key, so applying a delta twice changes nothing.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+FRAME_VERSION = 1
+MACHINES_TOPIC = "machines"
+
+
+class FrameKind(StrEnum):
+    SNAPSHOT = "snapshot"
+    DELTA = "delta"
+    NOTICE = "notice"  # data.code: behind (the broker is away), current (it is back)
+    ERROR = "error"  # data.detail
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    v: int = FRAME_VERSION
+    topic: str
+    epoch: str
+    seq: int
+    kind: FrameKind
+    at: int
+    data: dict[str, Any]
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """How far a topic was numbered, or read."""
+
+    epoch: str = ""
+    seq: int = 0
+
+
+class ClientMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`since` tells, by topic, what the client has: it gets the deltas after it, where they are still there."""
+
+    token: str | None = None
+    subscribe: list[str] = []
+    unsubscribe: list[str] = []
+    since: dict[str, Position] = {}
+
+
+def frame_encode(frame: Frame) -> str:
+    return msgspec.json.encode(frame).decode()
+
+
+def jobs_topic(project_id: object) -> str:
+    return f"jobs:{project_id}"
+
+
+def job_topic(job_id: object) -> str:
+    return f"job:{job_id}"

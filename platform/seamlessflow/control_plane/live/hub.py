@@ -1,0 +1,145 @@
+"""One hub per web process: a single subscription at the broker, and a bounded mailbox per socket.
+
+A mailbox that overflows, or a subscription that broke, forgets its frames and asks for fresh snapshots: a slow browser
+costs this process no memory and never sees a gap.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from seamlessflow.control_plane.live.broker import CHANNEL, published_decode, reader_make
+from seamlessflow.control_plane.live.frames import Frame
+
+MAX_QUEUED_FRAMES = 64
+BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
+_log = logging.getLogger(__name__)
+
+
+class Mailbox:
+    """Frames for one socket. `is_stale`: frames were lost, every topic needs a snapshot; `is_behind`: broker away."""
+
+    def __init__(self) -> None:
+        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(MAX_QUEUED_FRAMES)
+        self.is_stale = False
+        self.is_behind = False
+
+    def put(self, frame: Frame) -> None:
+        if self.is_stale:
+            return
+        try:
+            self._frames.put_nowait(frame)
+        except asyncio.QueueFull:
+            self.lose()
+
+    def lose(self) -> None:
+        """Forget what is queued and wake the reader, who will ask for snapshots."""
+        self.is_stale = True
+        self.wake()
+
+    def wake(self) -> None:
+        while self.is_stale and not self._frames.empty():
+            self._frames.get_nowait()
+        if not self._frames.full():
+            self._frames.put_nowait(None)
+
+    async def get(self) -> Frame | None:
+        """The next frame; None where only the flags changed."""
+        return await self._frames.get()
+
+
+class Hub:
+    """Lives as long as a socket does. `reader` is for positions and replays."""
+
+    def __init__(self) -> None:
+        self.reader: redis.asyncio.Redis = reader_make()
+        self._mailboxes: dict[str, set[Mailbox]] = defaultdict(set)
+        self._all: set[Mailbox] = set()
+        self._is_behind = False
+        self._is_subscribed = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name="live-hub")
+
+    def join(self, mailbox: Mailbox) -> None:
+        self._all.add(mailbox)
+        if self._is_behind:
+            mailbox.is_behind = True
+            mailbox.wake()
+
+    def leave(self, mailbox: Mailbox) -> bool:
+        """Returns whether nobody is left."""
+        self._all.discard(mailbox)
+        for mailboxes in self._mailboxes.values():
+            mailboxes.discard(mailbox)
+        return not self._all
+
+    async def subscribe(self, mailbox: Mailbox, topic: str) -> None:
+        """From now on deltas of the topic reach the mailbox; returns at once if the broker is away."""
+        self._mailboxes[topic].add(mailbox)
+        if not self._is_behind:
+            await self._is_subscribed.wait()
+
+    def unsubscribe(self, mailbox: Mailbox, topic: str) -> None:
+        self._mailboxes[topic].discard(mailbox)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.reader.aclose()
+
+    async def _run(self) -> None:
+        num_failures = 0
+        while True:
+            try:
+                async with self.reader.pubsub() as subscription:
+                    await subscription.subscribe(CHANNEL)
+                    async for message in subscription.listen():
+                        if message["type"] == "subscribe":
+                            num_failures = 0
+                            self._set_behind(False)
+                        elif message["type"] == "message":
+                            self._deliver(published_decode(message["data"]))
+            except (RedisError, OSError) as error:
+                self._set_behind(True, str(error))
+                num_failures += 1
+                await asyncio.sleep(BACKOFF_S[min(num_failures, len(BACKOFF_S)) - 1])
+
+    def _deliver(self, frame: Frame) -> None:
+        for mailbox in self._mailboxes.get(frame.topic, ()):
+            mailbox.put(frame)
+
+    def _set_behind(self, is_behind: bool, cause: str = "") -> None:
+        self._is_subscribed.set()
+        if is_behind == self._is_behind:
+            return
+        self._is_behind = is_behind
+        _log.warning("the events broker is %s", f"away: {cause}" if is_behind else "back")
+        for mailbox in self._all:
+            mailbox.is_behind = is_behind
+            # After an outage frames may be missing: snapshots tell the whole.
+            if is_behind:
+                mailbox.wake()
+            else:
+                mailbox.lose()
+
+
+_hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
+
+
+def hub_get() -> Hub:
+    """The hub of this event loop (a process has one; tests have one each)."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]
+
+
+async def hub_leave(mailbox: Mailbox) -> None:
+    """Leave; the last one closes the hub."""
+    loop = asyncio.get_running_loop()
+    hub = _hubs.get(loop)
+    if hub is not None and hub.leave(mailbox):
+        del _hubs[loop]
+        await hub.close()

@@ -1,0 +1,103 @@
+"""How rows look in live frames and on the first pages: plain JSON values, times in epoch milliseconds, shown ids."""
+
+from datetime import datetime
+from typing import Any
+
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.core.types.ids import IdKind, show_id
+
+Row = dict[str, Any]
+
+
+def epoch_ms(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1000)
+
+
+def job_row(job: Job) -> Row:
+    return {
+        "id": show_id(IdKind.JOB, job.id),
+        "name": job.name,
+        "state": job.state,
+        "state_reason": job.state_reason,
+        "waiting_reason": job.waiting_reason,
+        "desired": job.desired,
+        "latest_version": job.latest_version,
+        "num_updates_done": job.published_batch,
+        "num_updates": job.spec["train"]["num_updates"],
+        "created_at": epoch_ms(job.created_at),
+        "started_at": epoch_ms(job.started_at),
+        "ended_at": epoch_ms(job.ended_at),
+    }
+
+
+def phase_row(phase: Phase) -> Row:
+    """`phase.machine` must be loaded."""
+    return {
+        "id": show_id(IdKind.PHASE, phase.id),
+        "machine": phase.machine.name,
+        "role": phase.role,
+        "state": phase.state,
+        "reason": phase.reason,
+        "fence": phase.fence,
+        "desired_version": phase.desired_version,
+        "served_version": phase.served_version,
+        "num_batches": phase.num_batches,
+        "leased_at": epoch_ms(phase.leased_at),
+        "ended_at": epoch_ms(phase.ended_at),
+    }
+
+
+def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> Row:
+    """`received_at` is left out on purpose: it changes with every heartbeat and tells nothing else."""
+    heartbeat = getattr(machine, "heartbeat", None)
+    return {
+        "id": show_id(IdKind.MACHINE, machine.id),
+        "name": machine.name,
+        "tags": sorted(machine.tags),
+        "pool": machine.pool,
+        "generation": machine.generation,
+        "is_cordoned": machine.is_cordoned,
+        "is_draining": machine.is_draining,
+        "is_healthy": is_healthy,
+        "reason": machine.reason,
+        "role": phase.role if phase is not None else None,
+        "phase_state": phase.state if phase is not None else None,
+        "version": phase.served_version if phase is not None else None,
+        "open_state": heartbeat.open_state if heartbeat is not None else "",
+        "open_cause": heartbeat.open_cause if heartbeat is not None else "",
+        "open_since": epoch_ms(heartbeat.open_since_at) if heartbeat is not None else None,
+        "capabilities": heartbeat.capabilities if heartbeat is not None else {},
+    }
+
+
+def interval_row(interval: LedgerInterval) -> Row:
+    """`interval.machine` must be loaded. Jobs are left out: machines serve many projects."""
+    return {
+        "id": interval.id,
+        "machine": interval.machine.name,
+        "state": interval.state,
+        "cause": interval.cause,
+        "start": epoch_ms(interval.started_at),
+        "end": epoch_ms(interval.ended_at),
+    }
+
+
+def event_row(event: Event) -> Row:
+    return {
+        "id": event.id,
+        "at": epoch_ms(event.at),
+        "kind": event.kind,
+        "from": event.from_state,
+        "to": event.to_state,
+        "reason": event.reason,
+        "author": event.author,
+        "data": event.data,
+    }
+
+
+def metric_row(point: MetricPoint) -> Row:
+    return {"name": point.name, "step": point.step, "value": point.value}

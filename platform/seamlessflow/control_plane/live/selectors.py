@@ -1,0 +1,106 @@
+"""Reads behind live frames: the snapshot of a topic, and the pieces that the feeder compares from tick to tick."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.live.rows import (
+    Row,
+    event_row,
+    interval_row,
+    job_row,
+    machine_row,
+    metric_row,
+    phase_row,
+)
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S
+from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+
+MAX_JOBS = 200
+MAX_EVENTS = 60
+MAX_PHASES = 60
+MAX_METRICS = 4000
+LANE_WINDOW = timedelta(seconds=130)
+RATE_WINDOW_S = 10
+
+_REWARDS = """
+    SELECT job_id, batch_number, avg(reward_mean), coalesce(stddev_samp(reward_mean), 0), count(*)
+    FROM trajectory_group
+    WHERE job_id = ANY(%s) AND batch_number IS NOT NULL AND batch_number > %s
+    GROUP BY job_id, batch_number ORDER BY batch_number
+"""
+_RATES = """
+    SELECT job_id, sum(num_tokens) FROM trajectory_node
+    WHERE job_id = ANY(%s) AND kind = 2 AND created_at > now() - make_interval(secs => %s) GROUP BY job_id
+"""
+
+
+def jobs_snapshot(project_id: UUID) -> Row:
+    jobs = Job.objects.filter(project_id=project_id).order_by("-created_at", "-id")[:MAX_JOBS]
+    return {"jobs": [job_row(job) for job in jobs]}
+
+
+def job_snapshot(job_id: UUID) -> Row:
+    phases = (
+        Phase.objects.filter(job_id=job_id)
+        .select_related("machine")
+        .order_by("-leased_at", "-id")[:MAX_PHASES]
+    )
+    events = Event.objects.filter(job_id=job_id).order_by("-id")[:MAX_EVENTS]
+    points = MetricPoint.objects.filter(job_id=job_id).order_by("-step", "name")[:MAX_METRICS]
+    return {
+        "jobs": [job_row(Job.objects.get(id=job_id))],
+        "phases": [phase_row(phase) for phase in phases],
+        "events": [event_row(event) for event in events],
+        "metrics": [metric_row(point) for point in points],
+        "rewards": rewards_after([job_id], 0).get(job_id, []),
+        "tokens_per_s": token_rates([job_id]).get(job_id, 0.0),
+    }
+
+
+def machines_snapshot() -> Row:
+    since = timezone.now() - LANE_WINDOW
+    intervals = LedgerInterval.objects.filter(ended_at__gt=since).select_related("machine").order_by("id")
+    return {"machines": list(machine_rows().values()), "intervals": [interval_row(row) for row in intervals]}
+
+
+def live_phases() -> list[Phase]:
+    return list(Phase.objects.filter(state__in=LIVE_PHASE_STATES).select_related("machine").order_by("id"))
+
+
+def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, Row]:
+    """Rows by name; health by the server's clock."""
+    by_machine = {phase.machine_id: phase for phase in (live_phases() if phases is None else phases)}
+    healthy_since = timezone.now() - timedelta(seconds=HEARTBEAT_LIMIT_S)
+    rows = {}
+    for machine in Machine.objects.select_related("heartbeat").order_by("name"):
+        heartbeat = getattr(machine, "heartbeat", None)
+        is_healthy = heartbeat is not None and heartbeat.received_at >= healthy_since
+        rows[machine.name] = machine_row(machine, by_machine.get(machine.id), is_healthy=is_healthy)
+    return rows
+
+
+def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[Row]]:
+    """Mean and standard deviation over groups, by batch."""
+    rewards: dict[UUID, list[Row]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_REWARDS, [job_ids, batch_number])
+        for job_id, number, mean, spread, num_groups in cursor.fetchall():
+            row = {"batch": number, "mean": mean, "spread": spread, "num_groups": num_groups}
+            rewards.setdefault(job_id, []).append(row)
+    return rewards
+
+
+def token_rates(job_ids: list[UUID]) -> dict[UUID, float]:
+    """Sampled tokens per second over the last ten seconds."""
+    with connection.cursor() as cursor:
+        cursor.execute(_RATES, [job_ids, RATE_WINDOW_S])
+        return {job_id: round(float(tokens) / RATE_WINDOW_S, 1) for job_id, tokens in cursor.fetchall()}

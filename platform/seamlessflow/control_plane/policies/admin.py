@@ -1,0 +1,25 @@
+"""Policy versions in the admin site; pinning keeps one from retention."""
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from seamlessflow.control_plane.common.admin import ReadOnlyAdmin
+from seamlessflow.control_plane.policies.models import PolicyVersion
+
+
+@admin.register(PolicyVersion)
+class PolicyVersionAdmin(ReadOnlyAdmin):
+    list_display = ["job", "version", "batch_number", "num_bytes", "is_pinned", "published_at", "deleted_at"]
+    list_filter = ["is_pinned"]
+    list_select_related = ["job"]
+    search_fields = ["=job__id", "job__name"]
+    actions = ["pin", "unpin"]
+
+    @admin.action(description="Pin")
+    def pin(self, request: HttpRequest, versions: QuerySet[PolicyVersion]) -> None:
+        versions.filter(deleted_at=None).update(is_pinned=True)
+
+    @admin.action(description="Unpin")
+    def unpin(self, request: HttpRequest, versions: QuerySet[PolicyVersion]) -> None:
+        versions.update(is_pinned=False)

@@ -1,0 +1,168 @@
+"""Publishing policy versions and pruning their files.
+
+Invariant: a job's versions grow by one, each takes in the next batch, and only the phase that holds the job's train
+fence publishes; everything a publication changes commits at once.
+"""
+
+import shutil
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
+from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry.services import metrics_record
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.worker import Publication, PublicationReply
+from seamlessflow.core.types.tags import Role
+
+SERVING_STATES = frozenset({PhaseState.LEASED, PhaseState.STARTING, PhaseState.ACTIVE})
+
+
+@transaction.atomic
+def version_publish(*, claims: PhaseClaims, publication: Publication) -> PublicationReply:
+    """Make weights a version, by compare-and-set. The same publication again is answered alike.
+
+    Raises ApplicationError: 409 with the reason when the trainer is fenced off or out of order, 403 for another role.
+    """
+    job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=claims.job_id).first()
+    if claims.role is not Role.TRAIN:
+        raise ApplicationError("only a train phase publishes", status=HTTPStatus.FORBIDDEN)
+    if job is None:
+        raise conflict("the job does not exist any more")
+    known = PolicyVersion.objects.filter(job=job, version=publication.version).first()
+    if known is not None and _is_same(known, publication):
+        return _reply(job, publication.version)
+    _check_order(job, publication)
+    _check_fence(job, claims)
+    _store(job, claims, publication)
+    engines_notify(job_id=job.id)
+    scheduler_notify(reason=f"version {publication.version} of job {job.id} was published")
+    return _reply(job, publication.version)
+
+
+def _is_same(known: PolicyVersion, publication: Publication) -> bool:
+    return (known.batch_number, known.manifest_sha256) == (
+        publication.batch_number,
+        publication.manifest_sha256,
+    )
+
+
+def _check_fence(job: Job, claims: PhaseClaims) -> None:
+    if job.state in TERMINAL_JOB_STATES:
+        raise conflict(f"the job is {job.state}")
+    phase = Phase.objects.filter(id=claims.phase_id, fence=claims.fence).values_list("state").first()
+    if phase is None or phase[0] not in LIVE_PHASE_STATES:
+        raise conflict("the train phase is over; its machine may work under a newer lease")
+    # The scheduler sets the fence with the lease; another value means that a newer trainer holds it.
+    if job.train_fence != claims.fence:
+        raise conflict(f"fence {claims.fence} is stale: the job's train fence is {job.train_fence}")
+
+
+def _check_order(job: Job, publication: Publication) -> None:
+    if publication.version != job.latest_version + 1:
+        raise conflict(
+            f"version {publication.version} is out of order: the next one is {job.latest_version + 1}"
+        )
+    if publication.batch_number != job.published_batch + 1:
+        raise conflict(
+            f"batch {publication.batch_number} is out of order: the next one is {job.published_batch + 1}"
+        )
+    if publication.parent_version > job.latest_version:
+        raise conflict(f"parent version {publication.parent_version} does not exist")
+    if artifact_path(publication.uri) is None:
+        raise field_error("uri", f"{publication.uri!r} is not under ARTIFACT_ROOT")
+
+
+def _store(job: Job, claims: PhaseClaims, publication: Publication) -> None:
+    row = PolicyVersion.objects.create(
+        project_id=job.project_id,
+        job=job,
+        phase_id=claims.phase_id,
+        train_fence=claims.fence,
+        version=publication.version,
+        parent_version=publication.parent_version,
+        optimizer_step=publication.optimizer_step,
+        batch_number=publication.batch_number,
+        uri=publication.uri,
+        manifest_sha256=publication.manifest_sha256,
+        num_bytes=publication.num_bytes,
+        checkpoint_uri=publication.checkpoint_uri or "",
+    )
+    job.latest_version = publication.version
+    job.published_batch = publication.batch_number
+    job.num_failures = 0
+    job.save(update_fields=["latest_version", "published_batch", "num_failures"])
+    Phase.objects.filter(
+        job=job, role=Role.ROLLOUT, state__in=SERVING_STATES, desired_version__lt=publication.version
+    ).update(desired_version=publication.version)
+    metrics_record(
+        job_id=job.id, project_id=job.project_id, step=publication.version, values=publication.metrics
+    )
+    event_record(
+        kind="version.published",
+        subject_type=SubjectType.VERSION,
+        subject_id=row.id,
+        job_id=job.id,
+        project_id=job.project_id,
+        author=f"phase:{claims.phase_id}",
+        data={
+            "version": publication.version,
+            "batch_number": publication.batch_number,
+            "optimizer_step": publication.optimizer_step,
+        },
+    )
+
+
+def _reply(job: Job, version: int) -> PublicationReply:
+    num_updates = job.spec["train"]["num_updates"]
+    return PublicationReply(version=version, is_job_complete=job.published_batch >= num_updates)
+
+
+def artifact_path(uri: str) -> Path | None:
+    """The path of a file:// URL inside the artifact store; None for anything else."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = Path(unquote(parts.path)).resolve()
+    root = settings.ARTIFACT_ROOT.resolve()
+    return path if path.is_relative_to(root) and path != root else None
+
+
+def versions_prune() -> int:
+    """Delete weights that no job keeps: all but the newest `keep_versions`, pinned ones and version 0."""
+    jobs = Job.objects.filter(versions__deleted_at=None, versions__version__gt=0).distinct()
+    return sum(
+        versions_prune_job(job_id=job_id, keep=spec["train"]["keep_versions"])
+        for job_id, spec in jobs.order_by().values_list("id", "spec")
+    )
+
+
+def versions_prune_job(*, job_id: UUID, keep: int) -> int:
+    kept = PolicyVersion.objects.filter(job_id=job_id, deleted_at=None, version__gt=0).order_by("-version")
+    in_use = set(
+        Phase.objects.filter(job_id=job_id, role=Role.ROLLOUT, state__in=LIVE_PHASE_STATES).values_list(
+            "desired_version", flat=True
+        )
+    )
+    doomed = [row for row in kept[keep:] if not row.is_pinned and row.version not in in_use]
+    for row in doomed:
+        path = artifact_path(row.uri)
+        if path is not None and path.exists():
+            # Aside first: nobody ever finds half of a version.
+            aside = path.with_name(f".deleting-{path.name}")
+            path.rename(aside)
+            shutil.rmtree(aside)
+        PolicyVersion.objects.filter(id=row.id).update(deleted_at=timezone.now())
+    return len(doomed)

@@ -1,0 +1,11 @@
+"""Periodic work on policy versions."""
+
+from celery import shared_task
+
+from seamlessflow.control_plane.policies import services
+
+
+@shared_task(name="seamlessflow.versions_prune", queue="background")
+def versions_prune(**unknown: object) -> None:
+    """Retention. Keywords of newer senders are ignored."""
+    services.versions_prune()

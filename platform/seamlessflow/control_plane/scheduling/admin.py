@@ -1,0 +1,17 @@
+"""Phases in the admin site."""
+
+from django.contrib import admin
+
+from seamlessflow.control_plane.common.admin import ReadOnlyAdmin
+from seamlessflow.control_plane.scheduling.models import Phase
+
+
+@admin.register(Phase)
+class PhaseAdmin(ReadOnlyAdmin):
+    list_display = [
+        *("machine", "fence", "job", "role", "state", "reason"),
+        *("desired_version", "served_version", "leased_at", "ended_at"),
+    ]
+    list_filter = ["state", "role", "machine"]
+    list_select_related = ["machine", "job"]
+    search_fields = ["=id", "=job__id"]

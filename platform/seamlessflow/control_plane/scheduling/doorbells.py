@@ -1,0 +1,40 @@
+"""Rings doorbells from a thread of its own, so that a broker that hangs never holds up a scheduling cycle.
+
+Invariant: the queue is bounded; what does not fit is dropped, because heartbeats repeat every order.
+"""
+
+import logging
+import queue
+import threading
+
+from seamlessflow.control_plane.cluster.doorbells import doorbell_send
+from seamlessflow.control_plane.scheduling.services import Ring
+
+MAX_QUEUED = 256
+_log = logging.getLogger(__name__)
+
+
+class BellRinger:
+    """Takes rings from the scheduling loop; `close` ends the thread after what is queued."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Ring | None] = queue.Queue(MAX_QUEUED)
+        self._thread = threading.Thread(target=self._run, name="doorbells", daemon=True)
+        self._thread.start()
+
+    def ring(self, ring: Ring) -> None:
+        try:
+            self._queue.put_nowait(ring)
+        except queue.Full:
+            _log.warning("doorbell of %s dropped: %d are queued", ring.machine, MAX_QUEUED)
+
+    def close(self, *, timeout_s: float = 2.0) -> None:
+        try:
+            self._queue.put(None, timeout=timeout_s)
+        except queue.Full:
+            return  # the broker hangs; the thread is a daemon and ends with the process
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (ring := self._queue.get()) is not None:
+            doorbell_send(machine_name=ring.machine, phase_id=ring.phase_id, fence=ring.fence)

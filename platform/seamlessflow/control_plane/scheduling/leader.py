@@ -1,0 +1,105 @@
+"""The scheduling loop of one process: lead or stand by, listen, decide, apply.
+
+One process leads, by an advisory lock that PostgreSQL gives back when its connection dies. Overlapping leaders are
+harmless (every decision is a compare-and-set), so a lost connection only means: reconnect and lead anew.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import psycopg
+from django.db import Error as DatabaseError
+from django.db import close_old_connections, connections
+
+from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL
+from seamlessflow.control_plane.scheduling.doorbells import BellRinger
+from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S, snapshot_load
+from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.core.scheduling.scheduler import decide
+
+LOCK_KEY = 0x5EA71E55
+POLL_S = 0.5
+MIN_PAUSE_S = 0.01  # between cycles; notifications that come meanwhile are one cycle
+SLOW_CYCLE_S = 0.1
+BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
+CONNECT_KEYS = ("user", "password", "host", "port", "dbname")
+_log = logging.getLogger(__name__)
+Companion = Callable[[], AbstractContextManager[object]]
+
+
+def database_connect() -> psycopg.Connection:
+    """A connection beside Django's, for what needs a session of its own: locks and LISTEN."""
+    parameters = connections["default"].get_connection_params()
+    arguments = {key: parameters[key] for key in CONNECT_KEYS if parameters.get(key)}
+    return psycopg.connect(
+        **arguments, autocommit=True, connect_timeout=5, application_name="seamlessflow-scheduler"
+    )
+
+
+class Leader:
+    """Runs until `stop` is set. `companion` is entered while this process leads (it feeds the live events)."""
+
+    def __init__(self, *, stop: threading.Event, companion: Companion) -> None:
+        self._stop = stop
+        self._companion = companion
+        self._ringer = BellRinger()
+
+    def run(self) -> None:
+        num_failures = 0
+        while not self._stop.is_set():
+            started_at = time.monotonic()
+            try:
+                with database_connect() as session:
+                    self._run_session(session)
+            except (psycopg.Error, DatabaseError) as error:
+                # A session that lasted shows that the database was back: begin with the shortest pause again.
+                num_failures = 1 if time.monotonic() - started_at > BACKOFF_S[-1] else num_failures + 1
+                pause_s = BACKOFF_S[min(num_failures, len(BACKOFF_S)) - 1]
+                _log.warning("the database is away, again in %g s: %s", pause_s, " ".join(str(error).split()))
+                connections.close_all()
+                self._stop.wait(pause_s)
+        self._ringer.close()
+
+    def _run_session(self, session: psycopg.Connection) -> None:
+        session.execute(f"LISTEN {SCHEDULER_CHANNEL}")
+        if not self._lead_won(session):
+            return
+        _log.info("this process leads")
+        leads_since = time.monotonic()
+        with self._companion():
+            while not self._stop.is_set():
+                # Heartbeats may have been lost while nobody could store them: give every machine its full time.
+                self._cycle(may_evict=time.monotonic() - leads_since > HEARTBEAT_LIMIT_S)
+                self._wait(session)
+
+    def _lead_won(self, session: psycopg.Connection) -> bool:
+        """Stand by until the lock is free. False if stopped meanwhile."""
+        is_standing_by = False
+        while not self._stop.is_set():
+            row = session.execute("SELECT pg_try_advisory_lock(%s)", [LOCK_KEY]).fetchone()
+            if row is not None and row[0]:
+                return True
+            if not is_standing_by:
+                _log.info("another process leads; standing by")
+                is_standing_by = True
+            self._stop.wait(POLL_S)
+        return False
+
+    def _cycle(self, *, may_evict: bool) -> None:
+        close_old_connections()
+        started_at = time.monotonic()
+        for ring in plan_apply(decide(snapshot_load(may_evict=may_evict))):
+            self._ringer.ring(ring)
+        took_s = time.monotonic() - started_at
+        if took_s > SLOW_CYCLE_S:
+            _log.warning("a cycle took %.0f ms", took_s * 1000)
+
+    def _wait(self, session: psycopg.Connection) -> None:
+        """Until somebody notifies, at most POLL_S; never shorter than MIN_PAUSE_S."""
+        for _ in session.notifies(timeout=POLL_S, stop_after=1):
+            self._stop.wait(MIN_PAUSE_S)
+            for _ in session.notifies(timeout=0):
+                continue  # what came meanwhile is covered by the same cycle

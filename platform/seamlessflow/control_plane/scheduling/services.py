@@ -1,0 +1,164 @@
+"""Applying a plan: each decision is a compare-and-set in a short transaction of its own.
+
+Invariant: a decision that lost a race changes nothing; the next cycle decides anew. Nothing here waits for a broker:
+the rings to send are returned.
+"""
+
+import logging
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.services import engines_notify, event_record
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.services import job_move
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.selectors import live_phase_conflict
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.scheduling.decisions import (
+    Decision,
+    DrainPhase,
+    FailPhase,
+    Lease,
+    MoveJob,
+    Plan,
+    SetDesiredVersion,
+)
+from seamlessflow.core.types.tags import Role
+
+AUTHOR = "scheduler"
+LEASABLE_JOB_STATES = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A doorbell to send: the machine should ask for its orders now."""
+
+    machine: str
+    phase_id: UUID
+    fence: int
+
+
+def plan_apply(plan: Plan) -> list[Ring]:
+    """Apply what still holds; one log line each. Returns the doorbells to ring."""
+    rings = []
+    for decision in plan.decisions:
+        try:
+            applied = _apply(decision)
+        except IntegrityError as error:
+            _log.info("lost a race: %s: %s", decision, " ".join(str(error).split()))
+            continue
+        if applied is None:
+            _log.info("no longer holds: %s", decision)
+            continue
+        _log.info("applied: %s", decision)
+        if isinstance(applied, Ring):
+            rings.append(applied)
+    _waiting_reasons_store(plan)
+    return rings
+
+
+def _apply(decision: Decision) -> Ring | bool | None:
+    """None: nothing was changed."""
+    match decision:
+        case Lease():
+            return phase_lease(decision)
+        case DrainPhase():
+            return _phase_drain(decision)
+        case FailPhase():
+            done = phase_move(
+                phase_id=decision.phase_id, to=PhaseState.FAILED, reason=decision.reason, author=AUTHOR
+            )
+            return done or None
+        case SetDesiredVersion():
+            return _version_raise(decision)
+        case MoveJob():
+            return (
+                job_move(job_id=decision.job_id, to=decision.to_state, reason=decision.reason, author=AUTHOR)
+                or None
+            )
+
+
+@transaction.atomic
+def phase_lease(lease: Lease) -> Ring | None:
+    """Lease a machine under the next fence. None if the machine or the job changed since the snapshot.
+
+    The fence of a train phase also exceeds that of every earlier train phase of the job, whatever its machine: the
+    job's `train_fence` then tells publishers apart by one number.
+    """
+    machine = Machine.objects.select_for_update().filter(id=lease.machine_id).first()
+    job = Job.objects.select_for_update(of=("self",)).filter(id=lease.job_id).first()
+    if machine is None or job is None or not _is_leasable(machine, job, lease.role):
+        return None
+    fence = machine.last_fence + 1
+    if lease.role is Role.TRAIN:
+        fence = max(fence, job.train_fence + 1)
+        Job.objects.filter(id=job.id).update(train_fence=fence)
+    Machine.objects.filter(id=machine.id).update(last_fence=fence)
+    phase = Phase.objects.create(
+        project_id=job.project_id,
+        job=job,
+        machine=machine,
+        role=lease.role.value,
+        fence=fence,
+        reason=lease.reason,
+        desired_version=job.latest_version,
+        num_batches=lease.num_batches,
+    )
+    event_record(
+        kind="phase.state",
+        subject_type=SubjectType.PHASE,
+        subject_id=phase.id,
+        job_id=job.id,
+        project_id=job.project_id,
+        to_state=PhaseState.LEASED,
+        reason=lease.reason,
+        author=AUTHOR,
+        data={"machine_id": str(machine.id), "role": phase.role, "num_batches": lease.num_batches},
+    )
+    return Ring(machine=machine.name, phase_id=phase.id, fence=fence)
+
+
+def _is_leasable(machine: Machine, job: Job, role: Role) -> bool:
+    if machine.is_cordoned or machine.is_draining or role.value not in machine.tags:
+        return False
+    if JobState(job.state) not in LEASABLE_JOB_STATES or job.desired != DesiredJobState.RUN:
+        return False
+    if Phase.objects.filter(machine=machine, state__in=LIVE_PHASE_STATES).exists():
+        return False
+    single = role in (Role.TRAIN, Role.AGENT)
+    return not (single and Phase.objects.filter(live_phase_conflict(job_id=job.id, role=role)).exists())
+
+
+def _phase_drain(decision: DrainPhase) -> Ring | None:
+    moved = phase_move(
+        phase_id=decision.phase_id, to=PhaseState.DRAINING, reason=decision.reason, author=AUTHOR
+    )
+    return _ring(decision.phase_id, decision.machine) if moved else None
+
+
+@transaction.atomic
+def _version_raise(decision: SetDesiredVersion) -> Ring | None:
+    phases = Phase.objects.filter(id=decision.phase_id, desired_version__lt=decision.version)
+    if not phases.filter(state__in=LIVE_PHASE_STATES).update(desired_version=decision.version):
+        return None
+    engines_notify(job_id=Phase.objects.values_list("job_id", flat=True).get(id=decision.phase_id))
+    return _ring(decision.phase_id, decision.machine)
+
+
+def _ring(phase_id: UUID, machine: str) -> Ring:
+    return Ring(machine, phase_id, Phase.objects.values_list("fence", flat=True).get(id=phase_id))
+
+
+def _waiting_reasons_store(plan: Plan) -> None:
+    """Only what changed is written: most cycles write nothing."""
+    stored = dict(Job.objects.filter(id__in=plan.waiting_reasons).values_list("id", "waiting_reason"))
+    for job_id, reason in plan.waiting_reasons.items():
+        if stored.get(job_id, reason) != reason:
+            Job.objects.filter(id=job_id).exclude(state__in=TERMINAL_JOB_STATES).update(waiting_reason=reason)

@@ -1,0 +1,110 @@
+"""Storing ledger intervals.
+
+Enters: a machine's intervals on its monotonic clock and the server's time at that clock's zero. Leaves: rows.
+Invariant: the rows of a machine touch and never overlap, from its first interval on; what no report covers is filled
+by the server (`boot_id` null) as down or unknown. Sending an interval again changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.telemetry.models import LedgerInterval
+from seamlessflow.core.protocol.worker import Interval
+from seamlessflow.core.types.ledger import LedgerState
+
+# A restart takes less; a longer silence means that the machine was not there.
+SHORT_GAP = timedelta(seconds=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """One life of a supervisor. `anchor_at` is fixed for the boot, so its intervals touch as they did there."""
+
+    machine_id: UUID
+    boot_id: UUID
+    anchor_at: datetime
+
+    def moment(self, monotonic_s: float) -> datetime:
+        return self.anchor_at + timedelta(seconds=monotonic_s)
+
+
+def ledger_extend(*, boot: Boot, intervals: Sequence[Interval], num_acked: int) -> int:
+    """Store the intervals that follow on `num_acked`; return the new number of stored ones."""
+    fresh = sorted((item for item in intervals if item.seq >= num_acked), key=lambda item: item.seq)
+    if not fresh:
+        return num_acked
+    projects = _job_projects(item.job_id for item in fresh)
+    rows = [_row(boot, item, projects) for item in fresh]
+    touching = _touching(rows, end_at=ledger_end(machine_id=boot.machine_id))
+    # A conflict is a second supervisor under the same name; what is stored stays.
+    LedgerInterval.objects.bulk_create(touching, ignore_conflicts=True)
+    return fresh[-1].seq + 1
+
+
+def ledger_end(*, machine_id: UUID) -> datetime | None:
+    """Up to where the machine's ledger is written."""
+    last = (
+        LedgerInterval.objects.filter(machine_id=machine_id).order_by("-started_at").values_list("ended_at")
+    )
+    return next((ended_at for (ended_at,) in last[:1]), None)
+
+
+def ledger_close(*, machine_id: UUID, boot_id: UUID, state: str, cause: str, until: datetime) -> None:
+    """End the open interval of a boot that is over: it held until the machine was last heard."""
+    end_at = ledger_end(machine_id=machine_id)
+    if end_at is None or not state or until <= end_at:
+        return
+    LedgerInterval.objects.create(
+        machine_id=machine_id,
+        boot_id=boot_id,
+        state=state,
+        cause=cause,
+        started_at=end_at,
+        ended_at=until,
+    )
+
+
+def _touching(rows: Iterable[LedgerInterval], *, end_at: datetime | None) -> Iterator[LedgerInterval]:
+    """Clip what overlaps and fill what is missing."""
+    for row in rows:
+        if end_at is not None:
+            if row.started_at > end_at:
+                yield _filler(row, end_at)
+            row.started_at = end_at
+        if row.ended_at > row.started_at:
+            yield row
+            end_at = row.ended_at
+
+
+def _filler(row: LedgerInterval, end_at: datetime) -> LedgerInterval:
+    is_short = row.started_at - end_at < SHORT_GAP
+    return LedgerInterval(
+        machine_id=row.machine_id,
+        state=LedgerState.UNKNOWN if is_short else LedgerState.DOWN,
+        started_at=end_at,
+        ended_at=row.started_at,
+    )
+
+
+def _row(boot: Boot, item: Interval, projects: dict[UUID, UUID]) -> LedgerInterval:
+    return LedgerInterval(
+        machine_id=boot.machine_id,
+        boot_id=boot.boot_id,
+        seq=item.seq,
+        state=item.state,
+        cause=item.cause or "",
+        # A job may have been deleted since.
+        job_id=item.job_id if item.job_id in projects else None,
+        project_id=projects.get(item.job_id) if item.job_id else None,
+        started_at=boot.moment(item.start_s),
+        ended_at=boot.moment(item.end_s),
+        mean_in_flight=item.mean_in_flight,
+    )
+
+
+def _job_projects(job_ids: Iterable[UUID | None]) -> dict[UUID, UUID]:
+    wanted = {job_id for job_id in job_ids if job_id is not None}
+    return dict(Job.objects.filter(id__in=wanted).values_list("id", "project_id")) if wanted else {}

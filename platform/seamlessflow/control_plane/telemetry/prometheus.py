@@ -1,0 +1,60 @@
+"""Gauges of the whole installation, computed when `/metrics` is scraped by one query each.
+
+Tables are the truth here, so every replica of the web process answers alike.
+"""
+
+from collections.abc import Iterable
+
+from django.db.models import Count
+from django.utils import timezone
+from prometheus_client.core import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.types.ledger import LedgerState
+
+
+class TableCollector(Collector):
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering must not query a database."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._jobs()
+        yield self._machines()
+        yield self._phases()
+        versions = PolicyVersion.objects.filter(version__gt=0).count()
+        yield CounterMetricFamily("seamlessflow_publications", "Policy versions published.", value=versions)
+
+    def _jobs(self) -> Metric:
+        family = GaugeMetricFamily("seamlessflow_jobs", "Jobs by state.", labels=["state"])
+        counted = dict(Job.objects.order_by().values_list("state").annotate(Count("id")))
+        for state in JobState:
+            family.add_metric([state], counted.get(state, 0))
+        return family
+
+    def _machines(self) -> Metric:
+        family = GaugeMetricFamily("seamlessflow_machines", "Machines by ledger state.", labels=["state"])
+        counted = dict.fromkeys(LedgerState, 0)
+        heard = MachineHeartbeat.objects.filter(received_at__gte=timezone.now() - SILENCE)
+        for state, number in heard.values_list("open_state").annotate(Count("machine")):
+            counted[LedgerState(state or LedgerState.UNKNOWN)] += number
+        counted[LedgerState.DOWN] = Machine.objects.count() - sum(counted.values())
+        for ledger_state, total in counted.items():
+            family.add_metric([ledger_state], total)
+        return family
+
+    def _phases(self) -> Metric:
+        family = GaugeMetricFamily(
+            "seamlessflow_phases", "Phases by role and state.", labels=["role", "state"]
+        )
+        counts = Phase.objects.order_by().values_list("role", "state").annotate(Count("id"))
+        for role, state, number in counts:
+            family.add_metric([role, state], number)
+        return family

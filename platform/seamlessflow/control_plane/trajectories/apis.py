@@ -1,0 +1,80 @@
+"""Rollout groups, sessions with their trees, and the audit of a job, over REST. Read-only."""
+
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.jobs.selectors import job_get_visible
+from seamlessflow.control_plane.trajectories.audit import job_audit
+from seamlessflow.control_plane.trajectories.selectors import (
+    group_get_visible,
+    group_list,
+    group_session_list,
+    session_get_visible,
+    session_nodes,
+)
+from seamlessflow.control_plane.trajectories.serializers import (
+    AuditOutput,
+    GroupDetailOutput,
+    GroupOutput,
+    NodeOutput,
+    SessionDetailOutput,
+    SessionOutput,
+)
+from seamlessflow.core.lifecycle.groups import GroupState
+
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+class JobGroupListApi(ProjectApi):
+    @extend_schema(
+        operation_id="job_group_list",
+        parameters=[*PAGE_PARAMETERS, OpenApiParameter("state", enum=list(GroupState))],
+        responses=page_serializer(GroupOutput),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        job = job_get_visible(access=self.access, job_id=job_id)
+        state = request.query_params.get("state")
+        if state is not None and state not in GroupState:
+            raise field_error("state", f"{state!r} is not a state; accepted: {', '.join(GroupState)}")
+        return page_response(request, group_list(job=job, state=state), GroupOutput)
+
+
+class GroupDetailApi(ProjectApi):
+    @extend_schema(operation_id="group_get", responses=GroupDetailOutput)
+    def get(self, request: Request, group_id: UUID) -> Response:
+        group = group_get_visible(access=self.access, group_id=group_id)
+        sessions = SessionOutput(group_session_list(group=group), many=True).data
+        return Response(dict(GroupOutput(group).data) | {"task": group.task, "sessions": sessions})
+
+
+class SessionDetailApi(ProjectApi):
+    @extend_schema(
+        operation_id="session_get",
+        parameters=[OpenApiParameter("tokens", OpenApiTypes.BOOL, description="Add token ids and logprobs.")],
+        responses=SessionDetailOutput,
+    )
+    def get(self, request: Request, session_id: UUID) -> Response:
+        session = session_get_visible(access=self.access, session_id=session_id)
+        nodes = session_nodes(session=session, with_tokens=_flag(request, "tokens"))
+        return Response(dict(SessionOutput(session).data) | {"nodes": NodeOutput(nodes, many=True).data})
+
+
+class JobAuditApi(ProjectApi):
+    @extend_schema(operation_id="job_audit", responses=AuditOutput)
+    def get(self, request: Request, job_id: UUID) -> Response:
+        report = job_audit(job_get_visible(access=self.access, job_id=job_id))
+        return Response(AuditOutput(report).data)
+
+
+def _flag(request: Request, name: str) -> bool:
+    value = request.query_params.get(name, "false").lower()
+    if value not in _TRUTH:
+        raise field_error(name, f"{value!r} is not accepted; accepted: true, false")
+    return _TRUTH[value]

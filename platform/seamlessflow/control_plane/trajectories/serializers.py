@@ -1,0 +1,91 @@
+"""What the API says of groups, sessions, nodes and audits."""
+
+from rest_framework import serializers
+
+from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.core.types.ids import IdKind
+
+
+class GroupOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.GROUP)
+    index = serializers.IntegerField()
+    task_index = serializers.IntegerField(allow_null=True)
+    size = serializers.IntegerField()
+    state = serializers.CharField()
+    reason = serializers.CharField()
+    num_verdicts = serializers.IntegerField()
+    reward_mean = serializers.FloatField(allow_null=True)
+    reward_std = serializers.FloatField(allow_null=True)
+    min_version = serializers.IntegerField(allow_null=True)
+    max_version = serializers.IntegerField(allow_null=True)
+    batch_number = serializers.IntegerField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    ready_at = serializers.DateTimeField(allow_null=True)
+
+
+class SessionOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.SESSION)
+    group_id = ShownIdField(IdKind.GROUP)
+    job_id = ShownIdField(IdKind.JOB)
+    slot = serializers.IntegerField()
+    attempt = serializers.IntegerField()
+    state = serializers.CharField()
+    reason = serializers.CharField()
+    reward = serializers.FloatField(allow_null=True)
+    is_timeout = serializers.BooleanField()
+    is_late = serializers.BooleanField()
+    metrics = serializers.DictField()
+    num_turns = serializers.IntegerField()
+    num_sampled_tokens = serializers.IntegerField()
+    opened_at = serializers.DateTimeField()
+    closed_at = serializers.DateTimeField(allow_null=True)
+
+
+class VersionSpanOutput(serializers.Serializer):
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    version = serializers.IntegerField(help_text="-1: unknown, never trained.")
+
+
+class NodeOutput(serializers.Serializer):
+    node_index = serializers.IntegerField()
+    parent_index = serializers.IntegerField(allow_null=True)
+    kind = serializers.CharField(help_text="root, prompt or sampled")
+    num_tokens = serializers.IntegerField()
+    versions = VersionSpanOutput(many=True)
+    messages = serializers.JSONField(allow_null=True)
+    finish_reason = serializers.CharField(allow_null=True)
+    verdict = serializers.CharField(allow_null=True)
+    cause = serializers.CharField(allow_null=True)
+    turn_id = serializers.UUIDField()
+    is_partial = serializers.BooleanField()
+    flags = serializers.DictField()
+    num_handovers = serializers.IntegerField()
+    num_continuations = serializers.IntegerField()
+    max_gap_s = serializers.FloatField(allow_null=True)
+    duration_s = serializers.FloatField(allow_null=True)
+    num_wasted_tokens = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    token_ids = serializers.ListField(child=serializers.IntegerField(), required=False)
+    logprobs = serializers.ListField(child=serializers.FloatField(), required=False)
+
+
+class GroupDetailOutput(GroupOutput):
+    task = serializers.DictField()
+    sessions = SessionOutput(many=True)
+
+
+class SessionDetailOutput(SessionOutput):
+    nodes = NodeOutput(many=True)
+
+
+class AuditCheckOutput(serializers.Serializer):
+    name = serializers.CharField()
+    ok = serializers.BooleanField()
+    detail = serializers.CharField()
+    figures = serializers.DictField()
+
+
+class AuditOutput(serializers.Serializer):
+    ok = serializers.BooleanField()
+    checks = AuditCheckOutput(many=True)

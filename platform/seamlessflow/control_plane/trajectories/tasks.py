@@ -1,0 +1,12 @@
+"""Periodic work on the token tables."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from seamlessflow.control_plane.trajectories import partitions
+
+
+@shared_task(name="seamlessflow.node_partitions_ensure", queue="background")
+def node_partitions_ensure(**unknown: object) -> None:
+    """Keywords of newer senders are ignored."""
+    partitions.node_partitions_ensure(today=timezone.now().date())

@@ -1,0 +1,21 @@
+"""Routes of trajectories under `/api/v1`; the converter `job` is registered by the module that includes this one."""
+
+from django.urls import path, register_converter
+
+from seamlessflow.control_plane.trajectories.apis import (
+    GroupDetailApi,
+    JobAuditApi,
+    JobGroupListApi,
+    SessionDetailApi,
+)
+from seamlessflow.control_plane.trajectories.converters import GroupIdConverter, SessionIdConverter
+
+register_converter(GroupIdConverter, "group")
+register_converter(SessionIdConverter, "session")
+
+urlpatterns = [
+    path("jobs/<job:job_id>/groups", JobGroupListApi.as_view()),
+    path("jobs/<job:job_id>/audit", JobAuditApi.as_view()),
+    path("groups/<group:group_id>", GroupDetailApi.as_view()),
+    path("sessions/<session:session_id>", SessionDetailApi.as_view()),
+]

@@ -1,0 +1,154 @@
+"""The gateway's composition root: one ASGI application and the tasks that live as long as it does.
+
+Chat is served by bare ASGI (it is the hot path), everything else by Starlette. Background: the writer of turns, the
+engine table (told by NOTIFY, polled each second), upkeep of leases and of abandoned turns.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import time
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.batch_feed import BatchFeed
+from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.engines.client import EngineClient
+from seamlessflow.data_plane.engines.pool import EnginePool
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.external import ExternalSessions
+from seamlessflow.data_plane.group_feed import GroupFeed
+from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.routes.chat import ChatRoute
+from seamlessflow.data_plane.routes.http import ClientGone, Receive, Scope, Send, send_error
+from seamlessflow.data_plane.routes.json_routes import JsonRoutes
+from seamlessflow.data_plane.store.connection import RETRY_S, pool_make
+from seamlessflow.data_plane.store.writer import TurnWriter
+from seamlessflow.data_plane.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.upkeep import Upkeep
+
+log = logging.getLogger(__name__)
+
+CHAT_PATH = "/v1/chat/completions"
+GC_THRESHOLD = (
+    50_000  # objects of a turn die young; full collections are what the slowest turns would wait for
+)
+
+
+class Gateway:
+    """Starting → serving → stopping, moved by the ASGI lifespan."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+
+    async def start(self) -> None:
+        settings = self._settings
+        self._pool = pool_make(settings.database_url)
+        await self._pool.open(wait=True)
+        self._client = EngineClient()
+        engines = EnginePool(time.monotonic, settings.max_held_turns)
+        registry = Registry(self._pool, max_sessions=settings.max_live_sessions)
+        writer = TurnWriter(settings.database_url)
+        manager = RolloutManager(engines, self._client, time.monotonic)
+        upkeep = Upkeep(settings, self._pool, registry, engines, writer, time.monotonic)
+        self._chat = ChatRoute(settings, registry, manager, writer, time.monotonic)
+        self._rest = JsonRoutes(
+            settings,
+            registry,
+            GroupFeed(settings, self._pool, registry),
+            BatchFeed(self._pool, registry),
+            ExternalSessions(settings, self._pool, registry),
+        ).app()
+        await upkeep.refresh()
+        self._tasks = [
+            asyncio.create_task(writer.run(), name="writer"),
+            asyncio.create_task(upkeep.run(), name="upkeep"),
+            asyncio.create_task(self._listen(upkeep), name="listen"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(_log_death)
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 50)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+        await self._pool.close()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await self.start()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_started = False
+
+        async def tracked(message: MutableMapping[str, Any]) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            if scope["path"] == CHAT_PATH and scope["method"] == "POST":
+                await self._chat(scope, receive, tracked)
+            else:
+                await self._rest_guarded(scope, receive, tracked)
+        except ClientGone:
+            return
+        except ApiError as error:
+            metrics.REFUSALS.labels(str(int(error.status))).inc()
+            if not is_started:
+                await send_error(send, error)
+        except Exception:
+            log.exception("a request failed")
+            if is_started:
+                raise
+            await send_error(
+                send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; see its log.")
+            )
+
+    async def _rest_guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._rest(scope, receive, send)
+        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.DeadlockDetected) as error:
+            log.warning("the database is away: %s", str(error).strip())
+            raise ApiError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "The database is away; try again.",
+                headers={"retry-after": "1"},
+            ) from error
+
+    async def _listen(self, upkeep: Upkeep) -> None:
+        """Reload the engine table when it is said to have changed."""
+        while True:
+            # Upkeep polls as well: a lost connection costs a second of latency until it is back.
+            with contextlib.suppress(psycopg.OperationalError, psycopg.InterfaceError):
+                connection = await AsyncConnection.connect(self._settings.database_url, autocommit=True)
+                async with connection:
+                    await connection.execute("LISTEN sf_engines")
+                    async for _ in connection.notifies():
+                        await upkeep.refresh()
+            await asyncio.sleep(RETRY_S)
+
+
+def _log_death(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("background task %s died", task.get_name(), exc_info=error)

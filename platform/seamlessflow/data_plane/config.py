@@ -1,0 +1,41 @@
+"""Settings of the gateway process, from the environment. Faults are named at start, all at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MIN_SECRET_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    database_url: str
+    secret_key: str  # verifies phase credentials, makes front tokens
+    public_url: str  # what clients are told as base URL
+    max_body_bytes: int = 32 << 20
+    max_live_sessions: int = 20_000  # kept in memory; others are read back when they speak
+    max_held_turns: int = 4096  # turns waiting for an engine
+    retry_window_s: float = 60.0  # how long the partial turn of a vanished client is kept
+    keepalive_s: float = 15.0  # between comments on a silent stream
+    group_lease_s: float = 120.0
+
+
+class InvalidSettings(ValueError):
+    """The environment lacks something or holds something unusable."""
+
+
+def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settings:
+    """Raises InvalidSettings with one sentence per fault."""
+    url, secret = environ.get("DATABASE_URL", ""), environ.get("SEAMLESSFLOW_SECRET_KEY", "")
+    faults = []
+    if not url.startswith(("postgres://", "postgresql://")):
+        faults.append(
+            f"DATABASE_URL must be a postgresql:// address, got {url.partition(':')[0] or 'nothing'!r}"
+        )
+    if len(secret) < MIN_SECRET_CHARS:
+        faults.append(
+            f"SEAMLESSFLOW_SECRET_KEY must have at least {MIN_SECRET_CHARS} characters, got {len(secret)}"
+        )
+    if faults:
+        raise InvalidSettings("; ".join(faults) + ".")
+    public_url = environ.get("SEAMLESSFLOW_GATEWAY_URL", f"http://{host}:{port}").rstrip("/")
+    return Settings(database_url=url, secret_key=secret, public_url=public_url)

@@ -1,0 +1,165 @@
+"""Rollout groups for agent runners: leased again when abandoned, admitted while the bounds allow, settled by verdicts.
+
+All state is in PostgreSQL, each call one transaction under the job's lock; this module only waits and wakes.
+"""
+
+import asyncio
+import datetime
+import logging
+import time
+from http import HTTPStatus
+
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.data_plane import (
+    GroupLeaseReply,
+    GroupLeaseRequest,
+    LeasedGroup,
+    SessionFinish,
+)
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.store.admission import group_counts, num_admissible
+from seamlessflow.data_plane.store.connection import Connection, Pool
+from seamlessflow.data_plane.store.groups import (
+    NewGroup,
+    OpenGroup,
+    group_insert,
+    group_settle,
+    groups_hold,
+    groups_leasable,
+    job_lock,
+    session_insert,
+    sessions_abandon,
+    slots_read,
+)
+from seamlessflow.data_plane.store.jobs import phase_is_live
+from seamlessflow.data_plane.store.sessions import SessionVerdict, session_end, session_read
+from seamlessflow.data_plane.tasks import TasksUnusable, task_index, tasks_load
+from seamlessflow.data_plane.trajectory_manager.live import LiveJob
+from seamlessflow.data_plane.trajectory_manager.registry import Registry
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.25
+MAX_WAIT_S = 60.0
+
+
+class GroupFeed:
+    def __init__(self, settings: Settings, pool: Pool, registry: Registry) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._registry = registry
+
+    async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
+        """Groups to run now; waits up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
+        job = await self._registry.job(claims.job_id)
+        deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
+        while True:
+            reply = await self._lease_once(claims, request, job)
+            if reply.groups or time.monotonic() >= deadline_s:
+                return reply
+            await asyncio.sleep(min(POLL_S, max(0.0, deadline_s - time.monotonic())))
+
+    async def finish(self, claims: PhaseClaims, finish: SessionFinish) -> None:
+        """Note how an episode ended; saying it again changes nothing. Raises ApiError."""
+        verdict = SessionVerdict(
+            reward=finish.reward,
+            reason=finish.failure or "",
+            is_timeout=finish.is_timeout,
+            metrics=finish.metrics,
+        )
+        async with self._pool.connection() as connection, connection.transaction():
+            await job_lock(connection, claims.job_id)
+            session = await session_read(connection, finish.session_id)
+            if session is None or session.job_id != claims.job_id:
+                raise ApiError(HTTPStatus.NOT_FOUND, "There is no such session in this job.")
+            if session.state is not SessionState.OPEN:
+                return
+            await phase_require_live(connection, claims)
+            if await session_end(connection, finish.session_id, verdict):
+                _count(await group_settle(connection, session.group_id))
+        self._registry.close(finish.session_id)
+
+    async def _lease_once(
+        self, claims: PhaseClaims, request: GroupLeaseRequest, job: LiveJob
+    ) -> GroupLeaseReply:
+        leased: list[LeasedGroup] = []
+        room = request.max_sessions
+        async with self._pool.connection() as connection, connection.transaction():
+            await phase_require_live(connection, claims)
+            await job_lock(connection, claims.job_id)
+            held = await groups_leasable(connection, claims)
+            mine = [group.group_id for group in held if not group.is_abandoned]
+            for group in held:
+                if room <= 0:
+                    break
+                taken = await self._take(connection, group, claims, room)
+                room -= len(taken.sessions) if taken else 0
+                if taken:
+                    mine.append(group.group_id)
+                    leased.append(taken)
+            counts = await group_counts(connection, claims.job_id)
+            num_new = num_admissible(job.spec, counts)
+            for offset in range(num_new):
+                if room <= 0:
+                    break
+                group = await self._admit(connection, job, counts.next_index + offset)
+                taken = await self._take(connection, group, claims, room)
+                room -= len(taken.sessions) if taken else 0
+                mine.append(group.group_id)
+                leased += [taken] if taken else []
+            await groups_hold(connection, mine, claims, self._settings.group_lease_s)
+        return GroupLeaseReply(groups=leased, is_admission_closed=num_new == 0)
+
+    async def _take(
+        self, connection: Connection, group: OpenGroup, claims: PhaseClaims, room: int
+    ) -> LeasedGroup | None:
+        """New attempts for the slots of a group that may run, at most `room`."""
+        if group.is_abandoned:
+            for session_id in await sessions_abandon(connection, group.group_id):
+                self._registry.close(session_id)
+            if _count(await group_settle(connection, group.group_id)) is not None:
+                return None
+        runnable = [slot for slot in await slots_read(connection, group) if slot.may_run][:room]
+        if not runnable:
+            return None
+        now = datetime.datetime.now(datetime.UTC)
+        sessions = [
+            await session_insert(
+                connection, group, slot, project_id=claims.project_id, job_id=claims.job_id, now=now
+            )
+            for slot in runnable
+        ]
+        return LeasedGroup(group_id=group.group_id, index=group.index, task=group.task, sessions=sessions)
+
+    async def _admit(self, connection: Connection, job: LiveJob, index: int) -> OpenGroup:
+        try:
+            tasks = tasks_load(job.tasks_path)
+        except TasksUnusable as error:
+            raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.", code="tasks_unusable") from error
+        which = task_index(index, num_tasks=len(tasks), seed=job.spec.seed)
+        new = NewGroup(
+            project_id=job.project_id,
+            job_id=job.job_id,
+            index=index,
+            task_index=which,
+            task=tasks[which],
+            size=job.spec.rollout.group_size,
+        )
+        return await group_insert(connection, new)
+
+
+async def phase_require_live(connection: Connection, claims: PhaseClaims) -> None:
+    """Raises ApiError (409) unless the phase still runs under its fence."""
+    if not await phase_is_live(connection, claims):
+        raise ApiError(HTTPStatus.CONFLICT, "The phase is over or its fence is old.", code="stale_fence")
+
+
+def _count(state: GroupState | None) -> GroupState | None:
+    if state is GroupState.READY:
+        metrics.GROUPS_READY.inc()
+    elif state is GroupState.DROPPED:
+        metrics.GROUPS_DROPPED.inc()
+    return state

@@ -1,0 +1,33 @@
+"""What the gateway counts, for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY = CollectorRegistry()
+_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+    return Counter(f"seamlessflow_gateway_{name}", text, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, text: str) -> Histogram:
+    return Histogram(f"seamlessflow_gateway_{name}", text, registry=REGISTRY, buckets=_SECONDS)
+
+
+TURNS = _counter("turns", "Turns acknowledged.")
+SAMPLED_TOKENS = _counter("sampled_tokens", "Tokens of acknowledged turns.")
+WASTED_TOKENS = _counter("wasted_tokens", "Tokens sampled and discarded.")
+HANDOVERS = _counter("handovers", "Times a request moved to another engine.")
+CONTINUATIONS = _counter("continuations", "Hand-overs that went on from tokens already sampled.")
+RETRIES = _counter("retries", "Marked retries: answered from the store or continued.", ("how",))
+VERDICTS = _counter("verdicts", "How requests joined their trees.", ("verdict",))
+REFUSALS = _counter("refusals", "Requests refused.", ("status",))
+GROUPS_READY = _counter("groups_ready", "Rollout groups completed.")
+GROUPS_DROPPED = _counter("groups_dropped", "Rollout groups that will never train.")
+BATCHES = _counter("batches", "Training batches assembled.")
+IN_FLIGHT = Gauge("seamlessflow_gateway_turns_in_flight", "Turns in the making.", registry=REGISTRY)
+HELD = Gauge("seamlessflow_gateway_turns_held", "Turns waiting for an engine.", registry=REGISTRY)
+LIVE_SESSIONS = Gauge("seamlessflow_gateway_live_sessions", "Sessions in memory.", registry=REGISTRY)
+MAX_GAP = _histogram("max_gap_seconds", "Longest time without a token within a turn.")
+TURN = _histogram("turn_seconds", "Time from request to acknowledgement.")
+FLUSH = _histogram("flush_seconds", "Time of one group commit.")

@@ -1,0 +1,92 @@
+"""Keeps an answer growing until it is finished, whatever happens to engines.
+
+An `AnswerProgress` enters; its pieces leave as they are sampled, already added to it. An engine that aborts, drains,
+updates away or dies is left; the answer goes on from its own tokens on another engine of the same or a newer version,
+or waits for one. The caller's stream stays open meanwhile. Leaving the iterator early aborts the engine's request.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.engines.client import (
+    Engine,
+    EngineClient,
+    EngineUnavailable,
+    GenerateRequest,
+    VersionMismatch,
+)
+from seamlessflow.data_plane.engines.pool import EnginePool
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a job fixes for all its turns."""
+
+    job_id: UUID
+    temperature: float
+    stop_token_ids: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Affinity:
+    """The engine that served a session last."""
+
+    phase_id: UUID | None = None
+
+
+class RolloutManager:
+    def __init__(self, pool: EnginePool, client: EngineClient, clock: Callable[[], float]) -> None:
+        self._pool = pool
+        self._client = client
+        self._clock = clock
+
+    async def grow(
+        self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity, *, is_streamed: bool
+    ) -> AsyncGenerator[Piece, None]:
+        """Yield pieces until `progress` is finished. Raises EngineRefused and TooManyHeld."""
+        last_token_s = self._clock()
+        while progress.is_unfinished():
+            async with self._pool.acquire(
+                sampling.job_id, min_version=progress.min_version, preferred=affinity.phase_id
+            ) as engine:
+                affinity.phase_id = engine.phase_id
+                request = GenerateRequest(
+                    token_ids=progress.next_prompt,
+                    max_tokens=progress.num_remaining,
+                    temperature=sampling.temperature,
+                    stop_token_ids=sampling.stop_token_ids,
+                )
+                try:
+                    async with aclosing(
+                        self._client.generate(engine, request, is_streamed=is_streamed)
+                    ) as pieces:
+                        async for piece in pieces:
+                            now_s = self._clock()
+                            if progress.num_tokens:
+                                progress.max_gap_s = max(progress.max_gap_s, now_s - last_token_s)
+                            last_token_s = now_s
+                            progress.add(piece)
+                            yield piece
+                            if not progress.is_unfinished():
+                                return
+                            if piece.finish_reason is FinishReason.ABORT:
+                                self._leave(engine, progress, "aborted")
+                except VersionMismatch as mismatch:
+                    self._pool.version_seen(engine, mismatch.served_version)
+                except EngineUnavailable as unavailable:
+                    self._leave(engine, progress, str(unavailable))
+
+    def _leave(self, engine: Engine, progress: AnswerProgress, why: str) -> None:
+        self._pool.shun(engine)
+        progress.moved()
+        metrics.HANDOVERS.inc()
+        if progress.token_ids:
+            metrics.CONTINUATIONS.inc()
+        log.info("turn leaves phase %s after %d tokens: %s", engine.phase_id, progress.num_tokens, why)

@@ -1,0 +1,311 @@
+"""`POST /v1/chat/completions`: plain and streamed.
+
+The end of a turn (the JSON answer, or the last event) is sent only after its commit. A client that vanishes has its
+engine work aborted; its partial turn is kept for a marked retry with the same body, which continues it or, when it was
+committed after all, is answered from the record.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
+from http import HTTPStatus
+from uuid import UUID
+
+import psycopg
+
+from seamlessflow.core.trajectory.resume import AnswerProgress
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.engines.client import EngineRefused
+from seamlessflow.data_plane.engines.pool import JobOver, TooManyHeld
+from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.rendering.answer_text import AnswerText
+from seamlessflow.data_plane.rendering.chat_template import TemplateRefused
+from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.routes.chat_reply import KEEPALIVE, STREAM_END, Reply
+from seamlessflow.data_plane.routes.chat_request import ChatRequest, chat_request_parse
+from seamlessflow.data_plane.routes.http import (
+    EVENT_STREAM,
+    Receive,
+    Scope,
+    Send,
+    bearer,
+    header,
+    read_body,
+    send_head,
+    send_whole,
+    wait_disconnect,
+)
+from seamlessflow.data_plane.store.connection import new_id
+from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.trajectory_manager.live import LiveSession, Partial
+from seamlessflow.data_plane.trajectory_manager.plan import TurnPlan, plan_turn
+from seamlessflow.data_plane.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.trajectory_manager.replay import recorded_choices
+from seamlessflow.data_plane.trajectory_manager.turn import Choice, Turn
+
+NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
+
+
+class ChatRoute:
+    """Holds what turns need; one per process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        manager: RolloutManager,
+        writer: TurnWriter,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._manager = manager
+        self._writer = writer
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = await self._registry.session_by_key(bearer(scope))
+        body = await read_body(receive, max_bytes=self._settings.max_body_bytes)
+        request = chat_request_parse(body, session.job.spec)
+        digest = hashlib.sha256(body).digest()
+        is_retry = header(scope, b"x-stainless-retry-count").strip("0 ") != ""
+        if is_retry:
+            await self._wait_predecessor(session, digest)
+        self._check_open(session)
+        work = asyncio.create_task(self._serve(session, request, digest, is_retry=is_retry, send=send))
+        watch = asyncio.create_task(wait_disconnect(receive))
+        session.in_flight[digest] = work
+        metrics.IN_FLIGHT.inc()
+        try:
+            await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+            is_gone = watch.done()
+        finally:
+            work.cancel()
+            watch.cancel()
+            await asyncio.wait((work, watch))
+            if session.in_flight.get(digest) is work:
+                del session.in_flight[digest]
+            metrics.IN_FLIGHT.dec()
+        if not work.cancelled():
+            work.result()
+        elif not is_gone:
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST, "The session was closed or its turn was taken up by a retry."
+            )
+
+    def _check_open(self, session: LiveSession) -> None:
+        if session.job.is_over:
+            raise ApiError(HTTPStatus.BAD_REQUEST, "The job is over.", code="job_over")
+        if not session.is_open:
+            raise ApiError(HTTPStatus.BAD_REQUEST, "The session is closed.", code="session_closed")
+
+    async def _wait_predecessor(self, session: LiveSession, digest: bytes) -> None:
+        """The same request may still be in flight: its client gave up before we noticed. Its commit is waited for."""
+        if (task := session.in_flight.get(digest)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _serve(
+        self, session: LiveSession, request: ChatRequest, digest: bytes, *, is_retry: bool, send: Send
+    ) -> None:
+        turn = self._turn(session, request, digest, is_retry=is_retry)
+        is_recorded = is_retry and digest in session.turns
+        if is_recorded:
+            turn.turn_id = session.turns[digest]
+            recorded = await recorded_choices(self._registry, session, turn.turn_id)
+            for choice, progress in zip(turn.choices, recorded, strict=True):
+                choice.progress = progress
+            metrics.RETRIES.labels("recorded").inc()
+        reply = Reply(
+            turn,
+            model=session.job.name,
+            created_s=int(time.time()),
+            has_logprobs=request.has_logprobs,
+            has_top_logprobs=request.has_top_logprobs,
+        )
+        try:
+            await self._answer(turn, request, reply, send, is_recorded=is_recorded)
+        except asyncio.CancelledError:
+            self._abandon(turn)
+            raise
+        finally:
+            metrics.TURN.observe(self._clock() - turn.started_s)
+
+    def _turn(self, session: LiveSession, request: ChatRequest, digest: bytes, *, is_retry: bool) -> Turn:
+        plan = self._plan(session, request)
+        partial = session.partials.pop(digest, None) if is_retry else None
+        if partial is not None:
+            metrics.RETRIES.labels("continued").inc()
+        budget = self._budget(session, request, plan)
+        turn_id: UUID = partial.turn.turn_id if partial else new_id()
+        progresses = (
+            [choice.progress for choice in partial.turn.choices]
+            if partial
+            else [
+                AnswerProgress(prompt_ids=plan.prompt_ids, max_tokens=budget)
+                for _ in range(request.num_choices)
+            ]
+        )
+        choices = [
+            Choice(index, progress, self._text(session, request, plan))
+            for index, progress in enumerate(progresses)
+        ]
+        return Turn(session, plan, choices, turn_id, digest, request.flags, self._clock())
+
+    def _plan(self, session: LiveSession, request: ChatRequest) -> TurnPlan:
+        try:
+            return plan_turn(session.tree, session.job.text, request.conversation)
+        except (TemplateRefused, ValueError) as error:
+            raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error
+
+    def _text(self, session: LiveSession, request: ChatRequest, plan: TurnPlan) -> AnswerText:
+        return AnswerText(
+            session.job.text,
+            stop=request.stop,
+            has_tools=request.has_tools,
+            starts_in_reasoning=plan.starts_in_reasoning,
+        )
+
+    def _budget(self, session: LiveSession, request: ChatRequest, plan: TurnPlan) -> int:
+        spec = session.job.spec
+        room = spec.model.max_model_len - plan.num_prompt_tokens
+        if room < 1:
+            raise bad_request(
+                f"This model's maximum context length is {spec.model.max_model_len} tokens, but the messages have "
+                f"{plan.num_prompt_tokens} tokens.",
+                param="messages",
+                code="context_length_exceeded",
+            )
+        return min(room, spec.rollout.max_tokens_per_turn, request.max_tokens or room)
+
+    async def _answer(
+        self, turn: Turn, request: ChatRequest, reply: Reply, send: Send, *, is_recorded: bool
+    ) -> None:
+        if request.is_streamed:
+            await self._answer_stream(turn, request, reply, send, is_recorded=is_recorded)
+            return
+        await _all(
+            [self._grow_silently(turn, choice, is_streamed=bool(request.stop)) for choice in turn.choices]
+        )
+        await self._commit(turn, is_recorded=is_recorded)
+        await send_whole(send, reply.whole())
+
+    async def _grow_silently(self, turn: Turn, choice: Choice, *, is_streamed: bool) -> None:
+        with _refusals():
+            async for _ in turn.grow(choice, self._manager, is_streamed=is_streamed):
+                pass
+
+    async def _answer_stream(
+        self, turn: Turn, request: ChatRequest, reply: Reply, send: Send, *, is_recorded: bool
+    ) -> None:
+        await send_head(send, HTTPStatus.OK, EVENT_STREAM, headers=[(b"cache-control", b"no-cache")])
+        try:
+            await _write(send, b"".join(reply.opening(choice) for choice in turn.choices))
+            async with aclosing(self._chunks(turn, reply)) as chunks:
+                async for chunk in chunks:
+                    await _write(send, chunk)
+            await self._commit(turn, is_recorded=is_recorded)
+        except ApiError as error:  # the head is out: the stream says what went wrong
+            await send({"type": "http.response.body", "body": b"data: " + error.body + b"\n\n"})
+            return
+        end = b"".join(reply.closing(choice) for choice in turn.choices)
+        end += (reply.usage_chunk() if request.has_usage else b"") + STREAM_END
+        await send({"type": "http.response.body", "body": end})
+
+    async def _chunks(self, turn: Turn, reply: Reply) -> AsyncGenerator[bytes, None]:
+        """Chunks of all choices as they come, comments while nothing does."""
+        queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(NUM_CHUNKS_QUEUED)
+        tasks = [asyncio.create_task(self._feed(turn, choice, reply, queue)) for choice in turn.choices]
+        num_growing = len(tasks)
+        try:
+            while num_growing:
+                try:
+                    async with asyncio.timeout(self._settings.keepalive_s):
+                        chunk = await queue.get()
+                except TimeoutError:
+                    yield KEEPALIVE
+                    continue
+                if chunk is None:
+                    num_growing -= 1
+                elif isinstance(chunk, Exception):
+                    raise chunk
+                else:
+                    yield chunk
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _feed(
+        self, turn: Turn, choice: Choice, reply: Reply, queue: "asyncio.Queue[bytes | Exception | None]"
+    ) -> None:
+        try:
+            with _refusals():
+                async with aclosing(turn.grow(choice, self._manager, is_streamed=True)) as growing:
+                    async for deltas in growing:
+                        if deltas:
+                            await queue.put(reply.deltas(choice, deltas))
+        except Exception as error:  # noqa: BLE001 - raised again by whoever reads the queue
+            await queue.put(error)
+        else:
+            await queue.put(None)
+
+    async def _commit(self, turn: Turn, *, is_recorded: bool) -> None:
+        if is_recorded:
+            return
+        self._check_open(turn.session)
+        try:
+            await turn.commit(self._writer, self._clock)
+        except (TurnRefused, psycopg.Error) as error:
+            self._registry.forget(turn.session.key.session_id)
+            raise ApiError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "The turn could not be recorded; send it again.",
+                code="not_recorded",
+            ) from error
+
+    def _abandon(self, turn: Turn) -> None:
+        """Keep what was sampled for a retry, unless it is recorded."""
+        session = turn.session
+        if turn.request_digest in session.turns or not session.is_open:
+            return
+        if any(choice.progress.token_ids for choice in turn.choices):
+            expires_at_s = self._clock() + self._settings.retry_window_s
+            session.partials[turn.request_digest] = Partial(turn, expires_at_s)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """What engines and pool refuse, as the client reads it."""
+    try:
+        yield
+    except EngineRefused as error:
+        raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.") from error
+    except JobOver as error:
+        raise ApiError(HTTPStatus.BAD_REQUEST, "The job is over.", code="job_over") from error
+    except TooManyHeld as error:
+        raise ApiError(
+            HTTPStatus.SERVICE_UNAVAILABLE, f"{error}.", code="overloaded", headers={"retry-after": "1"}
+        ) from error
+
+
+async def _write(send: Send, chunk: bytes) -> None:
+    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+async def _all(growing: Sequence[Coroutine[None, None, None]]) -> None:
+    """Run them side by side; the first failure ends the others."""
+    if len(growing) == 1:
+        await growing[0]
+        return
+    tasks = [asyncio.create_task(one) for one in growing]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

@@ -1,0 +1,95 @@
+"""Answers as OpenAI clients read them: one JSON object, or chunks of a stream."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from seamlessflow.data_plane.rendering.output_parser import Delta
+from seamlessflow.data_plane.trajectory_manager.turn import Choice, Turn
+
+STREAM_END = b"data: [DONE]\n\n"
+KEEPALIVE = b": keep-alive\n\n"
+_encode = msgspec.json.encode
+
+
+class Reply:
+    """The envelope of one answer."""
+
+    def __init__(
+        self, turn: Turn, *, model: str, created_s: int, has_logprobs: bool, has_top_logprobs: bool
+    ) -> None:
+        self._turn = turn
+        self._head = {"id": f"chatcmpl-{turn.turn_id.hex}", "created": created_s, "model": model}
+        self._has_logprobs = has_logprobs
+        self._has_top_logprobs = has_top_logprobs
+        self._num_calls = [0] * len(turn.choices)
+        self._num_logprobs = [0] * len(turn.choices)
+
+    def whole(self) -> bytes:
+        choices = [
+            {
+                "index": choice.index,
+                "message": choice.message(),
+                "logprobs": self._logprobs(choice, 0) if self._has_logprobs else None,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in self._turn.choices
+        ]
+        return _encode(
+            {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage()}
+        )
+
+    def opening(self, choice: Choice) -> bytes:
+        return self._chunk(choice, {"role": "assistant", "content": ""})
+
+    def deltas(self, choice: Choice, deltas: Sequence[Delta]) -> bytes:
+        """Chunks of what is new. Logprobs go with the first chunk after their tokens were sampled."""
+        return b"".join(self._chunk(choice, self._delta(choice, delta)) for delta in deltas)
+
+    def closing(self, choice: Choice) -> bytes:
+        return self._chunk(choice, {}, finish_reason=choice.finish_reason)
+
+    def usage_chunk(self) -> bytes:
+        body = {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()}
+        return b"data: " + _encode(body) + b"\n\n"
+
+    def _chunk(self, choice: Choice, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+        logprobs = None
+        if self._has_logprobs and (delta or finish_reason):
+            logprobs = self._logprobs(choice, self._num_logprobs[choice.index])
+            self._num_logprobs[choice.index] = choice.progress.num_tokens
+        entry = {"index": choice.index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        body = {**self._head, "object": "chat.completion.chunk", "choices": [entry]}
+        return b"data: " + _encode(body) + b"\n\n"
+
+    def _delta(self, choice: Choice, delta: Delta) -> dict[str, Any]:
+        if delta.reasoning:
+            return {"reasoning_content": delta.reasoning}
+        if delta.tool_call is None:
+            return {"content": delta.content}
+        number = self._num_calls[choice.index]
+        self._num_calls[choice.index] += 1
+        function = {"name": delta.tool_call.name, "arguments": delta.tool_call.arguments}
+        call = {"index": number, "id": choice.call_id(number), "type": "function", "function": function}
+        return {"tool_calls": [call]}
+
+    def _logprobs(self, choice: Choice, start: int) -> dict[str, Any]:
+        ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
+        values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
+        return {"content": [self._entry(i, v) for i, v in zip(ids, values, strict=True)], "refusal": None}
+
+    def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
+        token = self._turn.session.job.text.tokenizer.decode([token_id], skip_special_tokens=False)
+        entry: dict[str, Any] = {"token": token, "logprob": logprob, "bytes": list(token.encode())}
+        return {**entry, "top_logprobs": [entry] if self._has_top_logprobs else []}
+
+    def _usage(self) -> dict[str, int]:
+        num_prompt = self._turn.plan.num_prompt_tokens
+        num_sampled = sum(choice.progress.num_tokens for choice in self._turn.choices)
+        return {
+            "prompt_tokens": num_prompt,
+            "completion_tokens": num_sampled,
+            "total_tokens": num_prompt + num_sampled,
+        }

@@ -1,0 +1,181 @@
+"""The body of a chat completion, checked: bytes enter, what a turn needs leaves.
+
+What would change the distribution that is trained on is either overridden by the job's value, and the override
+recorded, or refused by name; nothing of the kind is dropped silently.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.trajectory.messages import message_text
+from seamlessflow.data_plane.errors import bad_request
+from seamlessflow.data_plane.trajectory_manager.plan import Conversation
+
+MAX_CHOICES = 64
+MAX_STOP_STRINGS = 4
+MAX_TOP_LOGPROBS = 20
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
+class ChatBody(msgspec.Struct):
+    """Fields that matter here; others of the OpenAI API (user, metadata, store, …) do not change an answer."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    # Overridden by the job.
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    # Refused unless at the value that does nothing.
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    response_format: dict[str, Any] | None = None
+    functions: list[Any] | None = None
+    min_tokens: int | None = None
+
+
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "seed": (None,),
+    "frequency_penalty": (None, 0.0),
+    "presence_penalty": (None, 0.0),
+    "repetition_penalty": (None, 1.0),
+    "logit_bias": (None, {}),
+    "response_format": (None, {"type": "text"}),
+    "functions": (None, []),
+    "min_tokens": (None, 0),
+}
+_decode = msgspec.json.Decoder(ChatBody).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    conversation: Conversation
+    has_tools: bool  # tool calls are parsed
+    num_choices: int
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    is_streamed: bool
+    has_usage: bool  # a last chunk with usage was asked for
+    has_logprobs: bool
+    has_top_logprobs: bool
+    flags: dict[str, Any]  # overridden values, for the record
+
+
+def chat_request_parse(raw: bytes, spec: JobSpec) -> ChatRequest:
+    """Raises ApiError (400) naming the field."""
+    try:
+        body = _decode(raw)
+    except msgspec.DecodeError as error:
+        raise bad_request(
+            f"The request body is not a chat completion: {error}.", param=_path(str(error))
+        ) from error
+    for field, neutral in _NEUTRAL.items():
+        if getattr(body, field) not in neutral:
+            raise bad_request(
+                f"{field} is not supported here; leave it out.", param=field, code="unsupported_parameter"
+            )
+    _check_messages(body.messages)
+    tools = _tools(body)
+    return ChatRequest(
+        conversation=Conversation(body.messages, tools, body.chat_template_kwargs or {}),
+        has_tools=tools is not None,
+        num_choices=_bounded("n", body.n, 1, MAX_CHOICES, default=1),
+        stop=_stop(body.stop),
+        max_tokens=_max_tokens(body),
+        is_streamed=bool(body.stream),
+        has_usage=bool(body.stream_options and body.stream_options.include_usage),
+        has_logprobs=bool(body.logprobs),
+        has_top_logprobs=_bounded("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS, default=0) > 0,
+        flags=_overrides(body, spec),
+    )
+
+
+def _check_messages(messages: list[dict[str, Any]]) -> None:
+    if not messages:
+        raise bad_request("messages must hold at least one message.", param="messages")
+    for position, message in enumerate(messages):
+        field = f"messages[{position}]"
+        if message.get("role") not in _ROLES:
+            raise bad_request(
+                f"{field}.role must be one of {', '.join(_ROLES)}, got {message.get('role')!r}.", param=field
+            )
+        try:
+            message_text(message.get("content"))
+        except ValueError as error:
+            raise bad_request(f"{field}.{error}.", param=field) from error
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(isinstance(_function(call), dict) for call in calls):
+            raise bad_request(f"{field}.tool_calls must be a list of function calls.", param=field)
+
+
+def _function(call: object) -> object:
+    return call.get("function") if isinstance(call, dict) else None
+
+
+def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
+    if body.tool_choice not in (None, "auto", "none"):
+        raise bad_request(
+            f"tool_choice must be 'auto' or 'none', got {body.tool_choice!r}: a forced call cannot be sampled exactly.",
+            param="tool_choice",
+        )
+    return body.tools if body.tools and body.tool_choice != "none" else None
+
+
+def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
+    strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if len(strings) > MAX_STOP_STRINGS or not all(strings):
+        raise bad_request(
+            f"stop must hold at most {MAX_STOP_STRINGS} strings, none of them empty.", param="stop"
+        )
+    return strings
+
+
+def _max_tokens(body: ChatBody) -> int | None:
+    field = "max_completion_tokens" if body.max_completion_tokens is not None else "max_tokens"
+    asked: int | None = getattr(body, field)
+    return None if asked is None else _bounded(field, asked, 1, 1 << 31, default=1)
+
+
+def _bounded(field: str, value: int | None, low: int, high: int, *, default: int) -> int:
+    if value is None:
+        return default
+    if not low <= value <= high:
+        raise bad_request(f"{field} must be in {low} … {high}, got {value}.", param=field)
+    return value
+
+
+def _overrides(body: ChatBody, spec: JobSpec) -> dict[str, Any]:
+    fixed = {"temperature": spec.rollout.temperature, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
+    asked = {name: getattr(body, name) for name in fixed}
+    overridden = {
+        name: value
+        for name, value in asked.items()
+        if value is not None and value != fixed[name] and not (name == "top_k" and value == 0)
+    }
+    return {"overridden": overridden} if overridden else {}
+
+
+def _path(message: str) -> str | None:
+    return message.rpartition("`$.")[2].rstrip("`") if "`$." in message else None

@@ -1,0 +1,132 @@
+"""The routes beside chat: sessions, runners, trainers, models, health, metrics. Small JSON in, small JSON out."""
+
+import time
+from http import HTTPStatus
+from typing import TypeVar
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from seamlessflow.core.protocol.credentials import InvalidCredential, PhaseClaims, phase_credential_verify
+from seamlessflow.core.protocol.data_plane import (
+    BatchLeaseRequest,
+    GroupLeaseRequest,
+    RewardReport,
+    SessionFinish,
+    SessionOpen,
+)
+from seamlessflow.core.types.tags import Role
+from seamlessflow.data_plane.batch_feed import BatchFeed
+from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.external import ExternalSessions
+from seamlessflow.data_plane.group_feed import GroupFeed
+from seamlessflow.data_plane.metrics import REGISTRY
+from seamlessflow.data_plane.routes.http import bearer
+from seamlessflow.data_plane.trajectory_manager.registry import Registry
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class JsonRoutes:
+    """Holds what the routes need; one per process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        groups: GroupFeed,
+        batches: BatchFeed,
+        external: ExternalSessions,
+    ) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._groups = groups
+        self._batches = batches
+        self._external = external
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/healthz", self.healthz),
+                Route("/metrics", self.metrics),
+                Route("/v1/models", self.models),
+                Route("/v1/sessions", self.session_open, methods=["POST"]),
+                Route("/v1/sessions/{session}/reward", self.session_reward, methods=["POST"]),
+                Route("/v1/sessions/{session}/close", self.session_close, methods=["POST"]),
+                Route("/runner/v1/groups/lease", self.groups_lease, methods=["POST"]),
+                Route("/runner/v1/sessions/finish", self.session_finish, methods=["POST"]),
+                Route("/trainer/v1/batches/lease", self.batches_lease, methods=["POST"]),
+            ]
+        )
+
+    async def healthz(self, request: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(generate_latest(REGISTRY), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def models(self, request: Request) -> Response:
+        session = await self._registry.session_by_key(bearer(request.scope))
+        created_s = int(time.time())
+        model = {"id": session.job.name, "object": "model", "created": created_s, "owned_by": "seamlessflow"}
+        return _json({"object": "list", "data": [model]})
+
+    async def session_open(self, request: Request) -> Response:
+        body = await self._body(request, SessionOpen)
+        return _json(await self._external.open(bearer(request.scope), body), status=HTTPStatus.CREATED)
+
+    async def session_reward(self, request: Request) -> Response:
+        body = await self._body(request, RewardReport)
+        await self._external.reward(bearer(request.scope), request.path_params["session"], body)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def session_close(self, request: Request) -> Response:
+        await self._external.close(bearer(request.scope), request.path_params["session"])
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def groups_lease(self, request: Request) -> Response:
+        claims = self._claims(request, Role.AGENT)
+        return _json(await self._groups.lease(claims, await self._body(request, GroupLeaseRequest)))
+
+    async def session_finish(self, request: Request) -> Response:
+        claims = self._claims(request, Role.AGENT)
+        await self._groups.finish(claims, await self._body(request, SessionFinish))
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def batches_lease(self, request: Request) -> Response:
+        claims = self._claims(request, Role.TRAIN)
+        payload = await self._batches.lease(claims, await self._body(request, BatchLeaseRequest))
+        if payload is None:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        return Response(payload, media_type="application/octet-stream")
+
+    def _claims(self, request: Request, role: Role) -> PhaseClaims:
+        try:
+            claims = phase_credential_verify(
+                bearer(request.scope), secret=self._settings.secret_key, now_s=time.time()
+            )
+        except InvalidCredential as error:
+            raise ApiError(HTTPStatus.UNAUTHORIZED, f"{error}.", code="invalid_credential") from error
+        if claims.role is not role:
+            raise ApiError(HTTPStatus.FORBIDDEN, f"This needs a phase of role {role}, not {claims.role}.")
+        return claims
+
+    async def _body(self, request: Request, kind: type[Body]) -> Body:
+        raw = b""
+        async for chunk in request.stream():
+            raw += chunk
+            if len(raw) > self._settings.max_body_bytes:
+                raise ApiError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request body is too large.")
+        try:
+            return msgspec.json.decode(raw, type=kind)
+        except msgspec.DecodeError as error:
+            raise bad_request(f"The request body is not a {kind.__name__}: {error}.") from error
+
+
+def _json(content: object, *, status: int = HTTPStatus.OK) -> Response:
+    return Response(msgspec.json.encode(content), status_code=status, media_type="application/json")

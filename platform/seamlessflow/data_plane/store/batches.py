@@ -1,0 +1,104 @@
+"""Numbered batches: the same number always gives the same bytes, until a durable checkpoint lies behind it."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import date
+from uuid import UUID
+
+from seamlessflow.core.batching.format import Batch, batch_encode
+from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
+from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.packing import packed, unpacked
+
+LEASE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyGroup:
+    group_id: UUID
+    min_version: int | None
+    max_version: int | None
+
+
+async def is_publisher(connection: Connection, claims: PhaseClaims) -> bool:
+    """Whether the job's train fence is still that of this phase."""
+    cursor = await connection.execute(
+        "SELECT 1 FROM jobs_job WHERE id = %s AND train_fence = %s", [claims.job_id, claims.fence]
+    )
+    return await cursor.fetchone() is not None
+
+
+async def batches_advance(connection: Connection, job_id: UUID, request: BatchLeaseRequest) -> None:
+    """Batches up to `applied_batch` are applied; those behind a durable checkpoint lose their bytes."""
+    await connection.execute(
+        """UPDATE trajectory_batch SET state = 'applied', applied_at = now()
+           WHERE job_id = %s AND number <= %s AND state = 'leased'""",
+        [job_id, request.applied_batch],
+    )
+    await connection.execute(
+        """UPDATE trajectory_batch SET state = 'forgotten', payload = NULL
+           WHERE job_id = %s AND number <= %s AND number <= %s AND state = 'applied'""",
+        [job_id, request.durable_batch, request.applied_batch],
+    )
+
+
+async def batch_release(connection: Connection, claims: PhaseClaims, number: int) -> bytes | None:
+    """The bytes of a batch that exists, its lease moved to this phase; None when there is none yet."""
+    cursor = await connection.execute(
+        """UPDATE trajectory_batch SET lease_phase_id = %s, lease_fence = %s,
+                  lease_expires_at = now() + make_interval(secs => %s)
+           WHERE job_id = %s AND number = %s AND payload IS NOT NULL RETURNING payload""",
+        [claims.phase_id, claims.fence, LEASE_S, claims.job_id, number],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else unpacked(row[0])
+
+
+async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]:
+    """Ready groups, oldest first, locked."""
+    cursor = await connection.execute(
+        """SELECT id, min_version, max_version FROM trajectory_group
+           WHERE job_id = %s AND state = %s ORDER BY index FOR UPDATE""",
+        [job_id, GroupState.READY.value],
+    )
+    return [ReadyGroup(*row) for row in await cursor.fetchall()]
+
+
+async def batch_insert(
+    connection: Connection, claims: PhaseClaims, batch: Batch, groups: list[ReadyGroup]
+) -> bytes:
+    """Store a batch and name it in its groups. Returns its bytes."""
+    payload = batch_encode(batch)
+    trained = batch.versions[batch.loss_mask != 0]
+    await connection.execute(
+        """INSERT INTO trajectory_batch (id, project_id, job_id, number, state, payload, payload_sha256, policy_version,
+               num_groups, num_samples, num_tokens, num_trained_tokens, min_version, lease_phase_id, lease_fence,
+               lease_expires_at, created_at)
+           VALUES (%s, %s, %s, %s, 'leased', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
+                   now() + make_interval(secs => %s), now())""",
+        [
+            new_id(), claims.project_id, claims.job_id, batch.header.number, packed(payload),
+            hashlib.sha256(payload).hexdigest(), batch.header.policy_version, len(groups), batch.num_samples,
+            len(batch.token_ids), int(batch.loss_mask.sum()), int(trained.min()), claims.phase_id, claims.fence,
+            LEASE_S,
+        ],
+    )  # fmt: skip
+    await connection.execute(
+        "UPDATE trajectory_group SET batch_number = %s WHERE id = ANY(%s)",
+        [batch.header.number, [group.group_id for group in groups]],
+    )
+    return payload
+
+
+async def sessions_of_groups(
+    connection: Connection, group_ids: list[UUID]
+) -> list[tuple[UUID, date, UUID, float]]:
+    """(group, month, session, reward) of the sessions with a verdict, in a fixed order."""
+    cursor = await connection.execute(
+        """SELECT group_id, month, id, reward FROM trajectory_session
+           WHERE group_id = ANY(%s) AND state = 'closed' AND reward IS NOT NULL ORDER BY group_id, slot, attempt""",
+        [group_ids],
+    )
+    return await cursor.fetchall()

@@ -1,0 +1,60 @@
+"""Connections to PostgreSQL: one pool for requests, one connection each for the writer and for notifications."""
+
+import asyncio
+import logging
+import os
+import time
+from uuid import UUID
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool
+
+from seamlessflow.core.types.ids import uuid7
+
+log = logging.getLogger(__name__)
+
+Connection = AsyncConnection[TupleRow]
+Pool = AsyncConnectionPool[Connection]
+START_TIMEOUT_S = 30.0
+POOL_SIZE = 4
+RETRY_S = 0.5
+
+
+class DatabaseDown(RuntimeError):
+    """PostgreSQL could not be reached within the time given."""
+
+
+async def database_wait(url: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Return once a connection succeeds. Raises DatabaseDown."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            async with await AsyncConnection.connect(url, connect_timeout=5):
+                return
+        except psycopg.OperationalError as error:
+            reason = str(error).strip().partition("\n")[0]
+            if time.monotonic() >= deadline:
+                raise DatabaseDown(
+                    f"The database could not be reached within {timeout_s:.0f} s: {reason}"
+                ) from error
+            log.warning("waiting for the database: %s", reason)
+            await asyncio.sleep(RETRY_S)
+
+
+def pool_make(url: str) -> Pool:
+    return AsyncConnectionPool(
+        url,
+        min_size=1,
+        max_size=POOL_SIZE,
+        open=False,
+        timeout=START_TIMEOUT_S,
+        check=AsyncConnectionPool.check_connection,
+        kwargs={"autocommit": True},
+    )
+
+
+def new_id() -> UUID:
+    """A fresh UUIDv7."""
+    return uuid7(unix_ms=time.time_ns() // 1_000_000, random_bytes=os.urandom(10))

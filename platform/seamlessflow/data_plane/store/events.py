@@ -1,0 +1,35 @@
+"""Event rows (the outbox) and notifications, in the transaction of the change they tell of."""
+
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from seamlessflow.data_plane.store.connection import Connection
+
+AUTHOR = "gateway"
+
+
+async def scheduler_notify(connection: Connection, reason: str) -> None:
+    await connection.execute("SELECT pg_notify('sf_scheduler', %s)", [reason])
+
+
+async def group_event(
+    connection: Connection,
+    *,
+    project_id: UUID,
+    job_id: UUID,
+    group_id: UUID,
+    from_state: str,
+    to_state: str,
+    reason: str,
+    data: dict[str, Any],
+) -> None:
+    await connection.execute(
+        """WITH event AS (
+               INSERT INTO common_event
+                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+               VALUES (%s, 'group', %s, %s, 'group.state', %s, %s, %s, %s, %s, now()) RETURNING id)
+           SELECT pg_notify('sf_events', id::text) FROM event""",
+        [project_id, group_id, job_id, from_state, to_state, reason, AUTHOR, Jsonb(data)],
+    )

@@ -1,0 +1,248 @@
+"""Rollout groups and their sessions: leased to agent runners, finished by verdicts.
+
+States move as `core.lifecycle.groups` allows, each by compare-and-set with an event row. A group whose lease ran out
+or whose phase is dead is leased again; its unfinished sessions fail and their slots run again, three attempts in all.
+Then the group trains on the k ≥ max(2, G/2) verdicts that it has, or is dropped.
+"""
+
+import hashlib
+import math
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from seamlessflow.core.lifecycle.groups import GROUP_MOVES, GroupState, SessionState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.data_plane import LeasedSession
+from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.events import group_event, scheduler_notify
+from seamlessflow.data_plane.store.jobs import month_of
+
+MAX_ATTEMPTS = 3
+KEY_PREFIX = "sfs_"
+_LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
+_LEASABLE = """
+    SELECT g.id, g.index, g.task, g.size,
+           g.lease_phase_id IS DISTINCT FROM %(phase)s OR g.lease_fence IS DISTINCT FROM %(fence)s
+    FROM trajectory_group g
+    WHERE g.job_id = %(job)s AND g.state = 'open' AND g.external_key = ''
+      AND ((g.lease_phase_id = %(phase)s AND g.lease_fence = %(fence)s) OR g.lease_expires_at IS NULL
+           OR g.lease_expires_at < now()
+           OR NOT EXISTS (SELECT 1 FROM scheduling_phase p WHERE p.id = g.lease_phase_id
+                          AND p.fence = g.lease_fence AND p.state = ANY(%(live)s)))
+    ORDER BY g.index FOR UPDATE OF g SKIP LOCKED"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGroup:
+    """A group that a runner may take; `is_abandoned`: whoever held it is gone."""
+
+    group_id: UUID
+    index: int
+    task: dict[str, Any]
+    size: int
+    is_abandoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewGroup:
+    project_id: UUID
+    job_id: UUID
+    index: int
+    task_index: int | None
+    task: dict[str, Any]
+    size: int
+    external_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The newest attempt of one slot; state None: it never ran."""
+
+    slot: int
+    attempt: int
+    state: SessionState | None
+
+    @property
+    def may_run(self) -> bool:
+        return self.state is None or (self.state is SessionState.FAILED and self.attempt < MAX_ATTEMPTS)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is SessionState.CLOSED or (
+            self.state is SessionState.FAILED and self.attempt >= MAX_ATTEMPTS
+        )
+
+
+def num_verdicts_needed(size: int) -> int:
+    """Verdicts with which a group may train once no slot can run any more."""
+    return min(size, max(2, math.ceil(size / 2)))
+
+
+def session_api_key(session_id: UUID) -> str:
+    return f"{KEY_PREFIX}{show_id(IdKind.SESSION, session_id).partition('_')[2]}_{secrets.token_urlsafe(24)}"
+
+
+def key_digest(api_key: str) -> bytes:
+    return hashlib.sha256(api_key.encode()).digest()
+
+
+async def job_lock(connection: Connection, job_id: UUID) -> None:
+    """Serialise group admission and batch assembly of one job, until the transaction ends."""
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", [job_id.int & ((1 << 63) - 1)])
+
+
+async def groups_leasable(connection: Connection, claims: PhaseClaims) -> list[OpenGroup]:
+    """Open groups that this phase holds or that nobody holds any more, oldest first, locked."""
+    cursor = await connection.execute(
+        _LEASABLE, {"job": claims.job_id, "phase": claims.phase_id, "fence": claims.fence, "live": _LIVE}
+    )
+    return [OpenGroup(*row) for row in await cursor.fetchall()]
+
+
+async def group_insert(connection: Connection, group: NewGroup) -> OpenGroup:
+    group_id = new_id()
+    await connection.execute(
+        """INSERT INTO trajectory_group (id, project_id, job_id, index, external_key, task_index, task, size, state,
+                                         reason, num_verdicts, created_at)
+           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 'open', '', 0, now())""",
+        [
+            group_id, group.project_id, group.job_id, group.index, group.external_key, group.task_index,
+            Jsonb(group.task), group.size,
+        ],
+    )  # fmt: skip
+    return OpenGroup(group_id, group.index, group.task, group.size, is_abandoned=False)
+
+
+async def groups_hold(
+    connection: Connection, group_ids: list[UUID], claims: PhaseClaims, lease_s: float
+) -> None:
+    """Lease these groups to a phase, or renew their leases."""
+    await connection.execute(
+        """UPDATE trajectory_group SET lease_phase_id = %s, lease_fence = %s,
+                  lease_expires_at = now() + make_interval(secs => %s) WHERE id = ANY(%s)""",
+        [claims.phase_id, claims.fence, lease_s, group_ids],
+    )
+
+
+async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: float) -> None:
+    """Their sessions spoke: whoever holds the groups goes on holding them."""
+    await connection.execute(
+        """UPDATE trajectory_group SET lease_expires_at = now() + make_interval(secs => %s)
+           WHERE id = ANY(%s) AND state = 'open' AND lease_phase_id IS NOT NULL""",
+        [lease_s, group_ids],
+    )
+
+
+async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]:
+    """Fail the open sessions of a group whose runner is gone."""
+    cursor = await connection.execute(
+        """UPDATE trajectory_session SET state = 'failed', reason = 'its runner is gone', closed_at = now()
+           WHERE group_id = %s AND state = 'open' RETURNING id""",
+        [group_id],
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def slots_read(connection: Connection, group: OpenGroup) -> list[Slot]:
+    cursor = await connection.execute(
+        """SELECT DISTINCT ON (slot) slot, attempt, state FROM trajectory_session WHERE group_id = %s
+           ORDER BY slot, attempt DESC""",
+        [group.group_id],
+    )
+    ran = {slot: Slot(slot, attempt, SessionState(state)) for slot, attempt, state in await cursor.fetchall()}
+    return [ran.get(slot, Slot(slot, 0, None)) for slot in range(group.size)]
+
+
+async def session_insert(
+    connection: Connection, group: OpenGroup, slot: Slot, *, project_id: UUID, job_id: UUID, now: datetime
+) -> LeasedSession:
+    session_id = new_id()
+    api_key = session_api_key(session_id)
+    await connection.execute(
+        """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
+               key_digest, is_timeout, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
+           VALUES (%s, %s, %s, %s, %s, %s, %s, 'open', '', %s, false, false, '{}', 0, 0, %s)""",
+        [
+            session_id, project_id, job_id, group.group_id, month_of(now), slot.slot, slot.attempt + 1,
+            key_digest(api_key), now,
+        ],
+    )  # fmt: skip
+    return LeasedSession(session_id=session_id, slot=slot.slot, attempt=slot.attempt + 1, api_key=api_key)
+
+
+async def group_settle(connection: Connection, group_id: UUID) -> GroupState | None:
+    """Move an open group on when no slot of it can run any more; call with its sessions' changes in this transaction.
+
+    Returns its new state, or None when it stays open (or was settled before).
+    """
+    cursor = await connection.execute(
+        """SELECT index, task, size FROM trajectory_group
+           WHERE id = %s AND state = 'open' FOR UPDATE""",
+        [group_id],
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    index, task, size = row
+    slots = await slots_read(connection, OpenGroup(group_id, index, task, size, is_abandoned=False))
+    num_verdicts = sum(slot.state is SessionState.CLOSED for slot in slots)
+    if not all(slot.is_over for slot in slots):
+        await connection.execute(
+            "UPDATE trajectory_group SET num_verdicts = %s WHERE id = %s", [num_verdicts, group_id]
+        )
+        return None
+    needed = num_verdicts_needed(size)
+    target = GroupState.READY if num_verdicts >= needed else GroupState.DROPPED
+    reason = f"{num_verdicts} of {size} sessions have a verdict" + (
+        "" if target is GroupState.READY else f"; {needed} are needed"
+    )
+    await group_move(connection, group_id, GroupState.OPEN, target, reason=reason)
+    await connection.execute(_STATISTICS, {"group": group_id, "num": num_verdicts})
+    if target is GroupState.READY:
+        await scheduler_notify(connection, "group ready")
+    return target
+
+
+_STATISTICS = """
+    UPDATE trajectory_group g
+    SET num_verdicts = %(num)s, reward_mean = r.mean, reward_std = r.std, min_version = v.low, max_version = v.high,
+        ready_at = CASE WHEN g.state = 'ready' THEN now() END
+    FROM (SELECT avg(reward) AS mean, stddev_pop(reward) AS std FROM trajectory_session
+          WHERE group_id = %(group)s AND state = 'closed') r,
+         (SELECT min(n.min_version) AS low, max(n.max_version) AS high FROM trajectory_session s
+          JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
+          WHERE s.group_id = %(group)s AND s.state = 'closed') v
+    WHERE g.id = %(group)s"""
+
+
+async def group_move(
+    connection: Connection, group_id: UUID, source: GroupState, target: GroupState, *, reason: str
+) -> bool:
+    """Compare-and-set of a group's state, with its event. False when it was elsewhere."""
+    GROUP_MOVES.check(source, target)
+    cursor = await connection.execute(
+        """UPDATE trajectory_group SET state = %s, reason = %s WHERE id = %s AND state = %s
+           RETURNING project_id, job_id, index""",
+        [target.value, reason, group_id, source.value],
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return False
+    await group_event(
+        connection,
+        project_id=row[0],
+        job_id=row[1],
+        group_id=group_id,
+        from_state=source.value,
+        to_state=target.value,
+        reason=reason,
+        data={"index": row[2]},
+    )
+    return True

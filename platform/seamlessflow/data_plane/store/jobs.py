@@ -1,0 +1,84 @@
+"""What the gateway reads of the control plane's tables: jobs, rollout phases, tokens."""
+
+import datetime
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.protocol.credentials import PhaseClaims, front_token
+from seamlessflow.core.types.tags import Role
+from seamlessflow.data_plane.engines.client import Engine
+from seamlessflow.data_plane.store.connection import Connection
+
+_LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
+_TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    job_id: UUID
+    project_id: UUID
+    name: str
+    state: str
+    spec: dict[str, Any]
+    model_path: str
+    tasks_path: str
+
+
+async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
+    cursor = await connection.execute(
+        "SELECT id, project_id, name, state, spec, model_path, tasks_path FROM jobs_job WHERE id = %s",
+        [job_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else JobRow(*row)
+
+
+async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
+    """Which of these jobs are over."""
+    cursor = await connection.execute(
+        "SELECT id FROM jobs_job WHERE id = ANY(%s) AND state = ANY(%s)", [job_ids, _TERMINAL]
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
+    """The engine table: active rollout phases with an endpoint and a version."""
+    cursor = await connection.execute(
+        """SELECT id, job_id, endpoint, served_version, fence FROM scheduling_phase
+           WHERE role = %s AND state = %s AND endpoint <> '' AND served_version IS NOT NULL ORDER BY id""",
+        [Role.ROLLOUT.value, PhaseState.ACTIVE.value],
+    )
+    return [
+        Engine(phase, job, endpoint.rstrip("/"), version, front_token(phase, fence, secret=secret))
+        for phase, job, endpoint, version, fence in await cursor.fetchall()
+    ]
+
+
+async def phase_is_live(connection: Connection, claims: PhaseClaims) -> bool:
+    """Whether the phase of a credential still runs under its fence."""
+    cursor = await connection.execute(
+        "SELECT 1 FROM scheduling_phase WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)",
+        [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE],
+    )
+    return await cursor.fetchone() is not None
+
+
+async def token_project(connection: Connection, secret: str) -> UUID | None:
+    """The project of a valid API token."""
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    cursor = await connection.execute(
+        """SELECT project_id FROM accounts_token WHERE digest = %s AND kind = 'api' AND revoked_at IS NULL
+           AND (expires_at IS NULL OR expires_at > now())""",
+        [digest],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+def month_of(moment: datetime.datetime) -> datetime.date:
+    """The partition of a session opened at `moment` (UTC)."""
+    return moment.astimezone(datetime.UTC).date().replace(day=1)

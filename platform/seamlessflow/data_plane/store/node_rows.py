@@ -1,0 +1,223 @@
+"""Rows of `trajectory_node` and `trajectory_prompt`: written by binary COPY, read back as tree nodes.
+
+Invariant: the key (month, session, node_index) makes writing idempotent; a flush whose commit is in doubt first looks
+which of its nodes are there.
+"""
+
+import datetime
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from psycopg.types.json import Jsonb, set_json_dumps, set_json_loads
+
+from seamlessflow.core.trajectory.messages import message_digests
+from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, Verdict
+from seamlessflow.core.trajectory.version_spans import spans_bounds
+from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.packing import packed, unpacked
+
+CONTEXT_FLAG = "context"  # in a root's flags: digest of tools and template arguments, hex
+set_json_dumps(msgspec.json.encode)
+set_json_loads(msgspec.json.decode)
+
+_COLUMNS = {
+    "month": "date",
+    "session_id": "uuid",
+    "node_index": "int4",
+    "project_id": "uuid",
+    "job_id": "uuid",
+    "parent_index": "int4",
+    "kind": "int2",
+    "prompt_id": "uuid",
+    "num_tokens": "int4",
+    "token_ids": "bytea",
+    "logprobs": "bytea",
+    "version_spans": "int4[]",
+    "min_version": "int8",
+    "max_version": "int8",
+    "finish_reason": "text",
+    "messages": "jsonb",
+    "verdict": "text",
+    "cause": "text",
+    "turn_id": "uuid",
+    "request_digest": "bytea",
+    "is_partial": "bool",
+    "flags": "jsonb",
+    "num_handovers": "int4",
+    "num_continuations": "int4",
+    "max_gap_s": "float4",
+    "duration_s": "float4",
+    "num_wasted_tokens": "int4",
+}
+_COPY = f"COPY trajectory_node ({', '.join(_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+_TYPES = list(_COLUMNS.values())
+_INSERT_PROMPT = """
+    INSERT INTO trajectory_prompt (id, project_id, job_id, digest, num_tokens, token_ids)
+    VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a row says about a node besides what the tree needs."""
+
+    messages: list[dict[str, Any]]
+    turn_id: UUID
+    finish_reason: str | None = None
+    verdict: Verdict | None = None
+    cause: str | None = None
+    request_digest: bytes | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+    num_handovers: int = 0
+    num_continuations: int = 0
+    max_gap_s: float | None = None
+    duration_s: float | None = None
+    num_wasted_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Where a session's rows lie."""
+
+    session_id: UUID
+    month: datetime.date
+    project_id: UUID
+    job_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    key: SessionKey
+    node: Node
+    facts: NodeFacts
+
+
+def prompt_digest(token_ids: bytes) -> bytes:
+    return hashlib.blake2b(token_ids, digest_size=16).digest()
+
+
+def prompt_id(job_id: UUID, digest: bytes) -> UUID:
+    """The same content of the same job always has the same id: no look-up before the insert."""
+    return UUID(bytes=hashlib.blake2b(job_id.bytes + digest, digest_size=16).digest(), version=8)
+
+
+async def prompts_insert(connection: Connection, rows: Sequence[NodeRow], known: set[UUID]) -> None:
+    """Content of roots; `known` remembers what is certainly there."""
+    fresh = {}
+    for row in rows:
+        if row.node.kind == NodeKind.ROOT:
+            digest = prompt_digest(row.node.token_ids)
+            identity = prompt_id(row.key.job_id, digest)
+            if identity not in known:
+                key, tokens = row.key, row.node.token_ids
+                fresh[identity] = (
+                    identity,
+                    key.project_id,
+                    key.job_id,
+                    digest,
+                    row.node.num_tokens,
+                    packed(tokens),
+                )
+    if fresh:
+        async with connection.cursor() as cursor:
+            await cursor.executemany(_INSERT_PROMPT, [fresh[identity] for identity in sorted(fresh)])
+
+
+async def nodes_copy(connection: Connection, rows: Sequence[NodeRow]) -> None:
+    async with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+        copy.set_types(_TYPES)
+        for row in rows:
+            await copy.write_row(_values(row))
+
+
+async def nodes_present(connection: Connection, rows: Sequence[NodeRow]) -> set[tuple[UUID, int, UUID]]:
+    """Which of these nodes are stored already: (session, index, turn)."""
+    cursor = await connection.execute(
+        """SELECT session_id, node_index, turn_id FROM trajectory_node
+           WHERE month = ANY(%s) AND session_id = ANY(%s)""",
+        [list({row.key.month for row in rows}), list({row.key.session_id for row in rows})],
+    )
+    return {(session, index, turn) for session, index, turn in await cursor.fetchall()}
+
+
+async def nodes_read(
+    connection: Connection, keys: Sequence[tuple[datetime.date, UUID]]
+) -> dict[UUID, list[NodeRow]]:
+    """All nodes of some sessions, in order of their index."""
+    cursor = await connection.execute(
+        """SELECT n.month, n.session_id, n.project_id, n.job_id, n.node_index, n.parent_index, n.kind,
+                  coalesce(n.token_ids, p.token_ids), n.logprobs, n.version_spans, n.loss_mask, n.messages, n.turn_id,
+                  n.finish_reason, n.request_digest, n.is_partial, n.flags
+           FROM trajectory_node n LEFT JOIN trajectory_prompt p ON p.id = n.prompt_id
+           WHERE n.month = ANY(%s) AND n.session_id = ANY(%s) ORDER BY n.session_id, n.node_index""",
+        [list({month for month, _ in keys}), [session for _, session in keys]],
+        binary=True,
+    )
+    found: dict[UUID, list[NodeRow]] = {session: [] for _, session in keys}
+    async for values in cursor:
+        rows = found[values[1]]
+        rows.append(_row(values, rows))
+    return found
+
+
+def _values(row: NodeRow) -> tuple[object, ...]:
+    key, node, facts = row.key, row.node, row.facts
+    is_root, is_sampled = node.kind == NodeKind.ROOT, node.kind == NodeKind.SAMPLED
+    low, high = spans_bounds(node.spans)
+    flags = facts.flags | {CONTEXT_FLAG: node.context.hex()} if node.context else facts.flags
+    return (
+        key.month,
+        key.session_id,
+        node.index,
+        key.project_id,
+        key.job_id,
+        node.parent,
+        int(node.kind),
+        prompt_id(key.job_id, prompt_digest(node.token_ids)) if is_root else None,
+        node.num_tokens,
+        None if is_root else packed(node.token_ids),
+        packed(node.logprobs) if is_sampled else None,
+        list(node.spans) if is_sampled else None,
+        low,
+        high,
+        facts.finish_reason,
+        Jsonb(facts.messages),
+        facts.verdict,
+        facts.cause,
+        facts.turn_id,
+        facts.request_digest,
+        node.is_partial,
+        Jsonb(flags),
+        facts.num_handovers,
+        facts.num_continuations,
+        facts.max_gap_s,
+        facts.duration_s,
+        facts.num_wasted_tokens,
+    )
+
+
+def _row(values: tuple[Any, ...], earlier: Sequence[NodeRow]) -> NodeRow:
+    (month, session, project, job, index, parent, kind, ids, logprobs, spans, mask, messages, turn, reason, digest,
+     is_partial, flags) = values  # fmt: skip
+    token_ids = unpacked(ids) if ids is not None else b""
+    path_tokens = earlier[parent].node.num_path_tokens if parent is not None else 0
+    node = Node(
+        index=index,
+        parent=parent,
+        kind=NodeKind(kind),
+        token_ids=token_ids,
+        digests=message_digests(messages or ()),
+        num_path_tokens=path_tokens + len(token_ids) // 4,
+        context=bytes.fromhex(flags.get(CONTEXT_FLAG, "")),
+        logprobs=unpacked(logprobs) if logprobs is not None else b"",
+        spans=tuple(spans or ()),
+        loss_mask=mask,
+        is_partial=is_partial,
+    )
+    facts = NodeFacts(
+        messages=messages or [], turn_id=turn, finish_reason=reason, request_digest=digest, flags=flags
+    )
+    return NodeRow(SessionKey(session, month, project, job), node, facts)

@@ -1,0 +1,155 @@
+"""The one writer of turns: group commits.
+
+Turns enter by `commit` and are acknowledged when their transaction is. A flush starts at once when none is in flight;
+turns that come meanwhile join the next one, so a lone turn never waits for a timer. When the connection is lost the
+flush is repeated on a new one, skipping what its doubtful predecessor may have stored: exactly once.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+from psycopg import AsyncConnection
+
+from seamlessflow.core.trajectory.prefix_tree import NodeKind
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.store.connection import RETRY_S, Connection
+from seamlessflow.data_plane.store.node_rows import (
+    NodeRow,
+    nodes_copy,
+    nodes_present,
+    prompt_digest,
+    prompt_id,
+    prompts_insert,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_QUEUED_TURNS = 4096
+MAX_TURNS_PER_FLUSH = 512
+_COUNT_TURNS = """
+    UPDATE trajectory_session s
+    SET num_turns = s.num_turns + c.turns, num_sampled_tokens = s.num_sampled_tokens + c.tokens
+    FROM unnest(%s::uuid[], %s::int[], %s::bigint[]) AS c(id, turns, tokens) WHERE s.id = c.id"""
+
+
+class TurnRefused(Exception):
+    """The turn contradicts what is stored: another gateway wrote this session."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    rows: Sequence[NodeRow]
+    done: "asyncio.Future[None]"
+
+
+class TurnWriter:
+    def __init__(self, database_url: str) -> None:
+        self._url = database_url
+        self._queue: asyncio.Queue[_Pending] = asyncio.Queue(MAX_QUEUED_TURNS)
+        self._known_prompts: set[UUID] = set()
+        self._connection: Connection | None = None
+
+    async def commit(self, rows: Sequence[NodeRow]) -> None:
+        """Return when these rows, all of one turn, are durable. Raises TurnRefused."""
+        pending = _Pending(rows, asyncio.get_running_loop().create_future())
+        await self._queue.put(pending)
+        await pending.done
+
+    async def run(self) -> None:
+        """Flush until cancelled."""
+        try:
+            while True:
+                turns = [await self._queue.get()]
+                while len(turns) < MAX_TURNS_PER_FLUSH and not self._queue.empty():
+                    turns.append(self._queue.get_nowait())
+                await self._flush_each(turns)
+        finally:
+            if self._connection is not None:
+                await self._connection.close()
+
+    async def _flush_each(self, turns: Sequence[_Pending]) -> None:
+        try:
+            await self._flush(turns)
+        except psycopg.Error as error:
+            if len(turns) == 1:
+                _settle(turns, TurnRefused(f"the turn could not be stored: {error}"))
+                log.exception("a turn could not be stored")
+                return
+            for turn in turns:  # one of them is at fault; the others are not to suffer
+                await self._flush_each([turn])
+            return
+        _settle(turns, None)
+
+    async def _flush(self, turns: Sequence[_Pending]) -> None:
+        started_s = time.monotonic()
+        is_in_doubt = False
+        while True:
+            try:
+                connection = await self._connected()
+                await self._transact(connection, turns, is_in_doubt=is_in_doubt)
+                metrics.FLUSH.observe(time.monotonic() - started_s)
+                return
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                log.warning("the database is away, the flush will be repeated: %s", str(error).strip())
+                is_in_doubt = True
+                self._connection = None
+                await asyncio.sleep(RETRY_S)
+
+    async def _transact(
+        self, connection: Connection, turns: Sequence[_Pending], *, is_in_doubt: bool
+    ) -> None:
+        async with connection.transaction():
+            if is_in_doubt:
+                turns = await _not_stored(connection, turns)
+                self._known_prompts.clear()
+            rows = [row for turn in turns for row in turn.rows]
+            if not rows:
+                return
+            await prompts_insert(connection, rows, self._known_prompts)
+            await nodes_copy(connection, rows)
+            await connection.execute(_COUNT_TURNS, _counts(turns))
+        for row in rows:
+            if row.node.kind == NodeKind.ROOT:
+                self._known_prompts.add(prompt_id(row.key.job_id, prompt_digest(row.node.token_ids)))
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = await AsyncConnection.connect(self._url, autocommit=True, connect_timeout=5)
+        return self._connection
+
+
+async def _not_stored(connection: Connection, turns: Sequence[_Pending]) -> list[_Pending]:
+    """Turns whose nodes are not there; turns are written whole, so one node tells."""
+    present = await nodes_present(connection, [row for turn in turns for row in turn.rows])
+    return [
+        turn
+        for turn in turns
+        if not any((r.key.session_id, r.node.index, r.facts.turn_id) in present for r in turn.rows)
+    ]
+
+
+def _counts(turns: Sequence[_Pending]) -> tuple[list[UUID], list[int], list[int]]:
+    counts: dict[UUID, tuple[int, int]] = {}
+    for turn in turns:
+        sampled = [row for row in turn.rows if row.node.kind == NodeKind.SAMPLED and not row.node.is_partial]
+        if not sampled:
+            continue
+        session = turn.rows[0].key.session_id
+        num_turns, num_tokens = counts.get(session, (0, 0))
+        counts[session] = (num_turns + 1, num_tokens + sum(row.node.num_tokens for row in sampled))
+    return list(counts), [turn for turn, _ in counts.values()], [tokens for _, tokens in counts.values()]
+
+
+def _settle(turns: Sequence[_Pending], error: Exception | None) -> None:
+    for turn in turns:
+        if turn.done.done():
+            continue  # whoever waited was cancelled
+        if error is None:
+            turn.done.set_result(None)
+        else:
+            turn.done.set_exception(error)

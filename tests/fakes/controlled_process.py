@@ -1,0 +1,59 @@
+"""A trainer or agent runner without work: speaks the child protocol and does as FAKE_CHILD says.
+
+`work` (default): says it trains until drained. `end`: ends each phase at once. `fail`: refuses each phase.
+`crash`: exits with status 3 when begun. `deaf`: never answers a drain.
+"""
+
+import argparse
+import os
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+
+from seamlessflow.core.protocol.child import (
+    Begin,
+    Doing,
+    Ended,
+    Failed,
+    FromChild,
+    Ready,
+    ToChild,
+    decode_to_child,
+    encode_line,
+)
+from seamlessflow.core.protocol.worker import Resident
+from seamlessflow.core.types.ledger import LedgerState
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--control-fd", type=int, required=True)
+    parser.add_argument("--resident", type=Path, required=True)
+    options = parser.parse_args()
+    resident = msgspec.json.decode(options.resident.read_bytes(), type=Resident)
+    control = socket.socket(fileno=options.control_fd)
+    print(f"fake {resident.role} is ready", flush=True)
+    control.sendall(encode_line(Ready()))
+    for line in control.makefile("rb"):
+        for answer in answers(decode_to_child(line), os.environ.get("FAKE_CHILD", "work")):
+            control.sendall(encode_line(answer))
+
+
+def answers(message: ToChild, behaviour: str) -> list[FromChild]:
+    if isinstance(message, Begin):
+        phase_id = message.order.phase_id
+        if behaviour == "crash":
+            print("about to crash", flush=True)
+            sys.exit(3)
+        if behaviour == "end":
+            return [Ended(phase_id=phase_id, reason="enough")]
+        if behaviour == "fail":
+            return [Failed(phase_id=phase_id, reason="the loss is not finite")]
+        return [Doing(state=LedgerState.TRAINING)]
+    return [] if behaviour == "deaf" else [Ended(phase_id=message.phase_id)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The fake engine as a program with the embedded engine's flags, for supervisors to own.
+
+Run from the repository's root as `python -m tests.fakes.engine_process`.
+
+`FAKE_STEP_DELAY_S` in the environment slows it down; `FAKE_ENGINE_EXIT` makes it say something and exit at once.
+"""
+
+import argparse
+import os
+import sys
+
+from aiohttp import web
+
+from seamlessflow_workers.rollout.engine.server import build_app
+from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+from tests.fakes.fake_engine import FakeRunner, Faults
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("--model", "--uds", "--weight-version", "--dtype", "--device", "--seed", "--weights"):
+        parser.add_argument(flag)
+    parser.add_argument("--max-model-len", type=int)
+    parser.add_argument("--slots", type=int)
+    options = parser.parse_args()
+    sys.stdout.write(f"fake engine starts with version {options.weight_version}\n")
+    sys.stdout.flush()
+    if words := os.environ.get("FAKE_ENGINE_EXIT"):
+        sys.exit(words)
+    faults = Faults(step_delay_s=float(os.environ.get("FAKE_STEP_DELAY_S", "0.002")))
+    runner = FakeRunner(
+        num_rows=options.slots, max_model_len=options.max_model_len, vocab_size=300, faults=faults
+    )
+    service = EngineService(runner, EngineSettings(model_name="fake", weight_version=options.weight_version))
+    web.run_app(build_app(service), path=options.uds, handler_cancellation=True, print=None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""A control plane that speaks the worker contract and nothing else: tests set what is ordered and read what came.
+
+    plane = await FakeControlPlane.start()
+    plane.order(Role.ROLLOUT, ...); await plane.until_state(phase_id, PhaseState.ACTIVE); await plane.stop()
+
+It checks on the way that the ledger touches, and acknowledges it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID, uuid4
+
+import msgspec
+from aiohttp import web
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.worker import (
+    Heartbeat,
+    HeartbeatReply,
+    Interval,
+    PhaseOrder,
+    PhaseReport,
+    Resident,
+    WeightsReference,
+)
+from seamlessflow.core.types.tags import Role
+
+TOKEN = "machine-token"
+POLL_S = 0.005
+
+
+class FakeControlPlane:
+    def __init__(self, *, interval_s: float = 0.2) -> None:
+        self.interval_s = interval_s
+        self.job_id, self.project_id = uuid4(), uuid4()
+        self.orders: dict[UUID, PhaseOrder] = {}
+        self.residents: list[Resident] = []
+        self.heartbeats: list[Heartbeat] = []
+        self.arrivals_s: list[float] = []
+        self.intervals: dict[UUID, list[Interval]] = {}
+        self.reports: dict[UUID, list[PhaseReport]] = {}
+        self.seen_at_s: dict[tuple[UUID, str], float] = {}
+        self.logs: dict[UUID, bytearray] = {}
+        self.num_concurrent_max = 0
+        self._num_concurrent = 0
+        self._fence = 0
+        self._port = 0
+
+    @classmethod
+    async def start(cls, *, interval_s: float = 0.2) -> Self:
+        plane = cls(interval_s=interval_s)
+        await plane.come_back()
+        return plane
+
+    async def come_back(self) -> None:
+        app = web.Application()
+        app.add_routes(
+            [
+                web.post("/api/worker/v1/heartbeat", self._heartbeat),
+                web.post("/api/worker/v1/phases/{phase_id}/logs", self._log),
+            ]
+        )
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._port = self._runner.addresses[0][1]
+
+    async def go_away(self) -> None:
+        await self._runner.cleanup()
+
+    stop = go_away
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def reside(self, role: Role, *, weights: WeightsReference | None = None, **spec: Any) -> None:
+        self.residents.append(
+            Resident(
+                job_id=self.job_id,
+                project_id=self.project_id,
+                role=role,
+                spec={**job_spec(), **spec},
+                model_path="/nowhere/model",
+                weights=weights or WeightsReference(version=0, uri="file:///nowhere/model"),
+                artifact_root="file:///nowhere",
+                gateway_url="http://127.0.0.1:1",
+                control_plane_url=self.url,
+            )
+        )
+
+    def order(self, role: Role, *, weights: WeightsReference | None = None) -> PhaseOrder:
+        self._fence += 1
+        order = PhaseOrder(
+            phase_id=uuid4(),
+            fence=self._fence,
+            role=role,
+            job_id=self.job_id,
+            project_id=self.project_id,
+            is_draining=False,
+            credential="sfp_none",
+            front_token=f"sff_{self._fence}",
+            weights=weights or WeightsReference(version=0, uri="file:///nowhere/model"),
+        )
+        self.orders[order.phase_id] = order
+        return order
+
+    def change(self, order: PhaseOrder, **changes: Any) -> PhaseOrder:
+        changed = msgspec.structs.replace(self.orders[order.phase_id], **changes)
+        self.orders[order.phase_id] = changed
+        return changed
+
+    def last(self, order: PhaseOrder) -> PhaseReport:
+        return self.reports[order.phase_id][-1]
+
+    async def until_state(
+        self, order: PhaseOrder, state: PhaseState, *, timeout_s: float = 15.0
+    ) -> PhaseReport:
+        def has_state() -> bool:
+            return any(report.state is state for report in self.reports.get(order.phase_id, []))
+
+        await until(
+            has_state,
+            what=f"phase is {state}; reports: {self.reports.get(order.phase_id)}",
+            timeout_s=timeout_s,
+        )
+        return next(report for report in self.reports[order.phase_id] if report.state is state)
+
+    async def until_version(self, order: PhaseOrder, version: int) -> None:
+        await until(lambda: self.last(order).served_version == version, what=f"version {version} is served")
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return web.Response(status=401)
+        self._num_concurrent += 1
+        self.num_concurrent_max = max(self.num_concurrent_max, self._num_concurrent)
+        beat = msgspec.json.decode(await request.read(), type=Heartbeat)
+        self.arrivals_s.append(time.monotonic())
+        self.heartbeats.append(beat)
+        stored = self.intervals.setdefault(beat.boot_id, [])
+        for interval in beat.intervals:
+            if interval.seq >= len(stored):
+                assert interval.seq == len(stored), "a gap in the ledger"
+                assert not stored or stored[-1].end_s == interval.start_s, "intervals must touch"
+                stored.append(interval)
+        for report in beat.phases:
+            self.reports.setdefault(report.phase_id, []).append(report)
+            self.seen_at_s.setdefault((report.phase_id, report.state), time.monotonic())
+            if report.state in (PhaseState.ENDED, PhaseState.FAILED):
+                self.orders.pop(report.phase_id, None)
+        self._num_concurrent -= 1
+        reply = HeartbeatReply(
+            machine_id=UUID(int=1),
+            name="alpha",
+            tags=["rollout", "train"],
+            orders=list(self.orders.values()),
+            residents=self.residents,
+            interval_s=self.interval_s,
+            num_intervals_acked=len(stored),
+        )
+        return web.Response(body=msgspec.json.encode(reply), content_type="application/json")
+
+    async def _log(self, request: web.Request) -> web.Response:
+        stored = self.logs.setdefault(UUID(request.match_info["phase_id"]), bytearray())
+        offset, chunk = int(request.query["offset"]), await request.read()
+        assert len(chunk) <= 65_536
+        if offset == len(stored):
+            stored += chunk
+        return web.json_response({"next_offset": len(stored)})
+
+
+def job_spec() -> dict[str, Any]:
+    return {
+        "name": "fake",
+        "model": {"source": "hub://fake", "max_model_len": 4096},
+        "environment": {"name": "external"},
+    }
+
+
+def weights_in(folder: Path, version: int) -> WeightsReference:
+    """Weights that exist; the fake engine reads nothing of them."""
+    path = folder / "versions" / str(version)
+    path.mkdir(parents=True, exist_ok=True)
+    return WeightsReference(version=version, uri=path.as_uri())
+
+
+async def until(condition: Callable[[], bool], *, what: str, timeout_s: float = 15.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {timeout_s} s: {what}"
+        await asyncio.sleep(POLL_S)

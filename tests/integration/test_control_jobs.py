@@ -1,0 +1,198 @@
+"""Jobs over REST: submission and its refusals, visibility, desired states."""
+
+import json
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.services import job_move
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.types.ids import IdKind, show_id
+from tests.fixtures.control_plane import Cast
+
+
+def test_submitted_job_is_queued_with_its_version_zero_and_an_event(cast: Cast) -> None:
+    response = cast.member.call("POST", "jobs", cast.spec())
+
+    assert response.status_code == 201, response.content
+    body = json.loads(response.content)
+    job = Job.objects.get()
+    assert body["id"] == show_id(IdKind.JOB, job.id)
+    assert (body["state"], body["num_tasks"], body["progress"]["num_updates"]) == ("queued", 2, 2)
+    assert body["spec"]["rollout"]["group_size"] == 8
+    assert PolicyVersion.objects.get().uri == cast.model.as_uri()
+    event = Event.objects.get(kind="job.state")
+    assert (event.to_state, event.author, event.job_id) == ("queued", "user:mira", job.id)
+
+
+def test_yaml_body_is_accepted(cast: Cast) -> None:
+    text = f"""
+name: calculator
+model: {{source: {cast.model}}}
+environment: {{name: calculator, tasks: {cast.tasks}}}
+"""
+    response = Client().post(
+        "/api/v1/jobs",
+        text,
+        content_type="application/yaml",
+        headers={"Authorization": f"Bearer {cast.owner.secret}"},
+    )
+
+    assert response.status_code == 201, response.content
+
+
+@pytest.mark.parametrize(
+    "section,change,field,word",
+    [
+        ("rollout", {"group_sise": 4}, "rollout.group_sise", "group_size"),
+        ("model", {"source": "/etc"}, "model.source", "MODEL_ROOTS"),
+        ("model", {"source": "hub://Qwen/Qwen3"}, "model.source", "hub cache"),
+        ("model", {"source": "artifact://art_nothing"}, "model.source", "art_"),
+        ("model", {"source": "https://example.org/model"}, "model.source", "accepted"),
+        ("environment", {"name": "calculator", "tasks": "tasks.jsonl"}, "environment.tasks", "absolute"),
+    ],
+)
+def test_bad_spec_is_refused_naming_the_field(
+    cast: Cast, section: str, change: dict[str, object], field: str, word: str
+) -> None:
+    response = cast.owner.call("POST", "jobs", cast.spec(**{section: change}))
+
+    body = json.loads(response.content)
+    assert response.status_code == 400
+    assert response["Content-Type"] == "application/problem+json"
+    assert field in {fault["field"] for fault in body["errors"]}
+    assert word in body["detail"]
+    assert not Job.objects.exists()
+
+
+def test_path_that_leaves_the_model_roots_by_a_link_is_refused(cast: Cast, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+
+    response = cast.owner.call("POST", "jobs", cast.spec(model={"source": str(tmp_path / "link")}))
+
+    assert response.status_code == 400
+    assert b"not under MODEL_ROOTS" in response.content
+
+
+def test_model_folder_without_tokenizer_is_named(cast: Cast) -> None:
+    (cast.model / "tokenizer.json").unlink()
+
+    response = cast.owner.call("POST", "jobs", cast.spec())
+
+    assert response.status_code == 400
+    assert b"lacks tokenizer.json" in response.content
+
+
+@pytest.mark.parametrize("line", ["[1]", "{", '"text"'])
+def test_first_bad_line_of_tasks_is_named(cast: Cast, line: str) -> None:
+    cast.tasks.write_text(f'{{"a": 1}}\n{line}\n{{"b": 2}}\n')
+
+    response = cast.owner.call("POST", "jobs", cast.spec())
+
+    assert response.status_code == 400
+    assert "environment.tasks: line 2" in json.loads(response.content)["detail"]
+
+
+def test_nul_character_is_refused_before_it_reaches_the_database(cast: Cast) -> None:
+    response = cast.owner.call("POST", "jobs", cast.spec(name="a\x00b"))
+
+    assert response.status_code == 400
+    assert b"NUL" in response.content
+
+
+def test_outsider_sees_nothing_of_a_job(cast: Cast) -> None:
+    shown = show_id(IdKind.JOB, cast.job().id)
+    parts = ("", "/versions", "/metrics", "/events", "/phases", "/ledger")
+
+    answers = [cast.outsider.call("GET", f"jobs/{shown}{part}").status_code for part in parts]
+    verbs = [cast.outsider.call("POST", f"jobs/{shown}/{verb}", {}).status_code for verb in ("cancel", "pause", "resume")]
+
+    assert set(answers + verbs) == {404}
+    assert json.loads(cast.outsider.call("GET", "jobs").content)["count"] == 0
+    assert json.loads(cast.member.call("GET", "jobs").content)["count"] == 1
+
+
+def test_artifact_of_another_project_is_not_found(cast: Cast) -> None:
+    response = cast.outsider.call("POST", "jobs", cast.spec(model={"source": "artifact://art_00000000000000000000000000"}))
+
+    assert b"no artifact" in response.content
+
+
+def test_cancel_edits_the_desired_state_once(cast: Cast) -> None:
+    job = cast.job()
+    path = f"jobs/{show_id(IdKind.JOB, job.id)}"
+
+    first = cast.member.call("POST", f"{path}/cancel", {"reason": "wrong model"})
+    again = cast.member.call("POST", f"{path}/cancel", {"reason": "wrong model"})
+    resumed = cast.member.call("POST", f"{path}/resume", {})
+
+    assert (first.status_code, again.status_code, resumed.status_code) == (200, 200, 409)
+    job.refresh_from_db()
+    assert (job.desired, job.state, job.generation) == ("cancel", "queued", 2)
+    assert Event.objects.filter(kind="job.desired", reason="wrong model").count() == 1
+
+
+def test_job_moves_only_along_the_table_and_reaches_one_terminal_state(cast: Cast) -> None:
+    job = cast.job(is_running=True)
+
+    assert job_move(job_id=job.id, to=JobState.COMPLETED, reason="done", author="scheduler")
+    assert not job_move(job_id=job.id, to=JobState.FAILED, reason="late", author="scheduler")
+
+    job.refresh_from_db()
+    assert (job.state, job.state_reason) == ("completed", "done")
+    assert job.started_at is not None
+    assert job.ended_at is not None
+    moves = Event.objects.filter(kind="job.state").order_by("id").values_list("from_state", "to_state")
+    assert list(moves) == [("", "queued"), ("queued", "starting"), ("starting", "running"), ("running", "completed")]
+
+
+def test_list_filters_and_counts_with_a_fixed_number_of_queries(cast: Cast) -> None:
+    for _ in range(3):
+        cast.job()
+    with CaptureQueriesContext(connection) as few:
+        assert len(json.loads(cast.owner.call("GET", "jobs?limit=1").content)["results"]) == 1
+    with CaptureQueriesContext(connection) as many:
+        page = json.loads(cast.owner.call("GET", "jobs?state=queued").content)
+
+    assert (page["count"], len(page["results"])) == (3, 3)
+    assert len(many) == len(few)
+    refused = cast.owner.call("GET", "jobs?state=sleeping")
+    assert refused.status_code == 400
+    assert b"queued" in refused.content
+
+
+@pytest.mark.parametrize(
+    "method,path,status",
+    [("GET", "nothing", 404), ("GET", "jobs/job_short", 404), ("DELETE", "jobs", 405), ("GET", "jobs?limit=x", 400)],
+)
+def test_every_refusal_is_a_problem(cast: Cast, method: str, path: str, status: int) -> None:
+    response = cast.owner.call(method, path)
+
+    body = json.loads(response.content)
+    assert response.status_code == body["status"] == status
+    assert response["Content-Type"] == "application/problem+json"
+    assert body["detail"]
+
+
+def test_missing_and_unknown_tokens_are_refused(cast: Cast) -> None:
+    missing = Client().get("/api/v1/jobs")
+    unknown = Client().get("/api/v1/jobs", headers={"Authorization": "Bearer sft_unknown"})
+
+    assert (missing.status_code, unknown.status_code) == (401, 401)
+    assert missing["Content-Type"] == unknown["Content-Type"] == "application/problem+json"
+    assert missing["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_body_that_is_not_json_is_a_problem(cast: Cast) -> None:
+    response = Client().post(
+        "/api/v1/jobs", "{", content_type="application/json", headers={"Authorization": f"Bearer {cast.owner.secret}"}
+    )
+
+    assert response.status_code == 400
+    assert b"JSON" in response.content

@@ -1,0 +1,199 @@
+"""Turns through a real gateway process: rows, answers, refusals."""
+
+import json
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+
+from seamlessflow.core.batching.format import batch_decode
+from seamlessflow.core.types.tags import Role
+from seamlessflow.data_plane.rendering.model_text import model_text_load
+from seamlessflow.data_plane.store.packing import unpacked
+from tests.fakes.scripted_engine import ScriptedEngine, Script, logprob_of
+from tests.fixtures.gateway_world import GatewayWorld
+
+TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
+
+
+async def start(
+    world: GatewayWorld, script: Script, *, num_engines: int = 1, **job: Any
+) -> list[ScriptedEngine]:
+    """A job, its engines and a gateway."""
+    world.make_job(**job)
+    text = model_text_load(str(world.folder / "model"))
+    engines = [await ScriptedEngine(text, script).start() for _ in range(num_engines)]
+    for engine in engines:
+        claims = world.make_phase(Role.ROLLOUT, endpoint=engine.base_url, version=0)
+        engine.token = world.front_token(claims)
+    await world.start_gateway()
+    return engines
+
+
+def user(content: str) -> dict[str, str]:
+    return {"role": "user", "content": content}
+
+
+async def test_a_chat_becomes_rows_a_ready_group_and_a_batch(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    (engine,) = await start(world, lambda prompt: "46<|im_end|>")
+    agent = world.make_phase(Role.AGENT)
+    groups = await world.lease(agent, max_sessions=2)
+    assert [len(group["sessions"]) for group in groups] == [2]
+    for reward, session in enumerate(groups[0]["sessions"]):
+        first = await world.chat(session["api_key"], [user("12+34?")])
+        assert first["choices"][0]["message"] == {"role": "assistant", "content": "46"}
+        assert first["choices"][0]["finish_reason"] == "stop"
+        second = await world.chat(
+            session["api_key"], [user("12+34?"), first["choices"][0]["message"], user("Sure?")]
+        )
+        assert second["usage"]["prompt_tokens"] > first["usage"]["total_tokens"]
+        await world.finish(agent, session["session_id"], reward=float(reward))
+    rows = world.sql("SELECT kind, verdict, num_tokens FROM trajectory_node ORDER BY session_id, node_index")
+    assert [row[0] for row in rows] == [0, 2, 1, 2] * 2
+    assert {row[1] for row in rows if row[0] != 2} == {"clean"}
+    assert world.sql("SELECT count(*) FROM trajectory_prompt") == [(1,)]
+    assert world.sql("SELECT state, num_verdicts, reward_mean, min_version FROM trajectory_group") == [
+        ("ready", 2, 0.5, 0)
+    ]
+    assert (
+        world.sql("SELECT num_turns, num_sampled_tokens FROM trajectory_session") == [(2, rows[1][2] * 2)] * 2
+    )
+    assert ("group.state", "open", "ready") in world.sql(
+        "SELECT kind, from_state, to_state FROM common_event"
+    )
+    trainer = world.make_phase(Role.TRAIN)
+    request = {"applied_batch": 0, "durable_batch": 0, "policy_version": 0, "wait_s": 5.0}
+    status, payload = await world.phase_post(trainer, "/trainer/v1/batches/lease", request)
+    assert status == 200
+    batch = batch_decode(payload)
+    assert (batch.num_samples, batch.header.num_groups) == (2, 1)
+    trained = batch.token_ids[batch.loss_mask != 0]
+    assert engine.text.decode(trained.tolist()) == "46" * 4
+    expected = np.array([logprob_of(int(token)) for token in trained], dtype=np.float32)
+    np.testing.assert_array_equal(batch.behaviour_logprobs[batch.loss_mask != 0], expected)
+    assert sorted(set(batch.advantages[batch.loss_mask != 0].tolist())) == [-0.5, 0.5]
+    assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", request))[1] == payload
+    world.end_phase(trainer)
+    assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", request))[0] == 409
+    await engine.stop()
+
+
+async def test_tool_calls_are_parsed_and_their_results_continue_the_same_branch(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    call = '<think>hm</think>Let me see.\n<tool_call>{"name": "calc", "arguments": {"b": 34, "a": 12}}</tool_call><|im_end|>'
+    (engine,) = await start(world, lambda prompt: "It is 46.<|im_end|>" if "tool\n46" in prompt else call)
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    key = group["sessions"][0]["api_key"]
+    client = openai.AsyncOpenAI(base_url=world.base_url + "/v1", api_key=key)
+    messages: list[Any] = [user("12+34?")]
+    answer = await client.chat.completions.create(model="tiny", messages=messages, tools=TOOLS)  # type: ignore[arg-type]
+    message = answer.choices[0].message
+    assert answer.choices[0].finish_reason == "tool_calls"
+    assert message.content == "Let me see."
+    assert message.tool_calls is not None
+    assert json.loads(message.tool_calls[0].function.arguments) == {"a": 12, "b": 34}  # type: ignore[union-attr]
+    messages += [
+        {
+            "role": "assistant",
+            "content": message.content,
+            "tool_calls": [call.model_dump() for call in message.tool_calls],
+        },
+        {"role": "tool", "tool_call_id": "changed", "content": "46"},
+    ]
+    stream = await client.chat.completions.create(
+        model="tiny",
+        messages=messages,
+        tools=TOOLS,
+        stream=True,
+        stream_options={"include_usage": True},  # type: ignore[arg-type]
+    )
+    chunks = [chunk async for chunk in stream]
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "It is 46."
+    assert chunks[-1].usage is not None
+    rows = world.sql(
+        "SELECT kind, parent_index, verdict, finish_reason FROM trajectory_node ORDER BY node_index"
+    )
+    assert rows == [
+        (0, None, "clean", None),
+        (2, 0, None, "tool_calls"),
+        (1, 1, "clean", None),
+        (2, 2, None, "stop"),
+    ]
+    await client.close()
+    await engine.stop()
+
+
+async def test_n_answers_are_siblings_under_one_prompt(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    (engine,) = await start(world, lambda prompt: "yes<|im_end|>")
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    answer = await world.chat(group["sessions"][0]["api_key"], [user("?")], n=2, logprobs=True)
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1]
+    assert len(answer["choices"][0]["logprobs"]["content"]) * 2 == answer["usage"]["completion_tokens"]
+    assert world.sql("SELECT kind, parent_index FROM trajectory_node ORDER BY node_index") == [
+        (0, None), (2, 0), (2, 0),
+    ]  # fmt: skip
+    await engine.stop()
+
+
+async def test_a_stop_string_ends_the_answer_and_its_token_stays_in_the_node(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    (engine,) = await start(world, lambda prompt: "one two STOP three four<|im_end|>")
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    engine.step_s = 0.005
+    answer = await world.chat(group["sessions"][0]["api_key"], [user("?")], stop="STOP", temperature=0.2)
+    assert answer["choices"][0]["message"]["content"] == "one two"
+    ((ids, flags, reason),) = world.sql(
+        "SELECT token_ids, flags, finish_reason FROM trajectory_node WHERE kind = 2"
+    )
+    kept = engine.text.decode(np.frombuffer(unpacked(ids), dtype="<i4").tolist())
+    assert kept.startswith("one two STOP"[:-1])
+    assert "STOP" in kept
+    assert "three" not in kept
+    assert (flags, reason) == ({"overridden": {"temperature": 0.2}}, "stop")
+    await engine.stop()
+
+
+@pytest.mark.parametrize(
+    "fields,param",
+    [
+        ({"seed": 3}, "seed"),
+        ({"logit_bias": {"5": 1.0}}, "logit_bias"),
+        ({"tool_choice": "required", "tools": TOOLS}, "tool_choice"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"n": 0}, "n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0]"),
+        ({"messages": "hello"}, "messages"),
+    ],
+)
+async def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    from seamlessflow.core.job_spec import JobSpec
+    from seamlessflow.data_plane.errors import ApiError
+    from seamlessflow.data_plane.routes.chat_request import chat_request_parse
+
+    spec = JobSpec.model_validate(
+        {"name": "x", "model": {"source": "m"}, "environment": {"name": "external"}}
+    )
+    with pytest.raises(ApiError) as refused:
+        chat_request_parse(json.dumps({"messages": [user("?")]} | fields).encode(), spec)
+    assert (refused.value.status, refused.value.param) == (400, param)
+
+
+async def test_bad_keys_and_long_prompts_are_refused_as_openai_does(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    (engine,) = await start(world, lambda prompt: "yes<|im_end|>")
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    key = group["sessions"][0]["api_key"]
+    assert (await world.post("/v1/chat/completions", {"messages": [user("?")]}, key + "x"))[0] == 401
+    status, raw = await world.post("/v1/chat/completions", {"messages": [user("x" * 3000)]}, key)
+    assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
+    assert world.sql("SELECT count(*) FROM trajectory_node") == [(0,)]
+    await engine.stop()

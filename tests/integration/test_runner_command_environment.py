@@ -1,0 +1,124 @@
+"""Programs as agents: what they are given, what counts as a verdict, and that nothing of them stays behind."""
+
+import asyncio
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from seamlessflow_workers.agents.environments.base import BrokenEpisode, PolicyEndpoint
+from seamlessflow_workers.agents.environments.command import CommandEnvironment
+from seamlessflow_workers.agents.episode import run_episode
+from tests.integration.runner_gateway import until
+
+POLICY = PolicyEndpoint(base_url="http://127.0.0.1:9/v1", api_key="key-1")
+
+
+def program(source: str) -> CommandEnvironment:
+    return CommandEnvironment([sys.executable, "-I", "-c", source])
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+async def test_a_program_gets_endpoint_key_and_task_in_an_empty_folder_of_its_own() -> None:
+    source = """
+import json, os
+task = json.loads(os.environ["SEAMLESSFLOW_TASK"])
+print("some chatter")
+assert os.environ["OPENAI_BASE_URL"].endswith("/v1") and os.listdir() == []
+open("scratch", "w").write("x")
+print(json.dumps({"reward": task["worth"], "metrics": {"num_keys": len(os.environ["OPENAI_API_KEY"])}}))
+print("{}")
+print("and a last word")
+"""
+    verdict = await program(source).run({"worth": 0.5}, POLICY)
+    assert verdict.reward == 0.5
+    assert verdict.metrics == {"num_keys": 5}
+
+
+async def test_the_last_reward_line_counts() -> None:
+    verdict = await program("print('{\"reward\": 0.1}'); print('{\"reward\": 1}')").run({}, POLICY)
+    assert verdict.reward == 1.0
+
+
+async def test_a_crash_is_a_failure_with_the_end_of_its_output() -> None:
+    with pytest.raises(BrokenEpisode, match=r"exited with code 1: (?s:.*)ZeroDivisionError"):
+        await program("print('{\"reward\": 1}', flush=True); 1/0").run({}, POLICY)
+
+
+async def test_a_program_without_a_reward_is_a_failure() -> None:
+    with pytest.raises(BrokenEpisode, match=r"no JSON line with a number 'reward': \{\"reward\": \"high\"\}"):
+        await program('print(\'{"reward": "high"}\')').run({}, POLICY)
+
+
+async def test_a_program_that_does_not_exist_is_a_failure() -> None:
+    with pytest.raises(BrokenEpisode, match="/no/such/program"):
+        await CommandEnvironment(["/no/such/program"]).run({}, POLICY)
+
+
+async def test_a_flood_of_output_is_read_and_only_its_end_kept() -> None:
+    verdict = await program("print('x' * 5_000_000); print('{\"reward\": 1}')").run({}, POLICY)
+    assert verdict.reward == 1.0
+
+
+SPAWNS_A_GRANDCHILD = """
+import subprocess, sys, time
+grandchild = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(600)"])
+open({path!r} + ".part", "w").write(str(grandchild.pid))
+__import__("os").rename({path!r} + ".part", {path!r})
+time.sleep(600)
+"""
+
+
+async def test_the_tasks_own_timeout_is_a_verdict_and_kills_grandchildren(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    environment = program(SPAWNS_A_GRANDCHILD.format(path=str(note)))
+    finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0)
+    assert finish.reward == 0.0
+    assert finish.is_timeout
+    assert finish.failure is None
+    grandchild = int(note.read_text())
+    await until(lambda: not is_alive(grandchild), what="the grandchild is gone")
+
+
+async def test_cancelling_an_episode_kills_grandchildren(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    environment = program(SPAWNS_A_GRANDCHILD.format(path=str(note)))
+    episode = asyncio.create_task(environment.run({}, POLICY))
+    await until(note.exists, what="the grandchild runs")
+    grandchild = int(note.read_text())
+    assert is_alive(grandchild)
+    episode.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await episode
+    await until(lambda: not is_alive(grandchild), what="the grandchild is gone")
+
+
+async def test_a_program_that_leaves_children_behind_is_cleaned_up_after_its_verdict(tmp_path: Path) -> None:
+    source = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(600)"])
+print('{"reward": 1, "metrics": {"pid": %d}}' % child.pid)
+"""
+    verdict = await asyncio.wait_for(program(source).run({}, POLICY), timeout=20)
+    await until(lambda: not is_alive(int(verdict.metrics["pid"])), what="the child is gone")
+
+
+async def test_any_exception_of_an_environment_is_a_failure_not_a_verdict() -> None:
+    class Broken:
+        async def run(self, task: object, policy: object) -> object:
+            raise TimeoutError("a database of the agent's own")
+
+        async def close(self) -> None: ...
+
+    finish = await run_episode(Broken(), {}, POLICY, session_id=uuid4(), timeout_s=30.0)  # type: ignore[arg-type]
+    assert finish.reward is None
+    assert not finish.is_timeout
+    assert finish.failure == "TimeoutError: a database of the agent's own"

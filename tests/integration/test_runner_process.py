@@ -1,0 +1,250 @@
+"""The agent runner as the supervisor sees it: a process, a socket, a gateway that may go away."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+
+from seamlessflow.core.protocol.child import (
+    Begin,
+    Doing,
+    Drain,
+    Ended,
+    Failed,
+    FromChild,
+    Ready,
+    ToChild,
+    decode_from_child,
+    encode_line,
+)
+from seamlessflow.core.protocol.worker import PhaseOrder, Resident, WeightsReference
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow.core.types.tags import Role
+from tests.integration.runner_gateway import CREDENTIAL, FakeGateway, group_of, running_gateway, until
+
+ROOT = Path(__file__).parents[2]
+TASK = {"question": "What is 285*966?", "answer": "275310"}
+JOB, PROJECT = uuid4(), uuid4()
+WEIGHTS = WeightsReference(version=0, uri="file:///none")
+
+
+class RunnerProcess:
+    """The supervisor's end of the control socket."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.process = process
+        self.heard: list[FromChild] = []
+        self._reader = reader
+        self._writer = writer
+        self._listener = asyncio.create_task(self._listen())
+
+    def say(self, message: ToChild) -> None:
+        self._writer.write(encode_line(message))
+
+    async def begin(self) -> UUID:
+        order = PhaseOrder(
+            phase_id=uuid4(), fence=1, role=Role.AGENT, job_id=JOB, project_id=PROJECT, is_draining=False,
+            credential=CREDENTIAL, front_token="", weights=WEIGHTS,
+        )  # fmt: skip
+        self.say(Begin(order=order))
+        return order.phase_id
+
+    async def hears(self, message: FromChild, *, timeout_s: float = 30.0) -> None:
+        await until(lambda: message in self.heard, what=f"{message} in {self.heard}", timeout_s=timeout_s)
+
+    async def drain(self, phase_id: UUID) -> None:
+        self.say(Drain(phase_id=phase_id))
+        await self.hears(Ended(phase_id=phase_id, reason="drained"))
+
+    def hang_up(self) -> None:
+        self._writer.close()
+
+    async def close(self) -> None:
+        self.hang_up()
+        await asyncio.wait_for(self.process.wait(), timeout=15)
+        await self._listener
+
+    async def _listen(self) -> None:
+        with contextlib.suppress(ConnectionError):  # the process is gone
+            while line := await self._reader.readline():
+                self.heard.append(decode_from_child(line))
+
+
+@contextlib.asynccontextmanager
+async def running_runner(
+    gateway: FakeGateway, folder: Path, *, environment: dict[str, Any] | None = None, **rollout: int
+) -> AsyncIterator[RunnerProcess]:
+    spec = {
+        "name": "test",
+        "model": {"source": "/models/example"},
+        "environment": environment or {"name": "calculator", "tasks": "tasks.jsonl", "max_turns": 3},
+        "rollout": {"group_size": 4, "max_concurrent_sessions": 8, **rollout},
+    }
+    resident = Resident(
+        job_id=JOB, project_id=PROJECT, role=Role.AGENT, spec=spec, model_path="/models/example", weights=WEIGHTS,
+        artifact_root="file:///none", gateway_url=gateway.url, control_plane_url="http://127.0.0.1:9",
+    )  # fmt: skip
+    path = folder / "resident.json"
+    path.write_bytes(msgspec.json.encode(resident))
+    ours, theirs = socket.socketpair()
+    with theirs:
+        arguments = ("--control-fd", str(theirs.fileno()), "--resident", str(path))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "seamlessflow_workers.agents", *arguments),
+            pass_fds=(theirs.fileno(),),
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT / 'workers'}"},
+        )
+    runner = RunnerProcess(process, *await asyncio.open_unix_connection(sock=ours))
+    try:
+        await runner.hears(Ready())
+        yield runner
+    finally:
+        await runner.close()
+
+
+def add_groups(gateway: FakeGateway, num_groups: int, *, num_sessions: int = 4) -> set[UUID]:
+    groups = [group_of(TASK, num_sessions=num_sessions) for _ in range(num_groups)]
+    gateway.groups.extend(groups)
+    return {session.session_id for group in groups for session in group.sessions}
+
+
+async def all_finished(gateway: FakeGateway, sessions: set[UUID]) -> None:
+    await until(
+        lambda: gateway.verdicts().keys() >= sessions,
+        what=f"all {len(sessions)} sessions are reported, {len(gateway.finished)} were",
+    )
+
+
+async def test_every_leased_session_is_run_and_reported_once(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        sessions = add_groups(gateway, 6)
+        phase_id = await runner.begin()
+        await all_finished(gateway, sessions)
+        assert {finish.reward for finish in gateway.finished} == {1.0}
+        assert len(gateway.finished) == len(sessions) == len(set(gateway.keys_seen))
+        await runner.drain(phase_id)
+        states = [message.state for message in runner.heard if isinstance(message, Doing)]
+        assert states[:2] == [LedgerState.IDLE, LedgerState.RUNNING_AGENTS]
+        assert states[-1] is LedgerState.IDLE
+        assert all(one is not other for one, other in itertools.pairwise(states))
+
+
+async def test_the_next_phase_runs_on_the_same_process(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        for _ in range(2):
+            sessions = add_groups(gateway, 1)
+            phase_id = await runner.begin()
+            await all_finished(gateway, sessions)
+            await runner.drain(phase_id)
+
+
+async def test_no_more_episodes_run_at_once_than_the_job_allows(tmp_path: Path) -> None:
+    async with (
+        running_gateway() as gateway,
+        running_runner(gateway, tmp_path, max_concurrent_sessions=3) as runner,
+    ):
+        gateway.answer_delay_s = 0.05
+        sessions = add_groups(gateway, 3)
+        await runner.begin()
+        await all_finished(gateway, sessions)
+        assert gateway.max_open == 3
+
+
+async def test_a_gateway_restart_loses_no_session(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        gateway.answer_delay_s = 0.1
+        sessions = add_groups(gateway, 4)
+        await runner.begin()
+        await until(lambda: len(gateway.finished) >= 2, what="some sessions are through")
+        await gateway.stop()
+        await gateway.start()
+        await all_finished(gateway, sessions)
+        assert {finish.reward for finish in gateway.verdicts().values()} == {1.0}
+        assert gateway.num_retries > 0
+
+
+async def test_a_crashing_agent_is_a_failure_and_the_runner_goes_on(tmp_path: Path) -> None:
+    source = 'import os, sys; sys.exit(3) if "crash" in os.environ["SEAMLESSFLOW_TASK"] else print(\'{"reward": 1}\')'
+    environment = {"name": "command", "tasks": "tasks.jsonl", "command": [sys.executable, "-I", "-c", source]}
+    async with (
+        running_gateway() as gateway,
+        running_runner(gateway, tmp_path, environment=environment, group_size=1) as runner,
+    ):
+        crashing, sound = group_of({"q": "crash"}, num_sessions=1), group_of({"q": "live"}, num_sessions=1)
+        gateway.groups.extend([crashing, sound])
+        await runner.begin()
+        broken, whole = crashing.sessions[0].session_id, sound.sessions[0].session_id
+        await all_finished(gateway, {broken, whole})
+        assert gateway.verdicts()[whole].reward == 1.0
+        assert gateway.verdicts()[broken].reward is None
+        assert "exited with code 3" in (gateway.verdicts()[broken].failure or "")
+
+
+async def test_draining_cuts_long_episodes_short_and_reports_them_as_failures(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        gateway.answer_delay_s = 60.0
+        sessions = add_groups(gateway, 1)
+        phase_id = await runner.begin()
+        await until(lambda: gateway.num_open == 4, what="the episodes run")
+        await runner.drain(phase_id)
+        assert gateway.verdicts().keys() == sessions
+        assert {finish.reward for finish in gateway.finished} == {None}
+        assert all("drained" in (finish.failure or "") for finish in gateway.finished)
+        await until(lambda: gateway.num_open == 0, what="the requests are given up")
+
+
+async def test_draining_ends_even_when_the_gateway_is_away(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        gateway.answer_delay_s = 60.0
+        add_groups(gateway, 1)
+        phase_id = await runner.begin()
+        await until(lambda: gateway.num_open == 4, what="the episodes run")
+        await gateway.stop()
+        await runner.drain(phase_id)
+
+
+async def test_the_process_ends_with_its_control_socket(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        gateway.answer_delay_s = 60.0
+        add_groups(gateway, 1)
+        await runner.begin()
+        await until(lambda: gateway.num_open == 4, what="the episodes run")
+        runner.hang_up()
+        assert await asyncio.wait_for(runner.process.wait(), timeout=10) == 0
+
+
+@pytest.mark.parametrize(
+    "status,expected",
+    [
+        (401, lambda phase_id, url: Failed(
+            phase_id=phase_id,
+            reason=f"{url}/runner/v1/groups/lease refused the request with status 401: not your phase",
+        )),
+        (409, lambda phase_id, url: Ended(phase_id=phase_id, reason="fenced off: not your phase")),
+    ],
+)  # fmt: skip
+async def test_a_gateway_that_refuses_the_phase_ends_it(tmp_path: Path, status: int, expected: Any) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        gateway.lease_status = status
+        phase_id = await runner.begin()
+        await runner.hears(expected(phase_id, gateway.url))
+
+
+async def test_an_idle_runner_says_why_it_idles(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        await runner.begin()
+        await runner.hears(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_GROUPS))

@@ -1,0 +1,278 @@
+"""The scheduling decision on small hand-made snapshots: given machines and jobs, which decisions and which reasons."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import (
+    Decision,
+    DrainPhase,
+    FailPhase,
+    Lease,
+    MoveJob,
+    Plan,
+    SetDesiredVersion,
+)
+from seamlessflow.core.scheduling.health import START_LIMIT_S, SUSPICION_S
+from seamlessflow.core.scheduling.job_ends import MAX_FAILURES
+from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
+
+JOB = UUID(int=1)
+OTHER = UUID(int=2)
+
+
+def machine(name: str, *tags: str, phase: PhaseView | None = None) -> MachineView:
+    return MachineView(
+        id=UUID(bytes=name.encode().ljust(16, b"\0")), name=name, tags=frozenset(tags), phase=phase
+    )
+
+
+def phase(role: Role, *, state: PhaseState = PhaseState.ACTIVE, job: UUID = JOB, fence: int = 1) -> PhaseView:
+    number = (list(Role).index(role) + 1) * 1000 + fence
+    return PhaseView(id=UUID(int=number), job_id=job, role=role, state=state, fence=fence)
+
+
+ROLLOUT = phase(Role.ROLLOUT)
+AGENT = phase(Role.AGENT)
+TRAIN = phase(Role.TRAIN)
+QUEUED = JobView(id=JOB, order=1, state=JobState.QUEUED, groups_per_batch=4, num_updates=10)
+RUNNING = replace(QUEUED, state=JobState.RUNNING)
+MULTIPLEXED = (machine("alpha", "rollout", "train"), machine("beta", "rollout"), machine("gamma", "agent"))
+AT_WORK = (
+    replace(MULTIPLEXED[0], phase=ROLLOUT),
+    replace(MULTIPLEXED[1], phase=phase(Role.ROLLOUT, fence=2)),
+    replace(MULTIPLEXED[2], phase=AGENT),
+)
+
+
+def plan_of(*jobs: JobView, machines: tuple[MachineView, ...]) -> Plan:
+    return decide(Snapshot(machines=machines, jobs=jobs))
+
+
+def leases(plan: Plan) -> dict[str, Role]:
+    return {d.machine: d.role for d in plan.decisions if isinstance(d, Lease)}
+
+
+def of_kind(plan: Plan, kind: type[Decision]) -> list[Decision]:
+    return [d for d in plan.decisions if isinstance(d, kind)]
+
+
+def test_a_queued_job_gets_every_machine_its_role() -> None:
+    plan = plan_of(QUEUED, machines=MULTIPLEXED)
+    assert leases(plan) == {"alpha": Role.ROLLOUT, "beta": Role.ROLLOUT, "gamma": Role.AGENT}
+    assert [d.to_state for d in plan.decisions if isinstance(d, MoveJob)] == [JobState.STARTING]
+
+
+@pytest.mark.parametrize(
+    "missing, expected",
+    [("rollout", "role rollout: rollout"), ("train", "role train: train"), ("agent", "role agent: agent")],
+)
+def test_a_tag_that_nobody_has_keeps_the_job_queued_with_role_and_tags_named(
+    missing: str, expected: str
+) -> None:
+    machines = tuple(replace(m, tags=m.tags - {missing}) for m in MULTIPLEXED)
+    plan = plan_of(QUEUED, machines=machines)
+    assert plan.decisions == ()
+    assert f"no machine has the tags for {expected}" in plan.waiting_reasons[JOB]
+
+
+def test_a_placement_tag_that_nobody_has_is_named() -> None:
+    plan = plan_of(replace(QUEUED, train_tags=frozenset({"gpu=h200"})), machines=MULTIPLEXED)
+    assert plan.decisions == ()
+    assert plan.waiting_reasons[JOB] == "no machine has the tags for role train: gpu=h200, train"
+
+
+def test_external_agents_need_no_agent_machine() -> None:
+    plan = plan_of(replace(QUEUED, has_external_agents=True), machines=MULTIPLEXED[:1])
+    assert leases(plan) == {"alpha": Role.ROLLOUT}
+
+
+def test_a_starting_job_runs_once_an_engine_and_the_agents_are_active() -> None:
+    starting = replace(RUNNING, state=JobState.STARTING)
+    waiting = (AT_WORK[0], replace(AT_WORK[2], phase=replace(AGENT, state=PhaseState.STARTING)))
+    assert (
+        plan_of(starting, machines=waiting).waiting_reasons[JOB] == "waiting for the agents to become active"
+    )
+    plan = plan_of(starting, machines=AT_WORK)
+    assert [d.to_state for d in plan.decisions if isinstance(d, MoveJob)] == [JobState.RUNNING]
+    assert plan.waiting_reasons[JOB] == ""
+
+
+def test_a_dedicated_machine_trains_for_as_long_as_the_job_runs() -> None:
+    machines = (*AT_WORK, machine("delta", "train"))
+    plan = plan_of(RUNNING, machines=machines)
+    (lease,) = of_kind(plan, Lease)
+    assert isinstance(lease, Lease)
+    assert (lease.machine, lease.role, lease.num_batches) == ("delta", Role.TRAIN, None)
+    starting = (*machines[1:2], replace(machines[2], phase=None), machines[3])
+    assert "delta" not in leases(plan_of(replace(RUNNING, state=JobState.STARTING), machines=starting))
+
+
+def test_enough_ready_groups_take_the_multiplexed_machine_from_rollout() -> None:
+    assert plan_of(replace(RUNNING, num_ready_groups=3), machines=AT_WORK).decisions == ()
+    plan = plan_of(replace(RUNNING, num_ready_groups=4), machines=AT_WORK)
+    (drain,) = plan.decisions
+    assert isinstance(drain, DrainPhase)
+    assert drain.machine == "alpha"
+    assert "1 full batch is ready" in drain.reason
+
+
+@pytest.mark.parametrize("ready, batches", [(4, 1), (9, 2), (40, 2)])
+def test_the_drained_machine_trains_one_or_two_batches(ready: int, batches: int) -> None:
+    drained = (MULTIPLEXED[0], *AT_WORK[1:])
+    (lease,) = plan_of(replace(RUNNING, num_ready_groups=ready), machines=drained).decisions
+    assert isinstance(lease, Lease)
+    assert (lease.machine, lease.role, lease.num_batches) == ("alpha", Role.TRAIN, batches)
+
+
+def test_a_batch_that_a_dead_trainer_left_behind_is_due_again() -> None:
+    drained = (MULTIPLEXED[0], *AT_WORK[1:])
+    (lease,) = plan_of(replace(RUNNING, num_unpublished_batches=1), machines=drained).decisions
+    assert isinstance(lease, Lease)
+    assert lease.role is Role.TRAIN
+
+
+def test_after_training_the_machine_rolls_out_again() -> None:
+    plan = plan_of(replace(RUNNING, published_batch=1), machines=(MULTIPLEXED[0], *AT_WORK[1:]))
+    assert leases(plan) == {"alpha": Role.ROLLOUT}
+
+
+def test_a_turn_without_a_batch_gives_the_machine_back() -> None:
+    def with_age(age_s: float) -> tuple[MachineView, ...]:
+        return (replace(MULTIPLEXED[0], phase=replace(TRAIN, age_s=age_s)), *AT_WORK[1:])
+
+    assert plan_of(RUNNING, machines=with_age(1.0)).decisions == ()
+    (drain,) = plan_of(RUNNING, machines=with_age(EMPTY_TURN_GRACE_S + 1)).decisions
+    assert isinstance(drain, DrainPhase)
+
+
+def test_the_only_rollout_machine_may_train_too() -> None:
+    colocated = (AT_WORK[0], AT_WORK[2])
+    (drain,) = plan_of(replace(RUNNING, num_ready_groups=4), machines=colocated).decisions
+    assert isinstance(drain, DrainPhase)
+    training = (replace(MULTIPLEXED[0], phase=TRAIN), AT_WORK[2])
+    plan = plan_of(replace(RUNNING, num_unpublished_batches=1), machines=training)
+    assert plan.decisions == ()
+    assert "held meanwhile" in plan.waiting_reasons[JOB]
+
+
+def test_a_finished_job_drains_and_then_completes() -> None:
+    done = replace(RUNNING, published_batch=10, num_ready_groups=40)
+    plan = plan_of(done, machines=AT_WORK)
+    assert len(of_kind(plan, DrainPhase)) == len(plan.decisions) == 3
+    (move,) = plan_of(done, machines=MULTIPLEXED).decisions
+    assert isinstance(move, MoveJob)
+    assert move.to_state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    "desired, via, end",
+    [
+        (DesiredJobState.CANCEL, JobState.CANCELLING, JobState.CANCELLED),
+        (DesiredJobState.PAUSE, JobState.PAUSING, JobState.PAUSED),
+    ],
+)
+def test_cancel_and_pause_drain_first(desired: DesiredJobState, via: JobState, end: JobState) -> None:
+    job = replace(RUNNING, desired=desired)
+    plan = plan_of(job, machines=AT_WORK)
+    assert len(of_kind(plan, DrainPhase)) == 3
+    assert [d.to_state for d in plan.decisions if isinstance(d, MoveJob)] == [via]
+    (move,) = plan_of(replace(job, state=via), machines=MULTIPLEXED).decisions
+    assert isinstance(move, MoveJob)
+    assert move.to_state is end
+
+
+def test_resume_puts_a_paused_job_back_into_the_queue() -> None:
+    (move,) = plan_of(replace(QUEUED, state=JobState.PAUSED), machines=MULTIPLEXED).decisions
+    assert isinstance(move, MoveJob)
+    assert move.to_state is JobState.QUEUED
+
+
+def test_a_silent_machine_loses_its_phase() -> None:
+    machines = (replace(AT_WORK[0], is_healthy=False), *AT_WORK[1:])
+    plan = plan_of(RUNNING, machines=machines)
+    (failed,) = of_kind(plan, FailPhase)
+    assert isinstance(failed, FailPhase)
+    assert failed.reason == "alpha sends no heartbeats"
+
+
+def test_eviction_waits_when_most_machines_fall_silent_at_once() -> None:
+    silent = [replace(m, is_healthy=False, unheard_s=20.0) for m in AT_WORK]
+    assert of_kind(plan_of(RUNNING, machines=tuple(silent)), FailPhase) == []
+    assert of_kind(plan_of(RUNNING, machines=(*silent[:2], AT_WORK[2])), FailPhase) == []
+    long_silent = [replace(m, unheard_s=SUSPICION_S + 1) for m in silent[:2]]
+    assert len(of_kind(plan_of(RUNNING, machines=(*long_silent, AT_WORK[2])), FailPhase)) == 2
+
+
+def test_a_phase_that_never_starts_is_given_up() -> None:
+    stuck = replace(ROLLOUT, state=PhaseState.STARTING, age_s=START_LIMIT_S + 1)
+    plan = plan_of(RUNNING, machines=(replace(AT_WORK[0], phase=stuck), *AT_WORK[1:]))
+    (failed,) = plan.decisions
+    assert isinstance(failed, FailPhase)
+    assert "did not start within" in failed.reason
+
+
+def test_too_many_failures_fail_the_job_with_the_last_reason() -> None:
+    job = replace(RUNNING, num_failures=MAX_FAILURES + 1, last_failure="the model file is broken")
+    assert len(of_kind(plan_of(job, machines=AT_WORK), DrainPhase)) == 3
+    (move,) = plan_of(job, machines=MULTIPLEXED).decisions
+    assert isinstance(move, MoveJob)
+    assert move.to_state is JobState.FAILED
+    assert move.reason.endswith("the last: the model file is broken")
+
+
+def test_a_cordoned_machine_keeps_its_phase_and_gets_no_new_one() -> None:
+    cordoned = replace(AT_WORK[0], is_cordoned=True)
+    assert plan_of(RUNNING, machines=(cordoned, *AT_WORK[1:])).decisions == ()
+    plan = plan_of(RUNNING, machines=(replace(cordoned, phase=None), *AT_WORK[1:]))
+    assert plan.decisions == ()
+    assert "alpha is cordoned" in plan.waiting_reasons[JOB]
+
+
+def test_draining_or_retagging_a_machine_drains_its_phase() -> None:
+    (drain,) = plan_of(
+        RUNNING, machines=(AT_WORK[0], replace(AT_WORK[1], is_draining=True), AT_WORK[2])
+    ).decisions
+    assert isinstance(drain, DrainPhase)
+    assert (drain.machine, drain.reason) == ("beta", "beta is being drained")
+    retagged = replace(AT_WORK[1], tags=frozenset({"train"}))
+    plan = plan_of(RUNNING, machines=(AT_WORK[0], retagged, AT_WORK[2]))
+    (drain,) = plan.decisions
+    assert isinstance(drain, DrainPhase)
+    assert drain.reason == "beta lacks the tag rollout"
+
+
+def test_an_engine_behind_the_latest_version_is_told_so() -> None:
+    (decision, _) = plan_of(replace(RUNNING, latest_version=3), machines=AT_WORK).decisions
+    assert isinstance(decision, SetDesiredVersion)
+    assert decision.version == 3
+
+
+def test_the_older_job_is_served_first_and_the_younger_is_told_why_it_waits() -> None:
+    younger = replace(QUEUED, id=OTHER, order=2)
+    plan = plan_of(younger, QUEUED, machines=MULTIPLEXED)
+    assert {d.job_id for d in plan.decisions if isinstance(d, Lease)} == {JOB}
+    assert "gamma is held by another job" in plan.waiting_reasons[OTHER]
+
+
+def test_a_pool_that_the_project_may_not_use_is_out_of_reach() -> None:
+    plan = plan_of(replace(QUEUED, pools=frozenset({"lab"})), machines=MULTIPLEXED)
+    assert plan.decisions == ()
+    assert "which the project may not use" in plan.waiting_reasons[JOB]
+
+
+def test_a_phase_of_a_finished_job_is_drained() -> None:
+    plan = plan_of(machines=AT_WORK)
+    assert len(of_kind(plan, DrainPhase)) == 3
+
+
+def test_agents_go_where_the_other_roles_can_still_be_filled() -> None:
+    machines = (machine("a", "agent", "train"), machine("b", "agent", "rollout"), machine("c", "rollout"))
+    plan = plan_of(QUEUED, machines=machines)
+    assert leases(plan) == {"b": Role.AGENT, "c": Role.ROLLOUT}

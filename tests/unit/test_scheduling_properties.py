@@ -1,0 +1,331 @@
+"""Properties of the scheduling decision over random snapshots, and a simulation that must come to an end."""
+
+import random
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
+from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, MoveJob, SetDesiredVersion
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
+
+TAGS = ["rollout", "train", "agent", "gpu"]
+JOBS = [UUID(int=n) for n in (1, 2, 3)]
+LIVE_JOB_STATES = [s for s in JobState if s not in TERMINAL_JOB_STATES]
+
+
+@st.composite
+def phases(draw: st.DrawFn, number: int) -> PhaseView:
+    return PhaseView(
+        id=UUID(int=1000 + number),
+        job_id=draw(st.sampled_from(JOBS)),
+        role=draw(st.sampled_from(list(Role))),
+        state=draw(st.sampled_from(sorted(LIVE_PHASE_STATES))),
+        fence=number + 1,
+        desired_version=draw(st.integers(0, 3)),
+        age_s=draw(st.sampled_from([0.0, 30.0, 5000.0])),
+    )
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    machines = [
+        MachineView(
+            id=UUID(int=100 + n),
+            name=f"m{n}",
+            tags=draw(st.frozensets(st.sampled_from(TAGS))),
+            is_healthy=draw(st.booleans()),
+            is_cordoned=draw(st.booleans()),
+            is_draining=draw(st.booleans()),
+            unheard_s=draw(st.sampled_from([0.0, 200.0])),
+            phase=draw(st.none() | phases(n)),
+        )
+        for n in range(draw(st.integers(0, 6)))
+    ]
+    jobs = [
+        JobView(
+            id=job_id,
+            order=draw(st.integers(0, 2)),
+            state=draw(st.sampled_from(LIVE_JOB_STATES)),
+            desired=draw(st.sampled_from(list(DesiredJobState))),
+            groups_per_batch=draw(st.integers(1, 4)),
+            num_updates=draw(st.integers(1, 3)),
+            published_batch=draw(st.integers(0, 3)),
+            latest_version=draw(st.integers(0, 3)),
+            num_ready_groups=draw(st.integers(0, 10)),
+            num_unpublished_batches=draw(st.integers(0, 1)),
+            num_failures=draw(st.sampled_from([0, 1, 11])),
+            has_external_agents=draw(st.booleans()),
+            train_tags=draw(st.sampled_from([frozenset[str](), frozenset({"gpu"})])),
+        )
+        for job_id in draw(st.lists(st.sampled_from(JOBS), unique=True))
+    ]
+    return Snapshot(machines=tuple(machines), jobs=tuple(jobs))
+
+
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_the_same_snapshot_in_any_order_gives_the_same_plan(
+    snapshot: Snapshot, chance: random.Random
+) -> None:
+    machines, jobs = list(snapshot.machines), list(snapshot.jobs)
+    chance.shuffle(machines)
+    chance.shuffle(jobs)
+    assert decide(Snapshot(machines=tuple(machines), jobs=tuple(jobs))) == decide(snapshot)
+
+
+@given(snapshots())
+def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
+    plan = decide(snapshot)
+    machines = {m.id: m for m in snapshot.machines}
+    live = {m.phase.id: m.phase for m in snapshot.machines if m.phase is not None}
+    jobs = {job.id: job for job in snapshot.jobs}
+    leased, moved, ended = [], [], []
+    for decision in plan.decisions:
+        assert decision.reason
+        match decision:
+            case Lease():
+                machine = machines[decision.machine_id]
+                leased.append(machine.id)
+                assert machine.phase is None
+                assert machine.is_healthy
+                assert not (machine.is_cordoned)
+                assert not (machine.is_draining)
+                assert jobs[decision.job_id].tags_of(decision.role) <= machine.tags
+            case MoveJob():
+                moved.append(decision.job_id)
+                assert JOB_MOVES.allows(jobs[decision.job_id].state, decision.to_state)
+            case DrainPhase():
+                ended.append(decision.phase_id)
+                assert PHASE_MOVES.allows(live[decision.phase_id].state, PhaseState.DRAINING)
+            case FailPhase():
+                ended.append(decision.phase_id)
+            case SetDesiredVersion():
+                assert decision.version > live[decision.phase_id].desired_version
+    for once in (leased, moved, ended):
+        assert len(once) == len(set(once))
+
+
+@given(snapshots())
+def test_every_job_that_does_not_progress_has_a_reason(snapshot: Snapshot) -> None:
+    plan = decide(snapshot)
+    for job in snapshot.jobs:
+        active = {
+            m.phase.role
+            for m in snapshot.held_by(job.id)
+            if m.phase is not None and m.phase.state is PhaseState.ACTIVE
+        }
+        needed = {Role.ROLLOUT} if job.has_external_agents else {Role.ROLLOUT, Role.AGENT}
+        assert plan.waiting_reasons[job.id] or needed <= active
+
+
+@given(snapshots())
+def test_no_machine_where_training_is_due_is_leased_for_rollout(snapshot: Snapshot) -> None:
+    plan = decide(snapshot)
+    for lease in (d for d in plan.decisions if isinstance(d, Lease) and d.role is Role.ROLLOUT):
+        job = next(job for job in snapshot.jobs if job.id == lease.job_id)
+        trains = any(m.phase is not None and m.phase.role is Role.TRAIN for m in snapshot.held_by(job.id))
+        promised = any(
+            isinstance(d, Lease) and d.role is Role.TRAIN and d.job_id == job.id for d in plan.decisions
+        )
+        drained = any(isinstance(d, DrainPhase) and "turns to training" in d.reason for d in plan.decisions)
+        able = next(m for m in snapshot.machines if m.id == lease.machine_id).tags >= job.tags_of(Role.TRAIN)
+        waits = any(m.phase is not None and m.phase.is_leaving for m in snapshot.held_by(job.id))
+        assert not (able and job.num_due_batches) or trains or promised or drained or waits
+
+
+@dataclass
+class World:
+    """A tiny cluster: supervisors obey, engines make groups, trainers publish; chance interferes for a while."""
+
+    chance: random.Random
+    machines: dict[str, MachineView]
+    jobs: dict[UUID, JobView]
+    budgets: dict[UUID, int | None] = field(default_factory=dict)
+    fences: dict[str, int] = field(default_factory=dict)
+    num_phases: int = 0
+
+    def cycle(self) -> None:
+        unfinished = tuple(job for job in self.jobs.values() if job.state not in TERMINAL_JOB_STATES)
+        plan = decide(Snapshot(machines=tuple(self.machines.values()), jobs=unfinished))
+        for decision in plan.decisions:
+            match decision:
+                case Lease():
+                    self._lease(decision)
+                case DrainPhase():
+                    self._set_phase(decision.machine, state=PhaseState.DRAINING, age_s=0.0)
+                case FailPhase():
+                    self._end(decision.machine, has_failed=True)
+                case SetDesiredVersion():
+                    self._set_phase(decision.machine, desired_version=decision.version)
+                case MoveJob():
+                    job = self.jobs[decision.job_id]
+                    JOB_MOVES.check(job.state, decision.to_state)
+                    self.jobs[job.id] = replace(job, state=decision.to_state)
+
+    def _lease(self, lease: Lease) -> None:
+        machine = self.machines[lease.machine]
+        assert machine.phase is None
+        self.num_phases += 1
+        fence = self.fences[lease.machine] = self.fences.get(lease.machine, 0) + 1
+        phase = PhaseView(
+            id=UUID(int=self.num_phases + 10_000),
+            job_id=lease.job_id,
+            role=lease.role,
+            state=PhaseState.LEASED,
+            fence=fence,
+            desired_version=self.jobs[lease.job_id].latest_version,
+        )
+        self.budgets[phase.id] = lease.num_batches
+        self.machines[lease.machine] = replace(machine, phase=phase)
+
+    def _set_phase(self, name: str, **changes: object) -> None:
+        machine = self.machines[name]
+        if machine.phase is not None:
+            self.machines[name] = replace(machine, phase=replace(machine.phase, **changes))  # type: ignore[arg-type]
+
+    def _end(self, name: str, *, has_failed: bool = False) -> None:
+        machine = self.machines[name]
+        assert machine.phase is not None
+        job = self.jobs[machine.phase.job_id]
+        self.machines[name] = replace(machine, phase=None)
+        self.jobs[job.id] = replace(job, num_failures=job.num_failures + has_failed)
+
+    def work(self) -> None:
+        """Every healthy machine does one step of what it was told."""
+        for name, machine in list(self.machines.items()):
+            phase = machine.phase
+            if not machine.is_healthy:
+                self.machines[name] = replace(machine, unheard_s=machine.unheard_s + 10.0)
+            if phase is None:
+                continue
+            self._set_phase(name, age_s=phase.age_s + 10.0)
+            if not machine.is_healthy:
+                continue
+            if phase.state is PhaseState.LEASED:
+                self._set_phase(name, state=PhaseState.STARTING)
+            elif phase.state is PhaseState.STARTING:
+                self._set_phase(name, state=PhaseState.ACTIVE, age_s=0.0)
+            elif phase.state is PhaseState.DRAINING:
+                self._end(name)
+            elif phase.role is Role.ROLLOUT and self._agents_live(phase.job_id):
+                job = self.jobs[phase.job_id]
+                self.jobs[job.id] = replace(job, num_ready_groups=job.num_ready_groups + 2)
+            elif phase.role is Role.TRAIN:
+                self._train(name, phase)
+
+    def _agents_live(self, job_id: UUID) -> bool:
+        return any(
+            (phase := m.phase_of(job_id)) is not None and phase.role is Role.AGENT
+            for m in self.machines.values()
+        )
+
+    def _train(self, name: str, phase: PhaseView) -> None:
+        job = self.jobs[phase.job_id]
+        if job.num_unpublished_batches:
+            budget = self.budgets[phase.id]
+            number = job.published_batch + 1
+            self.jobs[job.id] = replace(
+                job, published_batch=number, latest_version=number, num_unpublished_batches=0, num_failures=0
+            )
+            self.budgets[phase.id] = None if budget is None else budget - 1
+            if self.budgets[phase.id] == 0:
+                self._end(name)
+        elif job.num_ready_groups >= job.groups_per_batch:
+            left = job.num_ready_groups - job.groups_per_batch
+            self.jobs[job.id] = replace(job, num_ready_groups=left, num_unpublished_batches=1)
+
+    def disturb(self) -> None:
+        name = self.chance.choice(sorted(self.machines))
+        machine = self.machines[name]
+        event = self.chance.randrange(6)
+        if event == 0:
+            self.machines[name] = replace(machine, is_healthy=False, unheard_s=20.0)
+        elif event == 1 and not machine.is_healthy:
+            self._return(name)
+        elif event == 2:
+            tags = frozenset(self.chance.sample(["rollout", "train", "agent"], self.chance.randint(1, 3)))
+            self.machines[name] = replace(machine, tags=tags)
+        elif event == 3:
+            self.machines[name] = replace(machine, is_cordoned=not machine.is_cordoned)
+        elif event == 4:
+            self.machines[name] = replace(machine, is_draining=not machine.is_draining)
+        elif event == 5 and machine.phase is not None and self.chance.random() < 0.3:
+            self._end(name, has_failed=True)
+
+    def _return(self, name: str) -> None:
+        """A machine comes back with a new boot: what lived on it has failed."""
+        if self.machines[name].phase is not None:
+            self._end(name, has_failed=True)
+        self.machines[name] = replace(self.machines[name], is_healthy=True, unheard_s=0.0)
+
+    def heal(self, tags: dict[str, frozenset[str]]) -> None:
+        for name, wanted in tags.items():
+            self._return(name)
+            machine = self.machines[name]
+            self.machines[name] = replace(machine, tags=wanted, is_cordoned=False, is_draining=False)
+
+
+LAYOUTS = [
+    {"alpha": {"rollout", "train"}, "beta": {"rollout"}, "gamma": {"agent"}},
+    {"alpha": {"rollout", "train"}, "gamma": {"agent"}},
+    {"alpha": {"train"}, "beta": {"rollout"}, "gamma": {"agent"}},
+]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 2**32),
+    layout=st.sampled_from(LAYOUTS),
+    num_disturbances=st.integers(0, 60),
+    cancel_at=st.none() | st.integers(0, 80),
+    pause_at=st.none() | st.integers(0, 40),
+)
+def test_whatever_happens_every_job_reaches_one_end(
+    seed: int, layout: dict[str, set[str]], num_disturbances: int, cancel_at: int | None, pause_at: int | None
+) -> None:
+    chance = random.Random(seed)
+    tags = {name: frozenset(wanted) for name, wanted in layout.items()}
+    machines = {
+        name: MachineView(id=UUID(int=n), name=name, tags=tags[name])
+        for n, name in enumerate(sorted(tags), 1)
+    }
+    jobs = {
+        job_id: JobView(id=job_id, order=n, state=JobState.QUEUED, groups_per_batch=4, num_updates=3)
+        for n, job_id in enumerate(JOBS[:2])
+    }
+    world = World(chance=chance, machines=machines, jobs=jobs)
+    first = JOBS[0]
+    for step in range(400):
+        if step < num_disturbances:
+            world.disturb()
+        if step == num_disturbances:
+            world.heal(tags)
+        if step == pause_at:
+            world.jobs[first] = replace(world.jobs[first], desired=DesiredJobState.PAUSE)
+        if (
+            pause_at is not None
+            and step == pause_at + 30
+            and world.jobs[first].desired is DesiredJobState.PAUSE
+        ):
+            world.jobs[first] = replace(world.jobs[first], desired=DesiredJobState.RUN)
+        if step == cancel_at:
+            world.jobs[first] = replace(world.jobs[first], desired=DesiredJobState.CANCEL)
+        world.cycle()
+        world.work()
+        if all(job.state in TERMINAL_JOB_STATES for job in world.jobs.values()):
+            break
+    states = [job.state for job in world.jobs.values()]
+    assert set(states) <= TERMINAL_JOB_STATES, states
+    assert JobState.LOST not in states
+    for _ in range(5):
+        world.cycle()
+        world.work()
+    assert all(machine.phase is None for machine in world.machines.values())
+    for job in world.jobs.values():
+        if job.state is JobState.COMPLETED:
+            assert job.published_batch == job.num_updates

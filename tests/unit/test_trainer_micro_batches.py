@@ -1,0 +1,125 @@
+"""Cutting a batch into micro-batches loses and doubles nothing."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamlessflow.core.batching.format import Batch
+from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
+from tests.integration.trainer_harness import make_batch
+
+Token = tuple[int, int, float, float, int]
+
+
+def plan(
+    batch: Batch, *, micro_batch_tokens: int = 64, max_staleness: int = 0, is_kl_on: bool = False
+) -> TrainPlan:
+    return plan_batch(
+        batch,
+        step_version=batch.header.policy_version,
+        max_staleness=max_staleness,
+        micro_batch_tokens=micro_batch_tokens,
+        is_kl_on=is_kl_on,
+    )
+
+
+def trained_tokens(batch: Batch) -> list[Token]:
+    """(input before, target, behaviour, advantage, version) of every trained token."""
+    return sorted(
+        (
+            int(batch.token_ids[i - 1]),
+            int(batch.token_ids[i]),
+            float(batch.behaviour_logprobs[i]),
+            float(batch.advantages[i]),
+            int(batch.versions[i]),
+        )
+        for i in np.flatnonzero(batch.loss_mask)
+    )
+
+
+def computed_tokens(micro_batches: list[MicroBatch]) -> list[Token]:
+    return sorted(
+        (
+            int(micro.token_ids[row, column]),
+            int(target),
+            float(behaviour),
+            float(advantage),
+            int(version),
+        )
+        for micro in micro_batches
+        for row, column, target, behaviour, advantage, version in zip(
+            micro.rows,
+            micro.columns,
+            micro.targets,
+            micro.behaviour_logprobs,
+            micro.advantages,
+            micro.versions,
+            strict=True,
+        )
+    )
+
+
+@given(number=st.integers(1, 10_000), micro_batch_tokens=st.integers(1, 300))
+def test_every_trained_token_is_computed_once_within_the_budget(number: int, micro_batch_tokens: int) -> None:
+    batch = make_batch(number)
+    result = plan(batch, micro_batch_tokens=micro_batch_tokens)
+    assert computed_tokens(result.micro_batches) == trained_tokens(batch)
+    assert result.num_trained_tokens == int(batch.loss_mask.sum())
+    for micro in result.micro_batches:
+        assert micro.token_ids.size <= micro_batch_tokens or len(micro.token_ids) == 1
+
+
+def test_inputs_are_the_tokens_of_the_sample_from_its_start() -> None:
+    batch = make_batch(5)
+    (micro,) = plan(batch, micro_batch_tokens=10**6).micro_batches
+    spans = zip(batch.sample_starts[:-1], batch.sample_starts[1:], strict=True)
+    samples = [batch.token_ids[start:end].tolist() for start, end in spans]
+    for row, inputs in enumerate(micro.token_ids):
+        length = int(micro.columns[micro.rows == row].max()) + 1
+        assert any(sample[:length] == inputs[:length].tolist() for sample in samples)
+        assert not inputs[length:].any()
+
+
+def test_samples_without_advantage_are_skipped_but_counted() -> None:
+    batch = make_batch(7)
+    first = slice(int(batch.sample_starts[0]), int(batch.sample_starts[1]))
+    advantages = batch.advantages.copy()
+    advantages[first] = 0
+    batch = dataclasses.replace(batch, advantages=advantages)
+    assert batch.loss_mask[first].any()
+    without_kl, with_kl = plan(batch), plan(batch, is_kl_on=True)
+    assert without_kl.num_trained_tokens == with_kl.num_trained_tokens == int(batch.loss_mask.sum())
+    num_skipped = int(batch.loss_mask[first].sum())
+    assert (
+        len(computed_tokens(without_kl.micro_batches))
+        == len(computed_tokens(with_kl.micro_batches)) - num_skipped
+    )
+
+
+def test_stale_samples_are_neither_computed_nor_counted() -> None:
+    batch = make_batch(20)
+    first = slice(int(batch.sample_starts[0]), int(batch.sample_starts[1]))
+    versions = batch.versions.copy()
+    versions[first] -= 3
+    batch = dataclasses.replace(batch, versions=versions)
+    stale, admitted = plan(batch, max_staleness=2), plan(batch, max_staleness=3)
+    assert (stale.num_stale_samples, admitted.num_stale_samples) == (1, 0)
+    assert admitted.num_trained_tokens - stale.num_trained_tokens == int(batch.loss_mask[first].sum())
+    assert (stale.staleness_max, admitted.staleness_max) == (0, 3)
+
+
+def test_batch_without_contrast_has_nothing_to_compute() -> None:
+    result = plan(make_batch(3, is_flat=True))
+    assert result.micro_batches == []
+    assert result.num_trained_tokens > 0
+
+
+def test_a_trained_first_token_is_refused_because_nothing_predicts_it() -> None:
+    batch = make_batch(3)
+    mask = batch.loss_mask.copy()
+    mask[batch.sample_starts[2]] = 1
+    with pytest.raises(ValueError, match="first token"):
+        plan(dataclasses.replace(batch, loss_mask=mask))

@@ -1,0 +1,40 @@
+"""What an environment is: one episode of an agent on one task.
+
+A task (one line of the tasks file) and the address of the policy enter; a verdict or a failure leaves. A reward and the
+task's own timeout are verdicts. An episode that broke for another reason has none, and runs again elsewhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+POLICY_MODEL = "policy"  # the model name that agents ask for
+
+Task = Mapping[str, Any]
+
+
+class BrokenEpisode(RuntimeError):
+    """The episode ended without a verdict; the message says what broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEndpoint:
+    """Where the policy answers, for one session."""
+
+    base_url: str  # ends in /v1
+    api_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    reward: float
+    is_timeout: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Environment(Protocol):
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
+        """Run one episode. May be cancelled at any time. Raises BrokenEpisode."""
+        ...
+
+    async def close(self) -> None: ...

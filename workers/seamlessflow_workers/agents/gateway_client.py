@@ -1,0 +1,45 @@
+"""What an agent runner says to the gateway: leases rollout groups, reports how sessions ended.
+
+One client lives for one phase and carries its credential. Both calls ride out a gateway that is away; a report may be
+repeated, the gateway counts it once.
+"""
+
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from seamlessflow.core.protocol.data_plane import GroupLeaseReply, GroupLeaseRequest, SessionFinish
+from seamlessflow_workers.clients.http import post_until_answered
+
+ANSWER_MARGIN_S = 30.0  # beyond the long poll
+FINISH_TIMEOUT_S = 30.0
+
+
+class RunnerClient:
+    """Use as `async with RunnerClient(...) as client`."""
+
+    def __init__(self, *, gateway_url: str, credential: str) -> None:
+        root = f"{gateway_url.rstrip('/')}/runner/v1"
+        self._lease_url = f"{root}/groups/lease"
+        self._finish_url = f"{root}/sessions/finish"
+        self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {credential}"})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def groups_lease(self, request: GroupLeaseRequest) -> GroupLeaseReply:
+        """Raises FencedOff, RequestRefused."""
+        timeout_s = request.wait_s + ANSWER_MARGIN_S
+        raw = await post_until_answered(self._session, self._lease_url, request, timeout_s=timeout_s)
+        return GroupLeaseReply(groups=[]) if raw is None else msgspec.json.decode(raw, type=GroupLeaseReply)
+
+    async def session_finish(self, finish: SessionFinish) -> None:
+        """Raises FencedOff, RequestRefused."""
+        await post_until_answered(self._session, self._finish_url, finish, timeout_s=FINISH_TIMEOUT_S)

@@ -1,0 +1,168 @@
+"""The agent runner: `python -m seamlessflow_workers.agents --control-fd N --resident FILE`.
+
+Speaks `core.protocol.child` with its supervisor. States: ready ⇄ in a phase; ends with the control socket, and dies
+with the process that started it.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.protocol.child import (
+    Begin,
+    Doing,
+    Drain,
+    Ended,
+    Failed,
+    FromChild,
+    Ready,
+    ToChild,
+    decode_to_child,
+    encode_line,
+)
+from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow_workers.agents.environments.base import Environment
+from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
+from seamlessflow_workers.agents.gateway_client import RunnerClient
+from seamlessflow_workers.agents.phase import AgentPhase
+from seamlessflow_workers.clients.http import FencedOff, RequestRefused
+from seamlessflow_workers.supervisor.launch import bind_to_parent
+
+LINE_BYTES = 1 << 20
+
+PhaseRun = Callable[[PhaseOrder, asyncio.Event], Coroutine[None, None, None]]
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="seamlessflow_workers.agents", description="Runs agent episodes.")
+    parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
+    parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
+    arguments = parser.parse_args()
+    bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpx2", "openai"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
+    uvloop.run(_serve(arguments.control_fd, resident))
+
+
+async def _serve(control_fd: int, resident: Resident) -> None:
+    connection = socket.socket(fileno=control_fd)
+    connection.setblocking(False)
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=LINE_BYTES)
+    runner = AgentRunner(resident, writer)
+    try:
+        await runner.obey(_messages(reader))
+    finally:
+        await runner.close()
+        writer.close()
+
+
+async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[ToChild]:
+    """Ends when the supervisor is gone."""
+    while True:
+        try:
+            line = await reader.readline()
+        except ConnectionError:
+            return
+        if not line.endswith(b"\n"):
+            return
+        yield decode_to_child(line)
+
+
+class AgentRunner:
+    """One phase at a time; the environment and its connections outlive phases."""
+
+    def __init__(self, resident: Resident, writer: asyncio.StreamWriter) -> None:
+        self._gateway_url = resident.gateway_url.rstrip("/")
+        self._spec = JobSpec.model_validate(resident.spec)
+        self._writer = writer
+        self._environment: Environment | None = None
+        self._phase: _Phase | None = None
+        self._last_doing: Doing | None = None
+
+    async def obey(self, messages: AsyncIterator[ToChild]) -> None:
+        self._send(Ready())
+        async for message in messages:
+            match message:
+                case Begin(order=order):
+                    self._begin(order)
+                case Drain(phase_id=phase_id):
+                    if self._phase is not None and self._phase.order.phase_id == phase_id:
+                        self._phase.drained.set()
+                    else:
+                        self._send(Ended(phase_id=phase_id, reason="the phase was not running"))
+
+    async def close(self) -> None:
+        if self._phase is not None:
+            self._phase.task.cancel()
+            await asyncio.wait({self._phase.task})
+        if self._environment is not None:
+            await self._environment.close()
+
+    def _begin(self, order: PhaseOrder) -> None:
+        present = self._phase
+        if present is None or present.task.done():
+            self._last_doing = None
+            self._phase = _Phase(order, self._run_phase)
+        elif present.order.phase_id != order.phase_id:
+            reason = f"the agent runner is still busy with phase {present.order.phase_id}"
+            self._send(Failed(phase_id=order.phase_id, reason=reason))
+
+    async def _run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> None:
+        phase_id = order.phase_id
+        try:
+            await self._run_until_drained(order, drained)
+        except FencedOff as error:
+            self._send(Ended(phase_id=phase_id, reason=f"fenced off: {error}"))
+        except (NotRunHere, RequestRefused) as error:
+            self._send(Failed(phase_id=phase_id, reason=str(error)))
+        except Exception as error:
+            logger.exception("phase %s failed", phase_id)
+            self._send(
+                Failed(phase_id=phase_id, reason=f"the agent runner broke: {type(error).__name__}: {error}")
+            )
+        else:
+            self._send(Ended(phase_id=phase_id, reason="drained"))
+
+    async def _run_until_drained(self, order: PhaseOrder, drained: asyncio.Event) -> None:
+        policy_url = f"{self._gateway_url}/v1"
+        if self._environment is None:
+            self._environment = environment_create(self._spec.environment, base_url=policy_url)
+        async with RunnerClient(gateway_url=self._gateway_url, credential=order.credential) as client:
+            phase = AgentPhase(
+                spec=self._spec,
+                environment=self._environment,
+                client=client,
+                policy_url=policy_url,
+                report=self._report_doing,
+            )
+            await phase.run(drained)
+
+    def _report_doing(self, doing: Doing) -> None:
+        if doing != self._last_doing:
+            self._last_doing = doing
+            self._send(doing)
+
+    def _send(self, message: FromChild) -> None:
+        self._writer.write(encode_line(message))
+
+
+class _Phase:
+    """A phase under way: its order, its task, and the event that drains it."""
+
+    def __init__(self, order: PhaseOrder, run: PhaseRun) -> None:
+        self.order = order
+        self.drained = asyncio.Event()
+        self.task = asyncio.create_task(run(order, self.drained))

@@ -1,0 +1,151 @@
+"""Any other transformers decoder, through its own forward with our cache behind transformers' `Cache` interface.
+
+Slower than the hand-written one, and proven when loaded: a short probe must give the logits of the model's plain
+forward, else the model (a sliding window, a state-space layer, an odd cache) is refused rather than served wrongly.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.cache_utils import Cache, DynamicCache
+
+from seamlessflow_workers.rollout.engine.kv_cache import CacheShape, KVCache
+from seamlessflow_workers.rollout.engine.weights import EMBEDDING, HEAD
+
+PROBE_LENGTH = 12
+PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5}
+
+
+class UnsupportedModelError(ValueError):
+    """The model's layers do not keep one key and one value per token, or need more than those."""
+
+
+class _RowCache(Cache):
+    """What a transformers layer sees: it writes this step's keys and values and gets all it may attend to."""
+
+    def __init__(self, cache: KVCache, *, num_positions: int) -> None:
+        super().__init__(layers=[])
+        self._cache = cache
+        self._num_positions = num_positions
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        return self._cache.update(layer_idx, key_states.transpose(1, 2), value_states.transpose(1, 2))
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self._num_positions
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        return self._num_positions, 0
+
+    def __len__(self) -> int:
+        return self._cache.shape.num_layers
+
+
+class GenericDecoder:
+    def __init__(self, model: PreTrainedModel, *, max_model_len: int) -> None:
+        self._model = model.eval()
+        embedding = model.get_input_embeddings().weight
+        assert isinstance(embedding, Tensor)
+        self.dtype, self.device = embedding.dtype, embedding.device
+        self.vocab_size = int(model.config.get_text_config().vocab_size)
+        self._parameters: dict[str, Tensor] = dict(model.state_dict())
+        head = self._parameters.get(HEAD)
+        tied = self._parameters.get(EMBEDDING)
+        self.is_tied = head is not None and tied is not None and head.data_ptr() == tied.data_ptr()
+        if self.is_tied:
+            del self._parameters[HEAD]
+        self.num_layers, self.num_kv_heads, self.head_dim = _cache_shape(model)
+        self._prove(max_model_len)
+
+    @property
+    def parameters(self) -> Mapping[str, Tensor]:
+        return self._parameters
+
+    def refresh(self) -> None:
+        """Nothing is derived from the parameters."""
+
+    def forward(
+        self, *, tokens: Tensor, positions: Tensor, mask: Tensor, last: Tensor, cache: KVCache
+    ) -> Tensor:
+        logits = self._model(
+            input_ids=tokens,
+            position_ids=positions,
+            attention_mask=mask,
+            past_key_values=_RowCache(cache, num_positions=mask.shape[-1]),
+            use_cache=True,
+        ).logits
+        ends: Tensor = logits[torch.arange(len(last), device=self.device), last]
+        return ends
+
+    @torch.inference_mode()
+    def _prove(self, max_model_len: int) -> None:
+        length = min(PROBE_LENGTH, max_model_len)
+        tokens = torch.arange(length, device=self.device)[None] % self.vocab_size
+        expected = self._model(input_ids=tokens, use_cache=False).logits[0, -1]
+        shape = CacheShape(self.num_layers, 1, self.num_kv_heads, length, self.head_dim)
+        cache = KVCache(shape, dtype=self.dtype, device=self.device)
+        logits = torch.empty(0)
+        for start, end in ((0, length - 1), (length - 1, length)):
+            positions = torch.arange(start, end, device=self.device)[None]
+            rows = torch.zeros(1, dtype=torch.long, device=self.device)
+            cache.aim(rows=rows, write_positions=positions, num_positions=end, is_dense=True)
+            mask = torch.zeros(1, 1, end - start, end, dtype=self.dtype, device=self.device)
+            later = torch.arange(end, device=self.device) > positions[:, None, :, None]
+            logits = self.forward(
+                tokens=tokens[:, start:end],
+                positions=positions,
+                mask=mask.masked_fill(later, -torch.inf),
+                last=torch.tensor([end - start - 1], device=self.device),
+                cache=cache,
+            )
+        difference = float((logits[0] - expected).abs().max())
+        if not difference <= PROBE_TOLERANCE.get(self.dtype, 1e-3):
+            message = f"its cached forward differs from its plain one by {difference:.3g}"
+            raise UnsupportedModelError(f"{type(self._model).__name__} cannot be served: {message}")
+
+
+@torch.inference_mode()
+def _cache_shape(model: PreTrainedModel) -> tuple[int, int, int]:
+    """(layers, kv heads, head dim) as the model really caches them."""
+    config = model.config.get_text_config()
+    name = type(model).__name__
+    if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
+        raise UnsupportedModelError(f"{name} cannot be served: it has layers other than full attention")
+    cache = DynamicCache()
+    model(
+        input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device),
+        past_key_values=cache,
+        use_cache=True,
+    )
+    shapes = set()
+    for layer in cache.layers:
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if keys is None or values is None or keys.shape != values.shape:
+            raise UnsupportedModelError(f"{name} cannot be served: its keys and values differ in shape")
+        shapes.add((int(keys.shape[1]), int(keys.shape[3])))
+    if len(shapes) != 1:
+        raise UnsupportedModelError(f"{name} cannot be served: its layers' caches differ in shape")
+    num_kv_heads, head_dim = shapes.pop()
+    return len(cache.layers), num_kv_heads, head_dim
+
+
+def load_generic_model(
+    path: Path, *, has_own_weights: bool, dtype: torch.dtype, device: torch.device
+) -> PreTrainedModel:
+    """From local files only, no code of the model's own; random weights where the folder holds none."""
+    if has_own_weights:
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, local_files_only=True, trust_remote_code=False, attn_implementation="sdpa"
+        )
+    else:
+        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    assert isinstance(model, PreTrainedModel)
+    torch.nn.Module.to(model, device)
+    return model

@@ -1,0 +1,90 @@
+"""The KV cache of all rows in one tensor `[layers, 2, rows, kv_heads, positions, head_dim]`.
+
+One position beyond the model's length is a bin: padding writes there and nothing ever reads it. A forward first
+`aim`s (which rows, where to write, how far to read), then each layer `update`s. Rows 0 … n-1 are read as views;
+any other selection is gathered.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    num_layers: int
+    num_rows: int
+    num_kv_heads: int
+    max_model_len: int
+    head_dim: int
+
+
+class KVCache:
+    def __init__(self, shape: CacheShape, *, dtype: torch.dtype, device: torch.device) -> None:
+        self.shape = shape
+        self._dtype, self._device = dtype, device
+        self._data: Tensor | None = None
+        self._layers: list[tuple[Tensor, Tensor]] = []
+        self._targets = torch.empty(0)
+        self._rows: Tensor | None = None
+        self._num_rows = 0
+        self._num_positions = 0
+        self.allocate()
+
+    @property
+    def bin_position(self) -> int:
+        return self.shape.max_model_len
+
+    @property
+    def num_bytes(self) -> int:
+        return 0 if self._data is None else self._data.nbytes
+
+    def allocate(self) -> None:
+        """Zeros, not garbage: masked positions are multiplied by zero, which a NaN would survive."""
+        s = self.shape
+        size = (s.num_layers, 2, s.num_rows, s.num_kv_heads, s.max_model_len + 1, s.head_dim)
+        self._data = torch.zeros(size, dtype=self._dtype, device=self._device)
+        self._layers = [(layer[0], layer[1]) for layer in self._data]
+
+    def release(self) -> None:
+        self._data, self._layers = None, []
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def aim(self, *, rows: Tensor, write_positions: Tensor, num_positions: int, is_dense: bool) -> None:
+        """`rows` [batch], `write_positions` [batch, time]; reads cover positions below `num_positions`."""
+        s = self.shape
+        heads = torch.arange(s.num_kv_heads, device=rows.device)
+        flat = (rows[:, None, None] * s.num_kv_heads + heads) * (s.max_model_len + 1) + write_positions[
+            :, :, None
+        ]
+        self._targets = flat.reshape(-1)  # order: batch, time, head
+        self._rows = None if is_dense else rows
+        self._num_rows = len(rows)
+        self._num_positions = num_positions
+
+    def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write [batch, time, kv_heads, head_dim]; returns what to attend to, [batch, kv_heads, position, head_dim]."""
+        head_dim = self.shape.head_dim
+        stored_keys, stored_values = self._layers[layer]
+        stored_keys.view(-1, head_dim).index_copy_(0, self._targets, keys.reshape(-1, head_dim))
+        stored_values.view(-1, head_dim).index_copy_(0, self._targets, values.reshape(-1, head_dim))
+        selected = slice(0, self._num_rows) if self._rows is None else self._rows
+        end = self._num_positions
+        return stored_keys[selected, :, :end], stored_values[selected, :, :end]
+
+    def copy_prefix(self, *, source: int, target: int, num_tokens: int) -> None:
+        data = self._allocated()
+        data[:, :, target, :, :num_tokens] = data[:, :, source, :, :num_tokens]
+
+    def swap_rows(self, first: int, second: int, *, num_tokens: int) -> None:
+        data = self._allocated()
+        held = data[:, :, first, :, :num_tokens].clone()
+        data[:, :, first, :, :num_tokens] = data[:, :, second, :, :num_tokens]
+        data[:, :, second, :, :num_tokens] = held
+
+    def _allocated(self) -> Tensor:
+        if self._data is None:
+            raise RuntimeError("the KV cache is released")
+        return self._data

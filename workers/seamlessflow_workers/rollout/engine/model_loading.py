@@ -1,0 +1,103 @@
+"""A runner from a model folder: `config.json` and safetensors enter, a `TorchRunner` that is ready to step leaves."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seamlessflow_workers.rollout.engine.dense_decoder import DenseDecoder, dense_config
+from seamlessflow_workers.rollout.engine.torch_runner import Decoder, TorchRunner
+
+
+class ModelNotFoundError(ValueError):
+    """There is no model to load at the path; one sentence says what is missing."""
+
+
+class Backend(StrEnum):
+    AUTO = "auto"
+    DENSE = "dense"
+    GENERIC = "generic"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    model: Path
+    weights: Path | None  # a file or folder; None: those of the model folder
+    dtype: torch.dtype
+    device: torch.device
+    max_model_len: int
+    num_slots: int
+    backend: Backend = Backend.AUTO
+
+
+def load_runner(options: LoadOptions) -> TorchRunner:
+    """Raise `ModelNotFoundError`, `WeightsError` or `UnsupportedModelError` in words fit for a person."""
+    config = _read_json(options.model, "config.json", is_required=True)
+    if options.device.type == "cpu":
+        torch.set_num_threads(1)
+    decoder = _build_decoder(config, options)
+    runner = TorchRunner(
+        decoder,
+        num_rows=options.num_slots,
+        max_model_len=options.max_model_len,
+        eos_token_ids=_eos_token_ids(config, _read_json(options.model, "generation_config.json")),
+    )
+    if options.weights is not None or isinstance(decoder, DenseDecoder):
+        runner.stage_weights(options.weights or options.model).apply()
+    return runner
+
+
+def _build_decoder(config: Mapping[str, Any], options: LoadOptions) -> Decoder:
+    limit = config.get("max_position_embeddings")
+    if isinstance(limit, int) and options.max_model_len > limit:
+        message = f"--max-model-len {options.max_model_len} exceeds the model's {limit} positions"
+        raise ModelNotFoundError(message)
+    dense = dense_config(config)
+    if options.backend is Backend.DENSE and dense is None:
+        raise ModelNotFoundError(f"{config.get('architectures')} is not one that the dense backend computes")
+    if dense is not None and options.backend is not Backend.GENERIC:
+        return DenseDecoder(
+            dense, max_model_len=options.max_model_len, dtype=options.dtype, device=options.device
+        )
+    return _build_generic(options)
+
+
+def _build_generic(options: LoadOptions) -> Decoder:
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    # Imported here: transformers takes seconds, and the dense decoder does without it.
+    from seamlessflow_workers.rollout.engine.generic_decoder import GenericDecoder, load_generic_model
+
+    model = load_generic_model(
+        options.model, has_own_weights=options.weights is None, dtype=options.dtype, device=options.device
+    )
+    return GenericDecoder(model, max_model_len=options.max_model_len)
+
+
+def _read_json(folder: Path, name: str, *, is_required: bool = False) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise ModelNotFoundError(f"the model folder {folder} does not exist")
+    path = folder / name
+    if not path.is_file():
+        if is_required:
+            raise ModelNotFoundError(f"the model folder {folder} has no {name}")
+        return {}
+    try:
+        content = json.loads(path.read_text())
+    except (ValueError, OSError) as error:
+        raise ModelNotFoundError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelNotFoundError(f"{path} must hold a JSON object")
+    return content
+
+
+def _eos_token_ids(*configs: Mapping[str, Any]) -> frozenset[int]:
+    found: set[int] = set()
+    for config in configs:
+        value = config.get("eos_token_id")
+        found |= set(value) if isinstance(value, list) else {value} if isinstance(value, int) else set()
+    return frozenset(found)

@@ -1,0 +1,88 @@
+"""Weights from safetensors into a model, all or nothing.
+
+`stage` reads a file or a folder of shards and proves that every tensor of the model is there with its shape, finite
+and floating, and nothing else is; only then does `StagedTensors.apply` copy, in place. With tied embeddings
+`lm_head.weight` may come along (senders always include it) and must then equal the embedding.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from seamlessflow_workers.rollout.engine.runner import WeightsError
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+MAX_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTensors:
+    pairs: tuple[tuple[Tensor, Tensor], ...]  # (parameter, new value)
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        for parameter, value in self.pairs:
+            parameter.copy_(value)
+
+
+def stage(path: Path, parameters: Mapping[str, Tensor], *, is_tied: bool) -> StagedTensors:
+    """Raise `WeightsError` unless `path` holds exactly the model; `parameters` by their names in a checkpoint."""
+    values = _read(path)
+    if is_tied:
+        _check_tied(values)
+    expected = set(parameters) - ({HEAD} if is_tied else set())
+    _check_names(expected, set(values))
+    for name in expected:
+        _check_tensor(name, parameter=parameters[name], value=values[name])
+    return StagedTensors(tuple((parameters[name], values[name]) for name in sorted(expected)))
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    if not path.exists():
+        raise WeightsError(f"{path} does not exist")
+    if not files:
+        raise WeightsError(f"{path} holds no .safetensors file")
+    values: dict[str, Tensor] = {}
+    for file in files:
+        try:
+            with safe_open(file, framework="pt") as shard:
+                for name in shard.keys():  # noqa: SIM118 - safe_open is no mapping
+                    if name in values:
+                        raise WeightsError(f"{name} is in two shards of {path}")
+                    values[name] = shard.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise WeightsError(f"{file} cannot be read as safetensors: {error}") from error
+    return values
+
+
+def _check_tied(values: dict[str, Tensor]) -> None:
+    head = values.pop(HEAD, None)
+    if head is None:
+        return
+    embedding = values.setdefault(EMBEDDING, head)
+    if embedding.shape != head.shape or not torch.equal(embedding, head):
+        raise WeightsError(f"{HEAD} differs from {EMBEDDING}, but the model ties them")
+
+
+def _check_names(expected: set[str], offered: set[str]) -> None:
+    for problem, names in (("missing", expected - offered), ("unknown", offered - expected)):
+        if names:
+            shown = ", ".join(sorted(names)[:MAX_NAMES_SHOWN])
+            more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+            raise WeightsError(f"{problem} weights: {shown}{more}; the old weights stay")
+
+
+def _check_tensor(name: str, *, parameter: Tensor, value: Tensor) -> None:
+    if value.shape != parameter.shape:
+        offered, wanted = tuple(value.shape), tuple(parameter.shape)
+        raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
+    if not value.is_floating_point():
+        raise WeightsError(f"{name} is {value.dtype}, expected a floating type; the old weights stay")
+    if not torch.isfinite(value).all():
+        raise WeightsError(f"{name} holds NaN or infinite values; the old weights stay")
