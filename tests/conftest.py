@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.conf import settings
 from psycopg.conninfo import conninfo_to_dict
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django import Settings
 
 if TYPE_CHECKING:
     from tests.fixtures.control_plane import Cast
@@ -36,7 +36,7 @@ def django_db_modify_db_settings(embedded_postgres_url: str) -> None:
 
 
 @pytest.fixture
-def cast(db: None, tmp_path: Path, settings: SettingsWrapper) -> "Cast":
+def cast(db: None, tmp_path: Path, settings: Settings) -> "Cast":
     """An owner who is staff, a member of the same project and an outsider with a project of their own."""
     # Models may be imported only once Django is set up.
     from tests.fixtures.control_plane import cast_make

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from aiohttp import web
 
+from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.data_plane.rendering.model_text import ModelText
 
 HEADER = "<|im_start|>assistant\n"
@@ -39,6 +40,7 @@ class ScriptedEngine:
     num_in_flight: int = 0
     num_statuses: dict[int, int] = field(default_factory=dict)
     base_url: str = ""
+    claims: PhaseClaims | None = None
     _runner: Any = None
 
     async def start(self) -> "ScriptedEngine":

@@ -89,6 +89,7 @@ def test_installation_comes_up_keeps_secrets_from_machines_and_goes_whole(home: 
         for token in home.machines.glob("*.token"):
             assert stat.S_IMODE(token.stat().st_mode) == 0o600
         assert home.request_stop(timeout_s=30)
+        launcher.wait(timeout=20)
     assert launcher.returncode == 0
     assert processes_of(home.root) == {}
     assert home.read_run() is None

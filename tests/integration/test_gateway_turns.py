@@ -9,26 +9,11 @@ import pytest
 
 from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.rendering.model_text import model_text_load
 from seamlessflow.data_plane.store.packing import unpacked
-from tests.fakes.scripted_engine import ScriptedEngine, Script, logprob_of
+from tests.fakes.scripted_engine import logprob_of
 from tests.fixtures.gateway_world import GatewayWorld
 
 TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
-
-
-async def start(
-    world: GatewayWorld, script: Script, *, num_engines: int = 1, **job: Any
-) -> list[ScriptedEngine]:
-    """A job, its engines and a gateway."""
-    world.make_job(**job)
-    text = model_text_load(str(world.folder / "model"))
-    engines = [await ScriptedEngine(text, script).start() for _ in range(num_engines)]
-    for engine in engines:
-        claims = world.make_phase(Role.ROLLOUT, endpoint=engine.base_url, version=0)
-        engine.token = world.front_token(claims)
-    await world.start_gateway()
-    return engines
 
 
 def user(content: str) -> dict[str, str]:
@@ -37,7 +22,7 @@ def user(content: str) -> dict[str, str]:
 
 async def test_a_chat_becomes_rows_a_ready_group_and_a_batch(gateway_world: GatewayWorld) -> None:
     world = gateway_world
-    (engine,) = await start(world, lambda prompt: "46<|im_end|>")
+    (engine,) = await world.start_engines(lambda prompt: "46<|im_end|>")
     agent = world.make_phase(Role.AGENT)
     groups = await world.lease(agent, max_sessions=2)
     assert [len(group["sessions"]) for group in groups] == [2]
@@ -77,15 +62,17 @@ async def test_a_chat_becomes_rows_a_ready_group_and_a_batch(gateway_world: Gate
     assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", request))[1] == payload
     world.end_phase(trainer)
     assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", request))[0] == 409
-    await engine.stop()
 
 
 async def test_tool_calls_are_parsed_and_their_results_continue_the_same_branch(
     gateway_world: GatewayWorld,
 ) -> None:
     world = gateway_world
-    call = '<think>hm</think>Let me see.\n<tool_call>{"name": "calc", "arguments": {"b": 34, "a": 12}}</tool_call><|im_end|>'
-    (engine,) = await start(world, lambda prompt: "It is 46.<|im_end|>" if "tool\n46" in prompt else call)
+    arguments = '{"name": "calc", "arguments": {"b": 34, "a": 12}}'
+    call = f"<think>hm</think>Let me see.\n<tool_call>{arguments}</tool_call><|im_end|>"
+    (engine,) = await world.start_engines(
+        lambda prompt: "It is 46.<|im_end|>" if "tool\n46" in prompt else call
+    )
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     key = group["sessions"][0]["api_key"]
     client = openai.AsyncOpenAI(base_url=world.base_url + "/v1", api_key=key)
@@ -124,12 +111,11 @@ async def test_tool_calls_are_parsed_and_their_results_continue_the_same_branch(
         (2, 2, None, "stop"),
     ]
     await client.close()
-    await engine.stop()
 
 
 async def test_n_answers_are_siblings_under_one_prompt(gateway_world: GatewayWorld) -> None:
     world = gateway_world
-    (engine,) = await start(world, lambda prompt: "yes<|im_end|>")
+    (engine,) = await world.start_engines(lambda prompt: "yes<|im_end|>")
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     answer = await world.chat(group["sessions"][0]["api_key"], [user("?")], n=2, logprobs=True)
     assert [choice["index"] for choice in answer["choices"]] == [0, 1]
@@ -137,18 +123,17 @@ async def test_n_answers_are_siblings_under_one_prompt(gateway_world: GatewayWor
     assert world.sql("SELECT kind, parent_index FROM trajectory_node ORDER BY node_index") == [
         (0, None), (2, 0), (2, 0),
     ]  # fmt: skip
-    await engine.stop()
 
 
 async def test_a_stop_string_ends_the_answer_and_its_token_stays_in_the_node(
     gateway_world: GatewayWorld,
 ) -> None:
     world = gateway_world
-    (engine,) = await start(world, lambda prompt: "one two STOP three four<|im_end|>")
+    (engine,) = await world.start_engines(lambda prompt: "one two STOP three four<|im_end|>")
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     engine.step_s = 0.005
     answer = await world.chat(group["sessions"][0]["api_key"], [user("?")], stop="STOP", temperature=0.2)
-    assert answer["choices"][0]["message"]["content"] == "one two"
+    assert answer["choices"][0]["message"]["content"] == "one two "
     ((ids, flags, reason),) = world.sql(
         "SELECT token_ids, flags, finish_reason FROM trajectory_node WHERE kind = 2"
     )
@@ -157,7 +142,6 @@ async def test_a_stop_string_ends_the_answer_and_its_token_stays_in_the_node(
     assert "STOP" in kept
     assert "three" not in kept
     assert (flags, reason) == ({"overridden": {"temperature": 0.2}}, "stop")
-    await engine.stop()
 
 
 @pytest.mark.parametrize(
@@ -189,11 +173,10 @@ async def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], 
 
 async def test_bad_keys_and_long_prompts_are_refused_as_openai_does(gateway_world: GatewayWorld) -> None:
     world = gateway_world
-    (engine,) = await start(world, lambda prompt: "yes<|im_end|>")
+    (engine,) = await world.start_engines(lambda prompt: "yes<|im_end|>")
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     key = group["sessions"][0]["api_key"]
     assert (await world.post("/v1/chat/completions", {"messages": [user("?")]}, key + "x"))[0] == 401
     status, raw = await world.post("/v1/chat/completions", {"messages": [user("x" * 3000)]}, key)
     assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
     assert world.sql("SELECT count(*) FROM trajectory_node") == [(0,)]
-    await engine.stop()

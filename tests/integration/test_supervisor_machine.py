@@ -322,6 +322,16 @@ async def test_weights_that_cannot_be_read_here_fail_the_phase_in_words(stage: S
     )
 
 
+async def test_a_spec_from_a_newer_control_plane_fails_the_phase_and_nothing_else(stage: Stage) -> None:
+    plane = stage.plane
+    plane.reside(Role.ROLLOUT, antigravity=True)
+    failed = await plane.until_state(plane.order(Role.ROLLOUT), PhaseState.FAILED)
+    assert failed.reason.startswith("this machine cannot read the job's spec: antigravity: unknown key")
+    plane.residents.clear()
+    plane.reside(Role.ROLLOUT)
+    await plane.until_state(plane.order(Role.ROLLOUT), PhaseState.ACTIVE)
+
+
 async def test_a_doorbell_begins_training_within_fifty_milliseconds(stage: Stage) -> None:
     plane = stage.plane
     plane.interval_s = 30.0

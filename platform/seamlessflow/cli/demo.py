@@ -6,7 +6,9 @@ summary and stops. Exit code 0 only if the reward rose as promised.
 
 import asyncio
 import json
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +18,12 @@ import click
 
 from seamlessflow.cli.demo_report import judge, progress_line, summary_lines
 from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.identity import same_identity, wrapped
 from seamlessflow.cli.local.layouts import LAYOUTS
+from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import running_stack
-from seamlessflow.cli.local.state import AlreadyRunning, Home, find_home
-from seamlessflow.cli.platform import client_of, until_interrupted, welcome
+from seamlessflow.cli.local.state import Home, find_home
+from seamlessflow.cli.platform import client_of, welcome
 from seamlessflow.client import Client
 
 SEED = 0
@@ -52,7 +56,9 @@ PROGRESS_EVERY_S = 5.0
 def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
     """Train the calculator policy through every plane, here, in a few minutes."""
     work = _run(layout=layout, engine=engine, learning_rate=lr, num_updates=updates, keep=keep)
-    succeeded = asyncio.run(until_interrupted(work))
+    succeeded = run_to_end(work)
+    if succeeded is None:
+        raise click.Abort
     if not succeeded:
         sys.exit(1)
 
@@ -61,22 +67,19 @@ async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: i
     home = find_home().create()
     started_at = time.monotonic()
     example = asyncio.create_task(_example_make(home))
+    is_interrupted = threading.Event()
     try:
         async with running_stack(home, LAYOUTS[layout]) as stack:
             await welcome(stack)
-            spec = example_spec(
-                await example, engine=engine, learning_rate=learning_rate, num_updates=num_updates
-            )
+            files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")
-            succeeded = await asyncio.to_thread(_train, home, spec, layout, started_at)
+            spec = example_spec(files, engine=engine, learning_rate=learning_rate, num_updates=num_updates)
+            succeeded = await asyncio.to_thread(_train, home, spec, layout, is_interrupted)
             if keep:
                 click.echo("KEEP=1: the platform stays up; Ctrl-C stops it.")
                 await asyncio.Event().wait()
-    except AlreadyRunning as error:
-        raise CliError(
-            f"{error} Stop it with `seamlessflow down`, or set SEAMLESSFLOW_HOME to another folder."
-        ) from error
     finally:
+        is_interrupted.set()  # a thread cannot be cancelled: it looks here
         example.cancel()
     return succeeded
 
@@ -108,7 +111,7 @@ def example_spec(
     }
 
 
-def _train(home: Home, spec: dict[str, Any], layout: str, started_at: float) -> bool:
+def _train(home: Home, spec: dict[str, Any], layout: str, is_interrupted: threading.Event) -> bool:
     """Submit, follow, report. Runs in a thread: the client is synchronous."""
     with client_of(home) as client:
         _tags_set(client, layout)
@@ -116,11 +119,13 @@ def _train(home: Home, spec: dict[str, Any], layout: str, started_at: float) -> 
         click.echo(f"job        {client.base_url}/jobs/{job['id']}")
         submitted_at = time.monotonic()
         shown_at = 0.0
-        for seen in client.job_watch(job["id"], every_s=0.5):
+        for seen in client.job_watch(job["id"], every_s=0.5, stop=is_interrupted):
             job = seen
             if time.monotonic() - shown_at >= PROGRESS_EVERY_S:
                 shown_at = time.monotonic()
-                click.echo(progress_line(job, elapsed_s=shown_at - started_at))
+                click.echo(progress_line(job, elapsed_s=shown_at - submitted_at))
+        if is_interrupted.is_set():
+            return False
         running_s = time.monotonic() - submitted_at
         return _report(client, job, running_s=running_s, learning_rate=spec["train"]["learning_rate"])
 
@@ -179,15 +184,17 @@ async def _example_make(home: Home) -> dict[str, Path]:
 
 
 async def _python(module: str, *arguments: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+    command = wrapped(
+        (sys.executable, "-m", module, *arguments), identity=same_identity(), death_signal=signal.SIGKILL
     )
-    output, _ = await process.communicate()
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
     if process.returncode != 0:
         last = output.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
         raise CliError(f"{module} {json.dumps(arguments)} failed: {last[0]}")

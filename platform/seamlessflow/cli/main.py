@@ -10,6 +10,7 @@ import click
 from seamlessflow import __version__
 from seamlessflow.cli import demo, doctor, jobs, machines, platform
 from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.client import ApiError, JobFailed
 
 
@@ -42,14 +43,16 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
-    except (CliError, ApiError, JobFailed) as error:
+    except (CliError, InstallationFailed, ApiError, JobFailed) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(_exit_code(error))
 
 
-def _exit_code(error: CliError | ApiError | JobFailed) -> int:
+def _exit_code(error: CliError | InstallationFailed | ApiError | JobFailed) -> int:
     if isinstance(error, CliError):
         return error.exit_code
+    if isinstance(error, InstallationFailed):
+        return 1
     if isinstance(error, JobFailed):
         return 3 if error.job["state"] == "cancelled" else 1
     return 2 if error.status is not None and error.status < 500 else 1

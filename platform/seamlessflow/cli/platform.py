@@ -1,29 +1,25 @@
 """`up`, `down`, `status` and `worker`: the platform on this machine."""
 
 import asyncio
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine, token_file
+from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import Stack, running_stack
-from seamlessflow.cli.local.state import AlreadyRunning, Home, find_home
+from seamlessflow.cli.local.state import Home, find_home
 from seamlessflow.client import Client
 
 CLI_TOKEN_FILE = "cli.token"
 STOP_TIMEOUT_S = 60.0
 DETACHED_START_TIMEOUT_S = 120.0
-Result = TypeVar("Result")
 
 
 @click.command()
@@ -46,10 +42,7 @@ def up(layout: str, no_machines: bool, detach: bool) -> None:
     if detach:
         _start_detached(layout, no_machines=no_machines)
         return
-    try:
-        asyncio.run(_serve(find_home(), machines))
-    except AlreadyRunning as error:
-        raise CliError(str(error)) from error
+    run_to_end(_serve(find_home(), machines))
 
 
 @click.command()
@@ -98,7 +91,7 @@ def worker(
     """Run this host (or a slice of it) as a machine, in the foreground."""
     if control_plane_url is None or token_file is None:
         control_plane_url, token_file = _local_registration(name, tags)
-    command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name, "--tags", tags]
+    command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name]
     command += ["--control-plane-url", control_plane_url, "--token-file", str(token_file)]
     command += ["--cores", cores] if cores else []
     os.execv(sys.executable, command)  # noqa: S606 - the supervisor takes this process over, signals included
@@ -125,30 +118,11 @@ async def welcome(stack: Stack) -> None:
     click.echo(f"dashboard  {link}  (signs you in once)")
 
 
-async def until_interrupted(work: Coroutine[object, object, Result]) -> Result:
-    """Await `work`; SIGINT and SIGTERM end the wait with click.Abort."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-
 async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
-    async def serve() -> None:
-        async with running_stack(home, machines) as stack:
-            await welcome(stack)
-            click.echo("up; Ctrl-C stops it")
-            await asyncio.Event().wait()
-
-    with contextlib.suppress(click.Abort):  # Ctrl-C is how this command is meant to end
-        await until_interrupted(serve())
+    async with running_stack(home, machines) as stack:
+        await welcome(stack)
+        click.echo("up; Ctrl-C stops it")
+        await asyncio.Event().wait()
 
 
 async def _token_works(stack: Stack, token: Path) -> bool:

@@ -5,6 +5,7 @@ Enters: a base URL and an API token. Leaves: decoded JSON. A refusal (RFC 9457) 
 
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -86,10 +87,16 @@ class Client:
         """A session's trajectory tree; with `tokens`, ids and logprobs of each node too."""
         return self._send("GET", f"sessions/{session_id}", params={"tokens": "true"} if tokens else {})
 
-    def job_watch(self, job_id: str, *, every_s: float = 1.0) -> Iterator[Json]:
-        """The job, again and again until it is terminal; an unreachable platform is waited for up to two minutes."""
+    def job_watch(
+        self, job_id: str, *, every_s: float = 1.0, stop: threading.Event | None = None
+    ) -> Iterator[Json]:
+        """The job, again and again until it is terminal or `stop` is set.
+
+        A platform that cannot be reached is waited for up to two minutes.
+        """
+        pause = stop or threading.Event()
         unreachable_since: float | None = None
-        while True:
+        while not pause.is_set():
             try:
                 job = self.job_get(job_id)
             except ApiError as error:
@@ -98,13 +105,13 @@ class Client:
                 unreachable_since = unreachable_since or time.monotonic()
                 if time.monotonic() - unreachable_since > 120:
                     raise
-                time.sleep(every_s)
+                pause.wait(every_s)
                 continue
             unreachable_since = None
             yield job
             if job["state"] in TERMINAL_JOB_STATES:
                 return
-            time.sleep(every_s)
+            pause.wait(every_s)
 
     def job_wait(self, job_id: str) -> Json:
         """Return the completed job. Raises JobFailed."""

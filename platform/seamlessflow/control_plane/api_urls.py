@@ -1,6 +1,6 @@
 """Routes of `/api/v1`."""
 
-from django.urls import path, register_converter
+from django.urls import include, path, register_converter
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from seamlessflow.control_plane.accounts import apis as accounts
@@ -32,6 +32,7 @@ urlpatterns = [
     path("uploads", common.UploadApi.as_view()),
     path("tokens", accounts.TokenListCreateApi.as_view()),
     path("tokens/<token:token_id>", accounts.TokenRevokeApi.as_view()),
+    path("", include("seamlessflow.control_plane.trajectories.urls")),
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("schema/ui", SpectacularSwaggerView.as_view(url_name="schema")),
 ]

@@ -4,6 +4,7 @@ import os
 import sys
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "seamlessflow.control_plane.settings")
+os.environ.setdefault("SEAMLESSFLOW_DATABASE_POOL", "16")
 
 from django.core.asgi import get_asgi_application
 

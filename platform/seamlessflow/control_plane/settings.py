@@ -5,7 +5,6 @@ Web, scheduler, background workers and tests load this same module; a bad variab
 
 import os
 import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting, redis_url
@@ -26,6 +25,7 @@ try:
     MODEL_ROOTS = _env.folders("MODEL_ROOTS")
     HUB_CACHE = _env.folders("SEAMLESSFLOW_HUB_CACHE")
     MAX_UPLOAD_BYTES = _env.integer("SEAMLESSFLOW_MAX_UPLOAD_BYTES", default=16 * GIBIBYTE, minimum=1)
+    POOL_SIZE = _env.integer("SEAMLESSFLOW_DATABASE_POOL", default=0)
     LOG_LEVEL = _env.one_of(
         "SEAMLESSFLOW_LOG_LEVEL", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
     )
@@ -64,6 +64,7 @@ INSTALLED_APPS = [
     f"{_PACKAGE}.trajectories",
     f"{_PACKAGE}.telemetry",
     f"{_PACKAGE}.live",
+    f"{_PACKAGE}.pages",
 ]
 MIDDLEWARE = [
     f"{_PACKAGE}.common.middleware.RequestCounterMiddleware",
@@ -90,7 +91,15 @@ TEMPLATES = [
     }
 ]
 
-# No pool: sessions would outlive a test's database, and heartbeats reuse one connection per thread anyway.
+# Each request of the web process has a thread of its own, so only a pool keeps connections between requests. Other
+# processes hold one each; in tests a pool would outlive the test's database.
+_options: dict[str, object] = {
+    "connect_timeout": "5",
+    "application_name": "seamlessflow",
+    **_database.options,
+}
+if POOL_SIZE:
+    _options["pool"] = {"min_size": 1, "max_size": POOL_SIZE, "timeout": 10.0}
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -99,9 +108,9 @@ DATABASES = {
         "PASSWORD": _database.password,
         "HOST": _database.host,
         "PORT": _database.port,
-        "CONN_MAX_AGE": 60,
+        "CONN_MAX_AGE": 0 if POOL_SIZE else 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": "5", "application_name": "seamlessflow"} | _database.options,
+        "OPTIONS": _options,
     }
 }
 CHANNEL_LAYERS = {
@@ -128,7 +137,6 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 STATIC_URL = "/static/"
-STATIC_ROOT = Path(_env.text("SEAMLESSFLOW_STATIC_ROOT", default=str(ARTIFACT_ROOT / "static")))
 # Files are served from the installed packages: nothing has to be collected before the first start.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False

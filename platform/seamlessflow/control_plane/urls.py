@@ -15,7 +15,7 @@ urlpatterns = [
     path("healthz", healthz),
     path("metrics", metrics),
     path("admin/", admin.site.urls),
-    path("", include("seamlessflow.control_plane.live.urls")),
+    path("", include("seamlessflow.control_plane.pages.urls")),
 ]
 handler404 = page_not_found
 handler500 = server_error

@@ -28,7 +28,7 @@ from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.routes.chat import ChatRoute
 from seamlessflow.data_plane.routes.http import ClientGone, Receive, Scope, Send, send_error
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
-from seamlessflow.data_plane.store.connection import RETRY_S, pool_make
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, database_away, pool_make
 from seamlessflow.data_plane.store.writer import TurnWriter
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.upkeep import Upkeep
@@ -110,9 +110,13 @@ class Gateway:
             if scope["path"] == CHAT_PATH and scope["method"] == "POST":
                 await self._chat(scope, receive, tracked)
             else:
-                await self._rest_guarded(scope, receive, tracked)
+                await self._rest(scope, receive, tracked)
         except ClientGone:
             return
+        except DATABASE_AWAY as error:
+            log.warning("the database is away: %s", str(error).strip())
+            if not is_started:
+                await send_error(send, database_away())
         except ApiError as error:
             metrics.REFUSALS.labels(str(int(error.status))).inc()
             if not is_started:
@@ -124,17 +128,6 @@ class Gateway:
             await send_error(
                 send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; see its log.")
             )
-
-    async def _rest_guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._rest(scope, receive, send)
-        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.DeadlockDetected) as error:
-            log.warning("the database is away: %s", str(error).strip())
-            raise ApiError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "The database is away; try again.",
-                headers={"retry-after": "1"},
-            ) from error
 
     async def _listen(self, upkeep: Upkeep) -> None:
         """Reload the engine table when it is said to have changed."""

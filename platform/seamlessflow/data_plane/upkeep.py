@@ -4,12 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-import psycopg
-from psycopg_pool import PoolTimeout
-
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.engines.pool import EnginePool
-from seamlessflow.data_plane.store.connection import Pool
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.groups import groups_renew
 from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
 from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
@@ -50,7 +47,7 @@ class Upkeep:
                 if num_polls % RENEW_EVERY == 0:
                     await self._renew()
                 await self._expire_partials()
-            except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+            except DATABASE_AWAY as error:
                 log.warning("the database is away: %s", str(error).strip())
 
     async def refresh(self) -> None:

@@ -13,6 +13,7 @@ from tests.contract.engine.conftest import (
     StartEngine,
     Stream,
     assert_spans_cover,
+    eventually,
 )
 
 OpenStream = Callable[..., Awaitable[Stream]]
@@ -68,6 +69,23 @@ async def test_pause_by_wait_returns_when_running_requests_are_done(engine: Engi
     assert await engine.metric("num_requests_running") == 0
     assert len((await running)["choices"][0]["token_ids"]) == 200
     await engine.post("/resume")
+
+
+async def test_pause_by_wait_ends_when_the_last_running_request_is_aborted(
+    engine: EngineUnderTest, open_stream: OpenStream
+) -> None:
+    stream = await open_stream(engine, PROMPT, **ENDLESS)
+    pausing = asyncio.create_task(engine.post("/pause?mode=wait"))
+    await eventually(lambda: _is_paused(engine))
+    assert not pausing.done()
+
+    stream.drop()
+
+    assert await pausing == {"status": "paused"}
+
+
+async def _is_paused(engine: EngineUnderTest) -> bool:
+    return bool((await engine.get("/is_paused"))["is_paused"])
 
 
 async def test_unknown_pause_mode_is_refused(engine: EngineUnderTest) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
+from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
 
+from seamlessflow_workers.rollout.engine.model_loading import LoadOptions, load_runner
+from seamlessflow_workers.rollout.engine.torch_runner import TorchRunner
 from tests.contract.engine.conftest import LONG, EngineUnderTest, Kind, StartEngine, Stream, tokens_of
 
 OpenStream = Callable[..., Awaitable[Stream]]
@@ -194,6 +196,30 @@ async def test_tied_head_that_differs_from_the_embedding_is_refused(
     error = (await engine.post("/update_weights", body, status=500))["error"]
 
     assert "lm_head.weight" in error["message"]
+
+
+async def test_attention_window_shorter_than_the_length_is_refused(tmp_path: Path) -> None:
+    config = MistralConfig(
+        vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=256, sliding_window=100,
+    )  # fmt: skip
+    MistralForCausalLM(config).save_pretrained(tmp_path)
+
+    def load(max_model_len: int) -> TorchRunner:
+        return load_runner(
+            LoadOptions(
+                model=tmp_path,
+                weights=None,
+                dtype=torch.float32,
+                device=torch.device("cpu"),
+                max_model_len=max_model_len,
+                num_slots=1,
+            )
+        )
+
+    assert load(100).num_rows == 1
+    with pytest.raises(ValueError, match="attention window of 100"):
+        load(101)
 
 
 async def test_tied_weights_load_with_either_name_alone(start_engine: StartEngine, tmp_path: Path) -> None:

@@ -115,10 +115,17 @@ def test_tells_a_port_that_it_picked_itself(models: Any) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("flaw", ["absent", "empty", "weights", "length"])
+@pytest.mark.parametrize("flaw", ["absent", "empty", "weights", "length", "device", "config"])
 def test_model_that_cannot_be_served_is_status_2_and_one_line(models: Any, tmp_path: Path, flaw: str) -> None:
     folder = {"absent": tmp_path / "nowhere", "empty": tmp_path}.get(flaw, models.folder(Kind.QWEN3_TIED))
-    further = {"weights": ["--weights", str(tmp_path)], "length": ["--max-model-len", "100000"]}.get(flaw, [])
+    if flaw == "config":
+        folder = tmp_path
+        (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    further = {
+        "device": ["--device", "cuda:77"],
+        "weights": ["--weights", str(tmp_path)],
+        "length": ["--max-model-len", "100000"],
+    }.get(flaw, [])
 
     result = subprocess.run(
         [sys.executable, "-m", MODULE, "--model", folder, "--uds", tmp_path / "e.sock", *further],
@@ -169,3 +176,32 @@ def test_dies_with_its_parent(models: Any, tmp_path: Path) -> None:
     while engine.is_running() and engine.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "the engine outlived its parent"
         time.sleep(0.02)
+
+
+def test_sleep_gives_the_memory_of_the_cache_back(models: Any, tmp_path: Path) -> None:
+    uds = tmp_path / "e.sock"
+    arguments = (
+        "--model",
+        models.folder(Kind.QWEN3_TIED),
+        "--uds",
+        uds,
+        "--max-model-len",
+        "4096",
+        "--slots",
+        "256",
+    )
+    cache_bytes = (
+        2 * 2 * 256 * 2 * 4096 * 16 * 4
+    )  # layers, keys and values, slots, heads, positions, width, float32
+
+    with started(*arguments) as (process, line):
+        assert line == "ready"
+        connection, memory = _UnixConnection(uds), psutil.Process(process.pid).memory_info
+        before = memory().vms
+        _post(connection, "/sleep?level=1", {})
+        asleep = memory().vms
+        _post(connection, "/wake_up", {})
+        connection.close()
+
+        assert before - asleep >= cache_bytes
+        assert memory().vms - asleep >= cache_bytes

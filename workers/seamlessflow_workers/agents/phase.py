@@ -21,6 +21,7 @@ from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 LEASE_WAIT_S = 10.0
+RENEW_EVERY_S = 30.0  # well within a lease
 EMPTY_PAUSE_S = 0.25  # after a lease that gave nothing: a closed admission may be answered at once
 DRAIN_GRACE_S = 2.0
 REPORT_GRACE_S = 3.0
@@ -71,14 +72,22 @@ class AgentPhase:
 
     async def _lease_forever(self) -> None:
         while True:
-            while (room := self._room()) < self._least_room:
-                self._has_room.clear()
-                await self._has_room.wait()
-            reply = await self._client.groups_lease(GroupLeaseRequest(max_sessions=room, wait_s=LEASE_WAIT_S))
+            reply = await self._client.groups_lease(await self._next_request())
             for group in reply.groups:
                 self._start_group(group)
             if not reply.groups:
                 await asyncio.sleep(EMPTY_PAUSE_S)
+
+    async def _next_request(self) -> GroupLeaseRequest:
+        try:
+            async with asyncio.timeout(RENEW_EVERY_S):
+                while self._room() < self._least_room:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+        except TimeoutError:
+            # Full for long. Asking for nothing renews the lease of what runs, even if no agent spoke meanwhile.
+            return GroupLeaseRequest(max_sessions=0, wait_s=0.0)
+        return GroupLeaseRequest(max_sessions=self._room(), wait_s=LEASE_WAIT_S)
 
     def _room(self) -> int:
         """Sessions whose report is not through still count: a gateway that is away bounds what piles up here."""

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, Resident
 from seamlessflow.core.types.tags import Role
@@ -61,7 +60,6 @@ class ResidentChild(ABC):
 
     def __init__(self, resident: Resident, surroundings: Surroundings, *, num_failures: int) -> None:
         self.resident = resident
-        self.spec = JobSpec.model_validate(resident.spec)
         self.key = ChildKey(resident.job_id, resident.role)
         self.phase: RunningPhase | None = None
         self.is_loading = True

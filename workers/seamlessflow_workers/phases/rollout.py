@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.worker import Resident, WeightsReference
@@ -43,18 +44,24 @@ class RolloutChild(ResidentChild):
         super().__init__(resident, surroundings, num_failures=num_failures)
 
     async def _prepare(self) -> ChildCommand:
-        if self.spec.rollout.engine not in ENGINE_KINDS:
+        spec = self._spec()
+        if spec.rollout.engine not in ENGINE_KINDS:
             kinds = ", ".join(ENGINE_KINDS)
-            raise ChildFailure(f"this machine runs engines of kind {kinds}, not {self.spec.rollout.engine}")
+            raise ChildFailure(f"this machine runs engines of kind {kinds}, not {spec.rollout.engine}")
         weights = self.phase.order.weights if self.phase else self.resident.weights
         flags: tuple[str, ...] = ()
         if weights.version > 0 and (folder := await self._whole_weights(weights)):
             flags = ("--weights", str(folder))
             self._served_version = weights.version
-        return ChildCommand((*self._surroundings.config.engine_command, *self._engine_flags(), *flags))
+        return ChildCommand((*self._surroundings.config.engine_command, *self._engine_flags(spec), *flags))
 
-    def _engine_flags(self) -> tuple[str, ...]:
-        spec = self.spec
+    def _spec(self) -> JobSpec:
+        try:
+            return job_spec_parse(self.resident.spec)
+        except InvalidJobSpec as error:  # of a control plane that knows more than this machine
+            raise ChildFailure(f"this machine cannot read the job's spec: {error}") from error
+
+    def _engine_flags(self, spec: JobSpec) -> tuple[str, ...]:
         return (
             *("--model", self.resident.model_path, "--uds", str(self._socket), "--seed", str(spec.seed)),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),

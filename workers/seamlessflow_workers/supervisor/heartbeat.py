@@ -98,5 +98,9 @@ class HeartbeatLink:
 
     def _note_unreachable(self, error: Exception) -> None:
         if self._is_reachable:
-            log.warning("no answer to heartbeats from %s (%s); running work goes on", self._url, repr(error))
+            log.warning(
+                "no answer to heartbeats from %s (%s); running work goes on",
+                self._url,
+                f"{type(error).__name__}: {error}",
+            )
         self._is_reachable = False

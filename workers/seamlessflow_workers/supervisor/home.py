@@ -4,7 +4,10 @@ Invariant: two supervisors of one name never share a home; the kernel drops the 
 """
 
 import fcntl
+import hashlib
+import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import Self
@@ -50,10 +53,21 @@ class MachineHome:
         if len(str(path).encode()) <= SOCKET_PATH_MAX:
             return path
         if self._sockets is None:
-            self._sockets = Path(tempfile.mkdtemp(prefix="sf-"))
+            self._sockets = _private_folder(self._root)
         return self._sockets / name
 
     def _clear_run(self) -> None:
         # Left by a supervisor that was killed; its children died with it.
         for leftover in self.run.iterdir():
             leftover.unlink()
+
+
+def _private_folder(root: Path) -> Path:
+    """A short folder that only we can enter, the same each time for one home. Raises OSError when it is not ours."""
+    digest = hashlib.sha256(str(root).encode()).hexdigest()[:12]
+    folder = Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{folder} is needed for sockets, but it is not a private folder of this user")
+    return folder

@@ -110,6 +110,9 @@ class Machine:
         """The newest answer: what should be."""
         self._reply = reply
         self._ledger.acknowledge(reply.num_intervals_acked)
+        for resident in reply.residents:
+            if child := self.children.get(ChildKey(resident.job_id, resident.role)):
+                child.resident = resident  # one that waits to start takes the newest weights
         self._settle()
 
     def _settle(self) -> None:

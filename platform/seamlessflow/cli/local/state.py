@@ -134,6 +134,16 @@ class Home:
                 yield
             finally:
                 self.run_file.unlink(missing_ok=True)
+                self._remove_short_dirs()
+
+    def _remove_short_dirs(self) -> None:
+        everywhere = self.short_dir("*")
+        for folder in everywhere.parent.glob(everywhere.name):
+            # One that still holds a socket is kept for the server that is going down.
+            with contextlib.suppress(OSError):
+                for inner in folder.iterdir():
+                    inner.rmdir()
+                folder.rmdir()
 
     def write_run(self, run: RunInfo) -> None:
         half_written = self.run_file.with_name("run.json.new")

@@ -3,7 +3,7 @@
 Invariant: nothing here depends on what was answered before, so a lost answer costs latency only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -31,7 +31,7 @@ VersionUris = Mapping[tuple[UUID, int], str]
 
 
 def reply_build(
-    *, machine: Machine, phases: list[Phase], num_intervals_acked: int, now: datetime
+    *, machine: Machine, phases: Sequence[Phase], num_intervals_acked: int, now: datetime
 ) -> HeartbeatReply:
     jobs = _resident_jobs(machine, phases)
     uris = _version_uris(phases, jobs)
@@ -53,7 +53,7 @@ def roles_needed(spec: Mapping[str, Any]) -> list[Role]:
     return [Role.ROLLOUT, Role.TRAIN] if is_external else [Role.ROLLOUT, Role.TRAIN, Role.AGENT]
 
 
-def _resident_jobs(machine: Machine, phases: list[Phase]) -> list[Job]:
+def _resident_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
     """Jobs at work whose children may be here; oldest first. A cordoned machine keeps those it works for."""
     grants = PoolGrant.objects.filter(pool=machine.pool)
     may_use = Exists(grants.filter(project_id=OuterRef("project_id")))

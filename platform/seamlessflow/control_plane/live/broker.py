@@ -57,8 +57,8 @@ class Publisher:
         for delta in deltas:
             keys = [EPOCH_KEY, _seq_key(delta.topic), _stream_key(delta.topic)]
             data = msgspec.json.encode(delta.data)
-            arguments = [self._epoch, MAX_STREAM_LENGTH, delta.at, data, STREAM_TTL_S, CHANNEL, delta.topic]
-            self._append(keys=keys, args=arguments)
+            limits = (MAX_STREAM_LENGTH, delta.at, data, STREAM_TTL_S)
+            self._append(keys=keys, args=[self._epoch, *limits, CHANNEL, delta.topic])
 
     def close(self) -> None:
         self._redis.close()

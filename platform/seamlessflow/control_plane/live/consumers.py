@@ -1,7 +1,7 @@
 """The socket `/ws/live`: the client names topics, the server sends snapshots, then deltas.
 
-First message: `{"subscribe": ["jobs", "job:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with `"token"` where no
-browser session signs in. The socket is never the record: whatever it misses a snapshot makes good.
+First message: `{"subscribe": ["jobs", "job:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with `"token"` where
+no browser session signs in. The socket is never the record: whatever it misses a snapshot makes good.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 MAX_JOBS = 200
 MAX_EVENTS = 60
 MAX_PHASES = 60
-MAX_METRICS = 4000
+MAX_METRICS = 1000
 LANE_WINDOW = timedelta(seconds=130)
 RATE_WINDOW_S = 10
 

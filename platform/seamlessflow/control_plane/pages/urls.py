@@ -1,6 +1,14 @@
-"""Pages: `/` (jobs), `/jobs/<id>`, `/machines`, `/sessions/<id>`, `/signin`."""
+"""Pages: jobs, a job, machines, a session. The converter `job` comes with the API's routes, included before these."""
 
-from django.urls import URLPattern
+from django.urls import path
+
+from seamlessflow.control_plane.pages import views
 
 app_name = "pages"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("", views.job_list, name="job_list"),
+    path("jobs/<job:job_id>", views.job_detail, name="job_detail"),
+    path("machines", views.machine_list, name="machine_list"),
+    path("sessions/<session:session_id>", views.session_detail, name="session_detail"),
+    path("signin", views.sign_in_help, name="sign_in_help"),
+]

@@ -5,7 +5,7 @@ from celery import shared_task
 from seamlessflow.control_plane.policies import services
 
 
-@shared_task(name="seamlessflow.versions_prune", queue="background")
+@shared_task(name="seamlessflow.versions_prune")
 def versions_prune(**unknown: object) -> None:
     """Retention. Keywords of newer senders are ignored."""
     services.versions_prune()

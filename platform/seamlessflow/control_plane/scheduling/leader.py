@@ -99,7 +99,7 @@ class Leader:
 
     def _wait(self, session: psycopg.Connection) -> None:
         """Until somebody notifies, at most POLL_S; never shorter than MIN_PAUSE_S."""
-        for _ in session.notifies(timeout=POLL_S, stop_after=1):
+        # Each generator is run to its end: a suspended one holds the connection's lock.
+        if list(session.notifies(timeout=POLL_S, stop_after=1)):
             self._stop.wait(MIN_PAUSE_S)
-            for _ in session.notifies(timeout=0):
-                continue  # what came meanwhile is covered by the same cycle
+            list(session.notifies(timeout=0))  # what came meanwhile is covered by the same cycle

@@ -73,7 +73,8 @@ def _touching(rows: Iterable[LedgerInterval], *, end_at: datetime | None) -> Ite
         if end_at is not None:
             if row.started_at > end_at:
                 yield _filler(row, end_at)
-            row.started_at = end_at
+            else:
+                row.started_at = end_at
         if row.ended_at > row.started_at:
             yield row
             end_at = row.ended_at

@@ -4,6 +4,9 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
+from django.utils import timezone
+
+from seamlessflow.control_plane.trajectories.partitions import node_partitions_ensure
 
 
 class TrajectoriesConfig(AppConfig):
@@ -15,7 +18,4 @@ class TrajectoriesConfig(AppConfig):
 
 
 def _partitions_ensure(**signal: Any) -> None:
-    # Models and settings are complete only now.
-    from seamlessflow.control_plane.trajectories.tasks import node_partitions_ensure
-
-    node_partitions_ensure()
+    node_partitions_ensure(today=timezone.now().date())

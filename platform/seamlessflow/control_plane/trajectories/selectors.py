@@ -4,6 +4,7 @@ Token arrays are stored as zstd frames of little-endian int32 (ids) and float32 
 """
 
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 from uuid import UUID
 
@@ -20,9 +21,9 @@ from seamlessflow.core.types.ids import IdKind, show_id
 
 MAX_NODES = 5000
 _NODES = """
-    SELECT node_index, parent_index, kind, prompt_id, num_tokens, version_spans, finish_reason, messages, verdict, cause,
-           turn_id, is_partial, flags, num_handovers, num_continuations, max_gap_s, duration_s, num_wasted_tokens,
-           created_at, CASE WHEN %(with_tokens)s THEN token_ids END AS token_ids,
+    SELECT node_index, parent_index, kind, prompt_id, num_tokens, version_spans, finish_reason, messages, verdict,
+           cause, turn_id, is_partial, flags, num_handovers, num_continuations, max_gap_s, duration_s,
+           num_wasted_tokens, created_at, CASE WHEN %(with_tokens)s THEN token_ids END AS token_ids,
            CASE WHEN %(with_tokens)s THEN logprobs END AS logprobs
     FROM trajectory_node WHERE month = %(month)s AND session_id = %(session_id)s
     ORDER BY node_index LIMIT %(limit)s
@@ -76,7 +77,7 @@ def session_newest(*, job: Job, limit: int) -> list[Session]:
 
 def session_nodes(*, session: Session, with_tokens: bool) -> list[dict[str, Any]]:
     """The nodes of the tree in order of their index."""
-    parameters = {
+    parameters: dict[str, date | UUID | int | bool] = {
         "month": session.month, "session_id": session.id, "limit": MAX_NODES, "with_tokens": with_tokens
     }  # fmt: skip
     with connection.cursor() as cursor:

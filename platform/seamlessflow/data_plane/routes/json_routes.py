@@ -25,8 +25,9 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
-from seamlessflow.data_plane.metrics import REGISTRY
+from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
 from seamlessflow.data_plane.routes.http import bearer
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -61,7 +62,8 @@ class JsonRoutes:
                 Route("/runner/v1/groups/lease", self.groups_lease, methods=["POST"]),
                 Route("/runner/v1/sessions/finish", self.session_finish, methods=["POST"]),
                 Route("/trainer/v1/batches/lease", self.batches_lease, methods=["POST"]),
-            ]
+            ],
+            exception_handlers={ApiError: _refused, **dict.fromkeys(DATABASE_AWAY, _database_away)},
         )
 
     async def healthz(self, request: Request) -> Response:
@@ -126,6 +128,18 @@ class JsonRoutes:
             return msgspec.json.decode(raw, type=kind)
         except msgspec.DecodeError as error:
             raise bad_request(f"The request body is not a {kind.__name__}: {error}.") from error
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    REFUSALS.labels(str(int(error.status))).inc()
+    return Response(
+        error.body, status_code=error.status, headers=error.headers, media_type="application/json"
+    )
+
+
+async def _database_away(request: Request, _: Exception) -> Response:
+    return await _refused(request, database_away())
 
 
 def _json(content: object, *, status: int = HTTPStatus.OK) -> Response:

@@ -4,14 +4,16 @@ import asyncio
 import logging
 import os
 import time
+from http import HTTPStatus
 from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from seamlessflow.core.types.ids import uuid7
+from seamlessflow.data_plane.errors import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +21,7 @@ Connection = AsyncConnection[TupleRow]
 Pool = AsyncConnectionPool[Connection]
 START_TIMEOUT_S = 30.0
 POOL_SIZE = 4
+DATABASE_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 RETRY_S = 0.5
 
 
@@ -52,6 +55,14 @@ def pool_make(url: str) -> Pool:
         timeout=START_TIMEOUT_S,
         check=AsyncConnectionPool.check_connection,
         kwargs={"autocommit": True},
+    )
+
+
+def database_away() -> ApiError:
+    """What clients are told meanwhile; the OpenAI SDKs try again."""
+    message = "The database is away; try again."
+    return ApiError(
+        HTTPStatus.SERVICE_UNAVAILABLE, message, code="database_away", headers={"retry-after": "1"}
     )
 
 

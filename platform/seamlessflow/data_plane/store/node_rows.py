@@ -101,7 +101,7 @@ def prompt_digest(token_ids: bytes) -> bytes:
 
 def prompt_id(job_id: UUID, digest: bytes) -> UUID:
     """The same content of the same job always has the same id: no look-up before the insert."""
-    return UUID(bytes=hashlib.blake2b(job_id.bytes + digest, digest_size=16).digest(), version=8)
+    return UUID(bytes=hashlib.blake2b(job_id.bytes + digest, digest_size=16).digest())
 
 
 async def prompts_insert(connection: Connection, rows: Sequence[NodeRow], known: set[UUID]) -> None:

@@ -75,7 +75,7 @@ class TurnWriter:
     async def _flush_each(self, turns: Sequence[_Pending]) -> None:
         try:
             await self._flush(turns)
-        except psycopg.Error as error:
+        except Exception as error:
             if len(turns) == 1:
                 _settle(turns, TurnRefused(f"the turn could not be stored: {error}"))
                 log.exception("a turn could not be stored")

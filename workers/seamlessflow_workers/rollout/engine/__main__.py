@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import logging
 import os
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -53,7 +54,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--backend", choices=("auto", "dense", "generic"), default="auto")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="of requests without their own; default: from the system")
     arguments = parser.parse_args()
     for name in ("max_model_len", "slots", "max_num_batched_tokens", "max_num_queued_requests"):
         if getattr(arguments, name) < 1:
@@ -89,7 +90,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
         weight_version=arguments.weight_version,
         max_batched_tokens=arguments.max_num_batched_tokens,
         max_num_queued_requests=arguments.max_num_queued_requests,
-        seed=arguments.seed,
+        # Two engines must not draw alike: siblings of a group would be copies of one another.
+        seed=secrets.randbits(64) if arguments.seed is None else arguments.seed,
     )
     service = EngineService(runner, settings)
     web_runner = web.AppRunner(build_app(service), handler_cancellation=True, access_log=None)

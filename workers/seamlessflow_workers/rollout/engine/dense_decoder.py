@@ -122,7 +122,8 @@ class DenseDecoder:
         self.config = config
         self.num_layers, self.num_kv_heads = config.num_layers, config.num_kv_heads
         self.head_dim, self.vocab_size = config.head_dim, config.vocab_size
-        self.dtype, self.device, self.is_tied = dtype, device, config.is_tied
+        self.dtype, self.device = dtype, device
+        self.tied_embedding = EMBEDDING if config.is_tied else None
         options: dict[str, Any] = {"dtype": dtype, "device": device}
         self._embedding = torch.empty(config.vocab_size, config.hidden_size, **options)
         self._head = self._embedding if config.is_tied else torch.empty_like(self._embedding)

@@ -194,6 +194,8 @@ class Engine:
 
     def _obey(self, *, is_idle: bool) -> None:
         """Run the commands that wait; when there is nothing to compute, sleep until one comes."""
+        if self._drained and not self.scheduler.num_running:
+            self._settle_drained()
         if is_idle:
             self._flush_streams(is_due=True)
             self._commands.get()()
@@ -212,8 +214,6 @@ class Engine:
             return False
         sequences = scheduler.commit(batch, self._runner.step(batch))
         self._publish(sequences)
-        if self._drained and not scheduler.num_running:
-            self._settle_drained()
         return True
 
     def _publish(self, sequences: list[Sequence]) -> None:

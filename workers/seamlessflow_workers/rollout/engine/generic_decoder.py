@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache
 
 from seamlessflow_workers.rollout.engine.kv_cache import CacheShape, KVCache
-from seamlessflow_workers.rollout.engine.weights import EMBEDDING, HEAD
+from seamlessflow_workers.rollout.engine.weights import HEAD
 
 PROBE_LENGTH = 12
 PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5}
@@ -55,13 +55,21 @@ class GenericDecoder:
         self.dtype, self.device = embedding.dtype, embedding.device
         self.vocab_size = int(model.config.get_text_config().vocab_size)
         self._parameters: dict[str, Tensor] = dict(model.state_dict())
-        head = self._parameters.get(HEAD)
-        tied = self._parameters.get(EMBEDDING)
-        self.is_tied = head is not None and tied is not None and head.data_ptr() == tied.data_ptr()
-        if self.is_tied:
+        self.tied_embedding = self._find_tied_embedding()
+        if self.tied_embedding is not None:
             del self._parameters[HEAD]
+        _refuse_windows(model, max_model_len=max_model_len)
         self.num_layers, self.num_kv_heads, self.head_dim = _cache_shape(model)
         self._prove(max_model_len)
+
+    def _find_tied_embedding(self) -> str | None:
+        head = self._parameters.get(HEAD)
+        if head is None:
+            return None
+        same = (
+            n for n, tensor in self._parameters.items() if n != HEAD and tensor.data_ptr() == head.data_ptr()
+        )
+        return next(same, None)
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:
@@ -110,13 +118,22 @@ class GenericDecoder:
             raise UnsupportedModelError(f"{type(self._model).__name__} cannot be served: {message}")
 
 
-@torch.inference_mode()
-def _cache_shape(model: PreTrainedModel) -> tuple[int, int, int]:
-    """(layers, kv heads, head dim) as the model really caches them."""
+def _refuse_windows(model: PreTrainedModel, *, max_model_len: int) -> None:
+    """The probe is shorter than a window, so it cannot tell."""
     config = model.config.get_text_config()
     name = type(model).__name__
     if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
         raise UnsupportedModelError(f"{name} cannot be served: it has layers other than full attention")
+    window = getattr(config, "sliding_window", None)
+    if window and getattr(config, "use_sliding_window", True) and window < max_model_len:
+        message = f"its attention window of {window} is shorter than --max-model-len {max_model_len}"
+        raise UnsupportedModelError(f"{name} cannot be served: {message}")
+
+
+@torch.inference_mode()
+def _cache_shape(model: PreTrainedModel) -> tuple[int, int, int]:
+    """(layers, kv heads, head dim) as the model really caches them."""
+    name = type(model).__name__
     cache = DynamicCache()
     model(
         input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device),

@@ -18,6 +18,10 @@ class ModelNotFoundError(ValueError):
     """There is no model to load at the path; one sentence says what is missing."""
 
 
+class DeviceNotFoundError(ValueError):
+    """The device asked for is not on this machine."""
+
+
 class Backend(StrEnum):
     AUTO = "auto"
     DENSE = "dense"
@@ -36,10 +40,9 @@ class LoadOptions:
 
 
 def load_runner(options: LoadOptions) -> TorchRunner:
-    """Raise `ModelNotFoundError`, `WeightsError` or `UnsupportedModelError` in words fit for a person."""
+    """Raise `ModelNotFoundError`, `DeviceNotFoundError`, `WeightsError` or `UnsupportedModelError`."""
     config = _read_json(options.model, "config.json", is_required=True)
-    if options.device.type == "cpu":
-        torch.set_num_threads(1)
+    _prepare_device(options.device)
     decoder = _build_decoder(config, options)
     runner = TorchRunner(
         decoder,
@@ -52,12 +55,25 @@ def load_runner(options: LoadOptions) -> TorchRunner:
     return runner
 
 
+def _prepare_device(device: torch.device) -> None:
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    elif device.type != "cuda":
+        raise DeviceNotFoundError(f"--device must be cpu, cuda or cuda:N, got {device}")
+    elif not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise DeviceNotFoundError(f"--device {device} is not there: torch sees {count} CUDA devices")
+
+
 def _build_decoder(config: Mapping[str, Any], options: LoadOptions) -> Decoder:
     limit = config.get("max_position_embeddings")
     if isinstance(limit, int) and options.max_model_len > limit:
         message = f"--max-model-len {options.max_model_len} exceeds the model's {limit} positions"
         raise ModelNotFoundError(message)
-    dense = dense_config(config)
+    try:
+        dense = dense_config(config)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelNotFoundError(f"{options.model / 'config.json'} lacks or misstates {error}") from error
     if options.backend is Backend.DENSE and dense is None:
         raise ModelNotFoundError(f"{config.get('architectures')} is not one that the dense backend computes")
     if dense is not None and options.backend is not Backend.GENERIC:

@@ -85,7 +85,7 @@ class Scheduler:
         """Give rows to waiting sequences, oldest first; those whose prefix a sibling is computing wait for it."""
         num_free = self._runner.num_rows - self.num_running
         held: list[Sequence] = []
-        while self.waiting and num_free:
+        while self.waiting and num_free and len(held) < self._runner.num_rows:
             sequence = self.waiting.popleft()
             known = sequence.tokens[: sequence.num_tokens]
             match = self._match(sequence, known)
@@ -255,7 +255,7 @@ class Scheduler:
         self._is_stale = True
 
     def preempt_all(self) -> None:
-        """Running sequences give up their KV and wait, oldest first, to be computed again from their tokens."""
+        """Running sequences give up their KV and wait, ahead of the others, to be computed again from their tokens."""
         running = [*self.decoding, *self.prefilling]
         for sequence in running:
             self._leave_row(sequence)

@@ -26,7 +26,7 @@ class Decoder(Protocol):
     vocab_size: int
     dtype: torch.dtype
     device: torch.device
-    is_tied: bool
+    tied_embedding: str | None  # its name, where the head is the embedding
 
     @property
     def parameters(self) -> Mapping[str, Tensor]: ...
@@ -161,7 +161,7 @@ class TorchRunner:
         self.cache.swap_rows(first, second, num_tokens=num_tokens)
 
     def stage_weights(self, path: Path) -> _StagedDecoderWeights:
-        tensors = stage(path, self._decoder.parameters, is_tied=self._decoder.is_tied)
+        tensors = stage(path, self._decoder.parameters, tied_embedding=self._decoder.tied_embedding)
         return _StagedDecoderWeights(self._decoder, tensors)
 
     def allocate_cache(self) -> None:

@@ -30,12 +30,15 @@ class StagedTensors:
             parameter.copy_(value)
 
 
-def stage(path: Path, parameters: Mapping[str, Tensor], *, is_tied: bool) -> StagedTensors:
-    """Raise `WeightsError` unless `path` holds exactly the model; `parameters` by their names in a checkpoint."""
+def stage(path: Path, parameters: Mapping[str, Tensor], *, tied_embedding: str | None) -> StagedTensors:
+    """Raise `WeightsError` unless `path` holds exactly the model.
+
+    `parameters` go by their names in a checkpoint, without the head where it is tied to `tied_embedding`.
+    """
     values = _read(path)
-    if is_tied:
-        _check_tied(values)
-    expected = set(parameters) - ({HEAD} if is_tied else set())
+    if tied_embedding is not None:
+        _check_tied(values, embedding_name=tied_embedding)
+    expected = set(parameters)
     _check_names(expected, set(values))
     for name in expected:
         _check_tensor(name, parameter=parameters[name], value=values[name])
@@ -61,13 +64,13 @@ def _read(path: Path) -> dict[str, Tensor]:
     return values
 
 
-def _check_tied(values: dict[str, Tensor]) -> None:
+def _check_tied(values: dict[str, Tensor], *, embedding_name: str) -> None:
     head = values.pop(HEAD, None)
     if head is None:
         return
-    embedding = values.setdefault(EMBEDDING, head)
+    embedding = values.setdefault(embedding_name, head)
     if embedding.shape != head.shape or not torch.equal(embedding, head):
-        raise WeightsError(f"{HEAD} differs from {EMBEDDING}, but the model ties them")
+        raise WeightsError(f"{HEAD} differs from {embedding_name}, but the model ties them")
 
 
 def _check_names(expected: set[str], offered: set[str]) -> None:

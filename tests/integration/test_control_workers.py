@@ -1,0 +1,342 @@
+"""The worker protocol: heartbeats, orders, residents, publications, metrics and logs."""
+
+import json
+from uuid import uuid4
+
+import msgspec
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from seamlessflow.control_plane.cluster.models import MachineHeartbeat
+from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.cluster.services import MachineEdit, machine_edit
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.policies.services import artifact_path, versions_prune
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.telemetry import services as telemetry_services
+from seamlessflow.control_plane.telemetry.models import LedgerInterval, LogChunk, MetricPoint
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.worker import Interval, PhaseReport, Publication, PublicationReply
+from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.control_plane import (
+    Cast,
+    Worker,
+    order_of,
+    phase_make,
+    publication_of,
+    worker_make,
+    worker_post,
+)
+
+MAX_HEARTBEAT_QUERIES = 8
+
+
+def report(phase: Phase, state: PhaseState, **fields: object) -> PhaseReport:
+    return PhaseReport(phase_id=phase.id, fence=phase.fence, state=state, **fields)  # type: ignore[arg-type]
+
+
+def idle(seq: int, start_s: float, end_s: float) -> Interval:
+    return Interval(seq=seq, state=LedgerState.IDLE, cause=IdleCause.NO_JOB, start_s=start_s, end_s=end_s)
+
+
+def publish(publication: Publication, credential: str) -> tuple[int, bytes]:
+    response = worker_post("publications", msgspec.json.encode(publication), secret=credential)
+    return response.status_code, response.content
+
+
+def test_orders_repeat_until_the_phase_is_over(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    phase = phase_make(job, beta.machine, Role.ROLLOUT)
+
+    (order,) = beta.heartbeat().orders
+    assert (order.phase_id, order.fence, order.weights.version, order.is_draining) == (phase.id, 1, 0, False)
+    assert order.weights.uri == cast.model.as_uri()
+    beta.heartbeat(phases=[report(phase, PhaseState.STARTING)])
+    beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, endpoint="http://127.0.0.1:9", served_version=0)])
+    phase.refresh_from_db()
+    assert (phase.state, phase.endpoint, phase.served_version, phase.boot_id) == (
+        "active",
+        "http://127.0.0.1:9",
+        0,
+        beta.boot_id,
+    )
+    assert phase_move(phase_id=phase.id, to=PhaseState.DRAINING, reason="train", author="scheduler")
+    assert beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE)]).orders[0].is_draining
+    reply = beta.heartbeat(phases=[report(phase, PhaseState.ENDED)])
+
+    assert reply.orders == []
+    moves = Event.objects.filter(subject_id=phase.id).order_by("id").values_list("to_state", flat=True)
+    assert list(moves) == ["starting", "active", "draining", "ended"]
+
+
+def test_report_with_an_old_fence_changes_nothing(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    phase = phase_make(job, beta.machine, Role.ROLLOUT)
+    stale = msgspec.structs.replace(report(phase, PhaseState.FAILED), fence=phase.fence - 1)
+
+    beta.heartbeat(phases=[stale])
+
+    phase.refresh_from_db()
+    assert phase.state == "leased"
+
+
+def test_new_boot_fails_what_the_old_one_had_taken_and_keeps_what_it_had_not(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    taken = phase_make(job, beta.machine, Role.ROLLOUT)
+    beta.heartbeat()
+    beta.heartbeat(phases=[report(taken, PhaseState.STARTING)])
+    beta.reboot()
+    beta.heartbeat()
+    taken.refresh_from_db()
+    job.refresh_from_db()
+    assert (taken.state, job.num_failures) == ("failed", 1)
+    assert "restarted" in taken.reason
+
+    untaken = phase_make(job, beta.machine, Role.ROLLOUT)
+    beta.reboot()
+
+    assert beta.heartbeat().orders[0].phase_id == untaken.id
+
+
+def test_residents_follow_tags_placement_cordon_and_the_wish_to_run(cast: Cast) -> None:
+    cast.job(is_running=True, placement={"train": ["big"]})
+    alpha = worker_make("alpha", "rollout", "train")
+
+    assert [resident.role for resident in alpha.heartbeat().residents] == [Role.ROLLOUT]
+    machine_edit(
+        machine_id=alpha.machine.id, edit=MachineEdit(tags=["train", "big"]), reason="test", author="system"
+    )
+    (resident,) = alpha.heartbeat().residents
+    assert (resident.role, resident.spec["train"]["num_updates"]) == (Role.TRAIN, 2)
+    machine_edit(
+        machine_id=alpha.machine.id, edit=MachineEdit(is_cordoned=True), reason="test", author="system"
+    )
+    assert alpha.heartbeat().residents == []
+
+
+def test_paused_job_has_no_residents(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    Job.objects.filter(id=job.id).update(desired="pause")
+
+    assert beta.heartbeat().residents == []
+
+
+def test_intervals_are_stored_once_and_touch(cast: Cast) -> None:
+    beta = worker_make("beta", "rollout")
+    first = [idle(0, 90.0, 95.25), idle(1, 95.25, 99.5)]
+
+    assert beta.heartbeat(intervals=first).num_intervals_acked == 2
+    beta.monotonic_s = 103.7  # a delayed heartbeat does not move the anchor
+    assert beta.heartbeat(intervals=[*first, idle(2, 99.5, 103.0)]).num_intervals_acked == 3
+
+    rows = list(LedgerInterval.objects.filter(machine=beta.machine).order_by("started_at"))
+    assert [row.seq for row in rows] == [0, 1, 2]
+    assert [row.ended_at for row in rows[:-1]] == [row.started_at for row in rows[1:]]
+    assert (rows[-1].ended_at - rows[0].started_at).total_seconds() == pytest.approx(13.0)
+
+
+def test_ledger_of_a_restarted_machine_sums_to_wall_time(cast: Cast) -> None:
+    beta = worker_make("beta", "rollout")
+    beta.heartbeat(
+        intervals=[idle(0, 60.0, 99.0)],
+        open_state=LedgerState.IDLE,
+        open_cause=IdleCause.NO_JOB,
+        open_since_s=99.0,
+    )
+    # The last word of the old boot was 30 s ago; the machine came back 5 s before its new first heartbeat.
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE cluster_machineheartbeat SET received_at = received_at - interval '30 s'")
+        cursor.execute(
+            "UPDATE telemetry_ledgerinterval SET started_at = started_at - interval '31 s', ended_at = ended_at - interval '31 s'"
+        )
+    beta.reboot()
+    beta.heartbeat(
+        intervals=[Interval(seq=0, state=LedgerState.STARTING, start_s=0.0, end_s=4.0)],
+        open_state=LedgerState.IDLE,
+        open_cause=IdleCause.NO_JOB,
+        open_since_s=4.0,
+    )
+
+    rows = list(LedgerInterval.objects.filter(machine=beta.machine).order_by("started_at"))
+    assert [row.state for row in rows] == ["idle", "idle", "down", "starting"]
+    assert [row.ended_at for row in rows[:-1]] == [row.started_at for row in rows[1:]]
+    shown = json.loads(
+        cast.owner.call("GET", f"machines/{show_id(IdKind.MACHINE, beta.machine.id)}/ledger").content
+    )
+    assert sum(total["duration_s"] for total in shown["totals"]) == pytest.approx(shown["window_s"], abs=1e-3)
+    assert sum(total["share"] for total in shown["totals"]) == pytest.approx(1.0)
+    assert {(total["state"], total["cause"]) for total in shown["totals"]} == {
+        ("idle", "no_job"),
+        ("down", ""),
+        ("starting", ""),
+    }
+
+
+def test_steady_heartbeat_needs_few_queries_and_tells_nobody(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    phase = phase_make(job, beta.machine, Role.ROLLOUT)
+    active = report(phase, PhaseState.ACTIVE, endpoint="http://127.0.0.1:9", served_version=0)
+    beta.heartbeat(phases=[active])
+
+    with CaptureQueriesContext(connection) as steady:
+        beta.heartbeat(phases=[active], open_state=LedgerState.SERVING, open_since_s=99.0)
+
+    queries = [query["sql"] for query in steady if "SAVEPOINT" not in query["sql"]]
+    assert len(queries) <= MAX_HEARTBEAT_QUERIES, queries
+    assert not any("pg_notify" in query for query in queries)
+
+
+def test_machine_with_an_unknown_token_or_a_broken_body_is_refused(cast: Cast) -> None:
+    beta = worker_make("beta", "rollout")
+
+    unknown = worker_post("heartbeat", b"{}", secret="sfm_unknown")
+    broken = beta.post("heartbeat", b'{"boot_id": 1}')
+    future = beta.post(
+        "heartbeat", json.dumps({"boot_id": str(uuid4()), "monotonic_s": 1.0, "protocol_version": 9}).encode()
+    )
+
+    assert [unknown.status_code, broken.status_code, future.status_code] == [401, 400, 400]
+    assert unknown["Content-Type"] == "application/problem+json"
+    assert b"boot_id" in broken.content
+    assert b"protocol_version" in future.content
+    assert not MachineHeartbeat.objects.exists()
+
+
+def train_phase(cast: Cast) -> tuple[Job, Worker, Phase, str]:
+    job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout", "train")
+    phase = phase_make(job, alpha.machine, Role.TRAIN)
+    return job, alpha, phase, order_of(phase).credential
+
+
+def test_publication_moves_job_engines_and_metrics_in_one_step(cast: Cast) -> None:
+    job, _, _, credential = train_phase(cast)
+    Job.objects.filter(id=job.id).update(num_failures=2)
+    beta = worker_make("beta", "rollout")
+    engine = phase_make(job, beta.machine, Role.ROLLOUT)
+
+    status, body = publish(publication_of(job, 1), credential)
+
+    assert status == 200, body
+    assert msgspec.json.decode(body, type=PublicationReply) == PublicationReply(
+        version=1, is_job_complete=False
+    )
+    job.refresh_from_db()
+    engine.refresh_from_db()
+    assert (job.latest_version, job.published_batch, job.num_failures, engine.desired_version) == (1, 1, 0, 1)
+    assert MetricPoint.objects.get().step == 1
+    assert Event.objects.filter(kind="version.published").count() == 1
+    assert publish(publication_of(job, 2), credential)[1] == b'{"version":2,"is_job_complete":true}'
+
+
+def test_same_publication_again_is_answered_alike_and_stored_once(cast: Cast) -> None:
+    job, _, phase, credential = train_phase(cast)
+    first = publish(publication_of(job, 1), credential)
+    assert phase_move(phase_id=phase.id, to=PhaseState.ENDED, reason="over", author="system")
+
+    assert publish(publication_of(job, 1), credential) == first
+    assert PolicyVersion.objects.filter(job=job).count() == 2
+
+
+@pytest.mark.parametrize(
+    "changes,word",
+    [
+        ({"version": 2}, b"version 2 is out of order"),
+        ({"batch_number": 2}, b"batch 2 is out of order"),
+        ({"uri": "file:///etc"}, b"ARTIFACT_ROOT"),
+        ({"uri": "s3://bucket/weights"}, b"ARTIFACT_ROOT"),
+    ],
+)
+def test_publication_out_of_order_or_place_is_refused(
+    cast: Cast, changes: dict[str, object], word: bytes
+) -> None:
+    job, _, _, credential = train_phase(cast)
+
+    status, body = publish(publication_of(job, 1, **changes), credential)
+
+    assert status in (400, 409)
+    assert word in body
+    assert PolicyVersion.objects.filter(job=job).count() == 1
+
+
+def test_replaced_trainer_cannot_publish(cast: Cast) -> None:
+    job, _, phase, credential = train_phase(cast)
+    Job.objects.filter(id=job.id).update(train_fence=phase.fence + 1)
+    fenced_off = publish(publication_of(job, 1), credential)
+    Job.objects.filter(id=job.id).update(train_fence=phase.fence)
+    assert phase_move(phase_id=phase.id, to=PhaseState.FAILED, reason="gone", author="system")
+    over = publish(publication_of(job, 1), credential)
+
+    assert (fenced_off[0], over[0]) == (409, 409)
+    assert b"stale" in fenced_off[1]
+    assert publish(publication_of(job, 1), credential[:-2] + "xx")[0] == 401
+
+
+def test_metrics_of_a_phase_are_readable_as_columns(cast: Cast) -> None:
+    job, _, _, credential = train_phase(cast)
+    for step in (1, 2, 2):
+        body = msgspec.json.encode({"step": step, "values": {"reward/mean": step / 2, "loss": 1.0}})
+        assert worker_post("metrics", body, secret=credential).status_code == 204
+
+    path = f"jobs/{show_id(IdKind.JOB, job.id)}/metrics?names=reward/mean&since_step=1"
+    shown = json.loads(cast.owner.call("GET", path).content)
+
+    assert shown == {"metrics": {"reward/mean": {"step": [1, 2], "value": [0.5, 1.0]}}}
+
+
+def test_log_chunks_join_by_offset_whatever_is_sent_twice(cast: Cast) -> None:
+    _, alpha, phase, _ = train_phase(cast)
+    path = f"phases/{phase.id}/logs?stream=train&offset="
+
+    answers = [
+        json.loads(alpha.post(f"{path}{offset}", data).content)["next_offset"]
+        for offset, data in [(0, b"hello "), (0, b"hello "), (3, b"lo world"), (50, b"lost")]
+    ]
+
+    assert answers == [6, 6, 11, 11]
+    shown = json.loads(
+        cast.owner.call("GET", f"phases/{show_id(IdKind.PHASE, phase.id)}/logs?offset=6").content
+    )
+    assert (shown["text"], shown["next_offset"], shown["streams"]) == ("world", 11, ["train"])
+    assert cast.outsider.call("GET", f"phases/{show_id(IdKind.PHASE, phase.id)}/logs").status_code == 404
+    assert worker_make("beta").post(f"{path}0", b"x").status_code == 404
+
+
+def test_log_keeps_its_head_and_acknowledges_the_rest(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry_services, "MAX_LOG_BYTES", 8)
+    _, alpha, phase, _ = train_phase(cast)
+    path = f"phases/{phase.id}/logs?stream=train&offset="
+
+    first = json.loads(alpha.post(f"{path}0", b"0123456789").content)
+    second = json.loads(alpha.post(f"{path}10", b"abc").content)
+
+    assert (first["next_offset"], second["next_offset"]) == (10, 13)
+    assert bytes(LogChunk.objects.get().data) == b"01234567"
+
+
+def test_retention_keeps_the_newest_the_pinned_and_those_in_use(cast: Cast) -> None:
+    job, _, _, credential = train_phase(cast)
+    for version in range(1, 6):
+        publication = publication_of(job, version)
+        path = artifact_path(publication.uri)
+        assert path is not None
+        path.mkdir(parents=True)
+        (path / "manifest.json").write_text("{}")
+        assert publish(publication, credential)[0] == 200
+    PolicyVersion.objects.filter(job=job, version=1).update(is_pinned=True)
+    slow = phase_make(job, worker_make("beta", "rollout").machine, Role.ROLLOUT)
+    Phase.objects.filter(id=slow.id).update(desired_version=2)
+
+    assert versions_prune() == 1
+    assert versions_prune() == 0
+
+    deleted = PolicyVersion.objects.exclude(deleted_at=None)
+    assert [row.version for row in deleted] == [3]
+    root = artifact_path(publication_of(job, 1).uri)
+    assert root is not None
+    assert sorted(entry.name for entry in root.parent.iterdir()) == ["1", "2", "4", "5"]
+    assert cast.model.is_dir()

@@ -1,0 +1,128 @@
+"""Groups, verdicts, batches: leases that outlive runners, bounds of admission, staleness."""
+
+from typing import Any
+
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.gateway_world import GatewayWorld
+
+USER = {"role": "user", "content": "?"}
+BATCH: dict[str, Any] = {"applied_batch": 0, "durable_batch": 0, "policy_version": 0, "wait_s": 0.0}
+
+
+async def make_ready(world: GatewayWorld, agent: Any, *, num_groups: int) -> None:
+    """Finish groups with one turn a session, rewards 0 and 1."""
+    for _ in range(num_groups):
+        (group,) = await world.lease(agent, max_sessions=2)
+        for reward, session in enumerate(group["sessions"]):
+            await world.chat(session["api_key"], [USER])
+            await world.finish(agent, session["session_id"], reward=reward)
+
+
+async def test_an_abandoned_group_runs_again_and_old_keys_are_closed(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    old = world.make_phase(Role.AGENT)
+    (group,) = await world.lease(old, max_sessions=2)
+    await world.chat(group["sessions"][0]["api_key"], [USER])
+    world.end_phase(old, "failed")
+    status, _ = await world.phase_post(old, "/runner/v1/groups/lease", {"max_sessions": 2, "wait_s": 0})
+    assert status == 409
+    (again,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    assert (again["group_id"], again["task"]) == (group["group_id"], group["task"])
+    assert [session["attempt"] for session in again["sessions"]] == [2, 2]
+    status, _ = await world.post(
+        "/v1/chat/completions", {"messages": [USER]}, group["sessions"][0]["api_key"]
+    )
+    assert status == 400
+    await world.chat(again["sessions"][0]["api_key"], [USER])
+
+
+async def test_a_slot_runs_three_times_then_the_group_is_dropped(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 0})
+    agent = world.make_phase(Role.AGENT)
+    (group,) = await world.lease(agent)
+    good, bad = group["sessions"]
+    await world.finish(agent, good["session_id"], reward=1.0)
+    for attempt in (2, 3):
+        await world.finish(agent, bad["session_id"], failure="crashed")
+        await world.finish(agent, bad["session_id"], failure="crashed")  # said twice, noted once
+        (again,) = await world.lease(agent)
+        (bad,) = again["sessions"]
+        assert (bad["attempt"], bad["slot"]) == (attempt, 1)
+    await world.finish(agent, bad["session_id"], failure="crashed")
+    assert world.sql("SELECT state, reason FROM trajectory_group") == [
+        ("dropped", "1 of 2 sessions have a verdict; 2 are needed")
+    ]
+
+
+async def test_admission_keeps_to_the_staleness_bound_and_to_what_is_needed(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    await world.start_engines(
+        lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 2}, train={"num_updates": 1}, num_tasks=3
+    )
+    agent = world.make_phase(Role.AGENT)
+    groups = await world.lease(agent)
+    assert len(groups) == 2  # one update, one to spare; the staleness bound alone would let three wait
+    assert await world.lease(agent) == []
+    tasks = world.sql("SELECT task_index FROM trajectory_group ORDER BY index")
+    assert len(set(tasks)) == 2
+
+
+async def test_batches_are_numbered_replayed_and_forgotten(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    agent, trainer = world.make_phase(Role.AGENT), world.make_phase(Role.TRAIN)
+    assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH))[0] == 204
+    await make_ready(world, agent, num_groups=2)
+    first = await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH)
+    second = await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH | {"applied_batch": 1})
+    assert (first[0], second[0]) == (200, 200)
+    world.end_phase(trainer, "failed")
+    successor = world.make_phase(Role.TRAIN)
+    assert await world.phase_post(successor, "/trainer/v1/batches/lease", BATCH) == first
+    done = BATCH | {"applied_batch": 2, "durable_batch": 1}
+    assert (await world.phase_post(successor, "/trainer/v1/batches/lease", done))[0] == 204
+    assert world.sql("SELECT number, state, payload IS NULL FROM trajectory_batch ORDER BY number") == [
+        (1, "forgotten", True), (2, "applied", False),
+    ]  # fmt: skip
+    assert world.sql("SELECT state, batch_number FROM trajectory_group ORDER BY index") == [
+        ("batched", 1), ("batched", 2),
+    ]  # fmt: skip
+
+
+async def test_groups_beyond_the_staleness_bound_are_dropped_with_a_reason(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 1})
+    await make_ready(world, world.make_phase(Role.AGENT), num_groups=1)
+    trainer = world.make_phase(Role.TRAIN)
+    assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH | {"policy_version": 2}))[
+        0
+    ] == 204
+    assert world.sql("SELECT state, reason FROM trajectory_group") == [
+        ("dropped", "sampled by version 0; the oldest that may train now is 1")
+    ]
+
+
+async def test_external_agents_open_reward_and_close_sessions(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
+    world.make_token()
+    body = {"job": str(world.job_id), "group": "task 1"}
+    assert (await world.post("/v1/sessions", body, "not-a-token"))[0] == 401
+    for reward in (0.0, 1.0):
+        status, raw = await world.post("/v1/sessions", body, world.api_token)
+        assert status == 201
+        opened = world.decode(raw)
+        await world.chat(opened["api_key"], [USER])
+        path = f"/v1/sessions/{opened['session']}"
+        assert (await world.post(path + "/reward", {"reward": reward}, opened["api_key"]))[0] == 204
+        assert (await world.post(path + "/close", {}, opened["api_key"]))[0] == 204
+        assert (await world.post(path + "/reward", {"reward": 5.0}, world.api_token))[0] == 409
+    assert world.sql("SELECT state, external_key, reward_mean FROM trajectory_group") == [
+        ("ready", "task 1", 0.5)
+    ]

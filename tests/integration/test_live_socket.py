@@ -1,0 +1,184 @@
+"""The live socket on a real broker and database: snapshot, numbered deltas, replay, isolation, an outage."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from channels.db import database_sync_to_async
+from channels.testing import WebsocketCommunicator
+from django.contrib.auth.models import AnonymousUser
+from pytest_django import Settings
+
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.live.consumers import LiveConsumer
+from seamlessflow.control_plane.live.feeder import Feeder
+from seamlessflow.control_plane.live.frames import Frame, FrameKind
+from seamlessflow.control_plane.live.hub import MAX_QUEUED_FRAMES, Mailbox
+from seamlessflow.core.types.ids import IdKind, show_id
+from tests.fixtures.control_plane import Cast
+from tests.fixtures.services import ValkeyUrls
+
+pytestmark = pytest.mark.django_db(transaction=True)
+IDLE_S = 6.0  # longer than the time-out of five seconds that newer clients set by default
+
+
+@pytest.fixture(autouse=True)
+def empty_broker(embedded_valkey: ValkeyUrls, settings: Settings) -> Iterator[None]:
+    settings.EVENTS_URL = embedded_valkey.events
+    client = redis.Redis.from_url(embedded_valkey.events)
+    client.flushdb()
+    yield
+    client.close()
+
+
+class Browser:
+    """A client of the socket, without a session."""
+
+    def __init__(self, user: object = None) -> None:
+        self.socket = WebsocketCommunicator(LiveConsumer.as_asgi(), "/ws/live")
+        self.socket.scope["user"] = user or AnonymousUser()
+
+    async def __aenter__(self) -> "Browser":
+        assert (await self.socket.connect())[0]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.socket.disconnect()
+
+    async def say(self, **message: Any) -> None:
+        await self.socket.send_to(text_data=json.dumps(message))
+
+    async def hear(self) -> dict[str, Any]:
+        frame: dict[str, Any] = json.loads(await self.socket.receive_from(timeout=5))
+        return frame
+
+
+async def tick(feeder: Feeder) -> int:
+    return await database_sync_to_async(feeder.tick)()
+
+
+async def feeder_make() -> Feeder:
+    """A feeder that has said what there is."""
+    feeder = await database_sync_to_async(Feeder)()
+    await tick(feeder)
+    return feeder
+
+
+async def rename(job: Job, name: str) -> None:
+    await Job.objects.filter(id=job.id).aupdate(name=name)
+
+
+async def test_a_subscriber_gets_a_snapshot_then_numbered_deltas(cast: Cast) -> None:
+    job = await database_sync_to_async(cast.job)()
+    topic, name = f"job:{job.id}", f"job:{show_id(IdKind.JOB, job.id)}"
+    feeder = await feeder_make()
+    async with Browser() as browser:
+        await browser.say(token=cast.owner.secret, subscribe=[name])
+        snapshot = await browser.hear()
+        assert (snapshot["kind"], snapshot["topic"]) == ("snapshot", topic)
+        assert snapshot["data"]["jobs"][0]["state"] == "queued"
+        for number in (1, 2):
+            await rename(job, f"name {number}")
+            await tick(feeder)
+            delta = await browser.hear()
+            assert delta["kind"] == "delta"
+            assert (delta["epoch"], delta["seq"]) == (snapshot["epoch"], snapshot["seq"] + number)
+            assert delta["data"]["jobs"][0]["name"] == f"name {number}"
+    feeder.close()
+
+
+async def test_a_client_that_comes_back_gets_the_deltas_it_lacks(cast: Cast) -> None:
+    job = await database_sync_to_async(cast.job)()
+    topic, name = f"job:{job.id}", f"job:{show_id(IdKind.JOB, job.id)}"
+    feeder = await feeder_make()
+    async with Browser() as browser:
+        await browser.say(token=cast.owner.secret, subscribe=[name])
+        snapshot = await browser.hear()
+    for number in range(3):
+        await rename(job, f"name {number}")
+        await tick(feeder)
+    async with Browser() as browser:
+        since = {topic: [snapshot["epoch"], snapshot["seq"]]}
+        await browser.say(token=cast.owner.secret, subscribe=[name], since=since)
+        frames = [await browser.hear() for _ in range(3)]
+        assert [frame["seq"] - snapshot["seq"] for frame in frames] == [1, 2, 3]
+        assert {frame["kind"] for frame in frames} == {"delta"}
+    async with Browser() as browser:
+        await browser.say(token=cast.owner.secret, subscribe=[name], since={topic: ["another life", 1]})
+        assert (await browser.hear())["kind"] == "snapshot"
+    feeder.close()
+
+
+async def test_another_project_sees_nothing(cast: Cast) -> None:
+    job = await database_sync_to_async(cast.job)()
+    async with Browser() as browser:
+        await browser.say(token=cast.outsider.secret, subscribe=[f"job:{show_id(IdKind.JOB, job.id)}", "jobs"])
+        assert (await browser.hear())["kind"] == "error"
+        listed = await browser.hear()
+        assert listed["topic"] == f"jobs:{cast.outsider.project.id}"
+        assert listed["data"] == {"jobs": []}
+
+
+async def test_nobody_is_told_to_sign_in_and_sent_away(cast: Cast) -> None:
+    async with Browser() as browser:
+        await browser.say(subscribe=["jobs"])
+        assert "sign in" in (await browser.hear())["data"]["detail"]
+        assert (await browser.socket.receive_output(timeout=5))["code"] == 4401
+
+
+async def test_a_signed_in_browser_needs_no_token(cast: Cast) -> None:
+    async with Browser(cast.member.user) as browser:
+        await browser.say(subscribe=["machines"])
+        assert (await browser.hear())["data"] == {"machines": [], "intervals": []}
+
+
+async def test_a_silent_socket_stays_open(cast: Cast) -> None:
+    job = await database_sync_to_async(cast.job)()
+    feeder = await feeder_make()
+    async with Browser(cast.owner.user) as browser:
+        await browser.say(subscribe=["jobs"])
+        await browser.hear()
+        await asyncio.sleep(IDLE_S)
+        await rename(job, "after a long silence")
+        await tick(feeder)
+        assert (await browser.hear())["data"]["jobs"][0]["name"] == "after a long silence"
+    feeder.close()
+
+
+async def test_a_broker_that_is_away_is_said_and_snapshots_still_come(cast: Cast, settings: Settings) -> None:
+    settings.EVENTS_URL = f"unix:///nonexistent/{uuid4().hex}.sock"
+    async with Browser(cast.owner.user) as browser:
+        await browser.say(subscribe=["machines"])
+        kinds = {frame["kind"]: frame["data"] for frame in [await browser.hear(), await browser.hear()]}
+        assert kinds["notice"] == {"code": "behind"}
+        assert kinds["snapshot"]["machines"] == []
+
+
+async def test_a_feeder_repeats_what_the_broker_did_not_take(cast: Cast, settings: Settings) -> None:
+    job = await database_sync_to_async(cast.job)()
+    feeder = await feeder_make()
+    await rename(job, "unheard")
+    publisher, feeder._publisher = feeder._publisher, _Deaf()  # type: ignore[assignment]
+    with pytest.raises(redis.ConnectionError):
+        await tick(feeder)
+    feeder._publisher = publisher
+    assert await tick(feeder) == 2
+    assert await tick(feeder) == 0
+    feeder.close()
+
+
+class _Deaf:
+    def publish(self, deltas: object) -> None:
+        raise redis.ConnectionError("away")
+
+
+async def test_a_mailbox_that_overflows_asks_for_a_snapshot() -> None:
+    mailbox = Mailbox()
+    for seq in range(MAX_QUEUED_FRAMES + 1):
+        mailbox.put(Frame(topic="machines", epoch="e", seq=seq, kind=FrameKind.DELTA, at=0, data={}))
+    assert mailbox.is_stale
+    assert await mailbox.get() is None

@@ -1,0 +1,160 @@
+"""The scheduler against PostgreSQL: what a cycle leases, drains and tells; races, queries, fences."""
+
+from datetime import timedelta
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
+from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.services import job_desire
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S, snapshot_load
+from seamlessflow.control_plane.scheduling.services import Ring, plan_apply
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import Plan
+from seamlessflow.core.scheduling.scheduler import decide
+from tests.fixtures.control_plane import Cast, Worker, worker_make
+
+MAX_QUERIES = 6
+
+
+def cycle() -> list[Ring]:
+    return plan_apply(decide(snapshot_load()))
+
+
+def cluster() -> dict[str, Worker]:
+    workers = {
+        "alpha": worker_make("alpha", "rollout", "train"),
+        "beta": worker_make("beta", "rollout"),
+        "gamma": worker_make("gamma", "agent"),
+    }
+    for worker in workers.values():
+        worker.heartbeat()
+    return workers
+
+
+def activate() -> None:
+    for phase in Phase.objects.filter(state=PhaseState.LEASED):
+        assert phase_move(phase_id=phase.id, to=PhaseState.ACTIVE, reason="test", author="machine")
+
+
+def live() -> dict[str, str]:
+    phases = Phase.objects.exclude(state__in=[PhaseState.ENDED, PhaseState.FAILED]).select_related("machine")
+    return {phase.machine.name: f"{phase.role} {phase.state}" for phase in phases}
+
+
+def ready_groups(job: Job, number: int) -> None:
+    now = timezone.now()
+    RolloutGroup.objects.bulk_create(
+        RolloutGroup(
+            id=f"00000000-0000-7000-8000-{index:012d}", project_id=job.project_id, job=job, index=index, size=2,
+            state="ready", created_at=now, ready_at=now,
+        )
+        for index in range(number)
+    )  # fmt: skip
+
+
+def test_a_job_goes_from_queued_to_running_and_multiplexes(cast: Cast) -> None:
+    cluster()
+    job = cast.job(rollout={"groups_per_batch": 2, "group_size": 2})
+    rings = cycle()
+    assert {ring.machine for ring in rings} == {"alpha", "beta", "gamma"}
+    assert live() == {"alpha": "rollout leased", "beta": "rollout leased", "gamma": "agent leased"}
+    activate()
+    cycle()
+    job.refresh_from_db()
+    assert (job.state, job.waiting_reason) == (JobState.RUNNING, "")
+
+    ready_groups(job, 2)
+    (ring,) = cycle()
+    assert ring.machine == "alpha"
+    assert live()["alpha"] == "rollout draining"
+    assert phase_move(phase_id=ring.phase_id, to=PhaseState.ENDED, reason="done", author="machine")
+    cycle()
+    assert live()["alpha"] == "train leased"
+    train = Phase.objects.get(role="train")
+    job.refresh_from_db()
+    assert (train.num_batches, train.fence) == (1, 2)
+    assert job.train_fence == train.fence
+    reasons = Event.objects.filter(kind="phase.state", author="scheduler").values_list("reason", flat=True)
+    assert all(reasons)
+
+
+def test_a_job_without_machines_says_why_it_waits(cast: Cast) -> None:
+    worker_make("beta", "rollout").heartbeat()
+    job = cast.job()
+    assert cycle() == []
+    job.refresh_from_db()
+    assert job.state == JobState.QUEUED
+    assert "role train: train" in job.waiting_reason
+    assert "role agent: agent" in job.waiting_reason
+
+
+def test_cancel_drains_and_ends(cast: Cast) -> None:
+    cluster()
+    job = cast.job()
+    cycle()
+    activate()
+    cycle()
+    job_desire(job_id=job.id, desired=DesiredJobState.CANCEL, reason="enough", author="user:olga")
+    cycle()
+    assert set(live().values()) == {"rollout draining", "agent draining"}
+    for phase in Phase.objects.filter(state=PhaseState.DRAINING):
+        phase_move(phase_id=phase.id, to=PhaseState.ENDED, reason="handed over", author="machine")
+    cycle()
+    job.refresh_from_db()
+    assert job.state == JobState.CANCELLED
+    assert job.ended_at is not None
+
+
+def test_a_silent_machine_is_evicted_by_the_servers_clock(cast: Cast) -> None:
+    cluster()
+    job = cast.job()
+    cycle()
+    activate()
+    past = timezone.now() - timedelta(seconds=HEARTBEAT_LIMIT_S + 1)
+    MachineHeartbeat.objects.filter(machine__name="beta").update(received_at=past)
+    assert decide(snapshot_load(may_evict=False)).decisions != decide(snapshot_load()).decisions
+    cycle()
+    assert Phase.objects.get(machine__name="beta").reason == "beta sends no heartbeats"
+    job.refresh_from_db()
+    assert job.num_failures == 1
+
+
+def test_a_plan_that_lost_the_race_changes_nothing(cast: Cast) -> None:
+    cluster()
+    cast.job()
+    plan: Plan = decide(snapshot_load())
+    plan_apply(plan)
+    before = list(Phase.objects.order_by("id").values_list("id", "state", "fence"))
+    assert plan_apply(plan) == []
+    assert list(Phase.objects.order_by("id").values_list("id", "state", "fence")) == before
+    assert set(Machine.objects.values_list("last_fence", flat=True)) == {1}
+
+
+def test_the_fence_of_a_train_phase_exceeds_every_earlier_one_of_the_job(cast: Cast) -> None:
+    cluster()
+    worker_make("delta", "train").heartbeat()
+    job = cast.job()
+    Job.objects.filter(id=job.id).update(train_fence=7)
+    cycle()
+    activate()
+    cycle()
+    assert Phase.objects.get(role="train").fence == 8
+
+
+def test_a_snapshot_takes_few_queries_however_large_the_cluster(cast: Cast) -> None:
+    for number in range(10):
+        worker_make(f"m{number}", "rollout").heartbeat()
+    for _ in range(5):
+        cast.job()
+    with CaptureQueriesContext(connection) as queries:
+        snapshot = snapshot_load()
+    assert len(queries) <= MAX_QUERIES
+    assert (len(snapshot.machines), len(snapshot.jobs)) == (10, 5)

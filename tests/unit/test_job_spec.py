@@ -1,0 +1,95 @@
+"""The job specification: strict, complete, and refused in words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "calculator",
+        "model": {"source": "artifact://art_0"},
+        "environment": {"name": "calculator", "tasks": "artifact://art_1"},
+    } | changes
+
+
+def problems(**changes: Any) -> dict[str, str]:
+    with pytest.raises(InvalidJobSpec) as caught:
+        job_spec_parse(spec(**changes))
+    return {problem.field: problem.detail for problem in caught.value.problems}
+
+
+def test_smallest_spec_gets_every_default() -> None:
+    parsed = job_spec_parse(spec())
+
+    assert (parsed.spec_version, parsed.rollout.group_size, parsed.algorithm.name) == (1, 8, "grpo")
+
+
+def test_resolved_spec_parsed_again_is_the_same() -> None:
+    parsed = job_spec_parse(spec())
+
+    assert job_spec_parse(json.loads(json.dumps(parsed.model_dump(mode="json")))) == parsed
+
+
+@pytest.mark.parametrize(
+    "changes,field,near",
+    [
+        ({"modle": {}}, "modle", "model"),
+        ({"rollout": {"group_sise": 4}}, "rollout.group_sise", "group_size"),
+        ({"train": {"learning_rat": 1}}, "train.learning_rat", "learning_rate"),
+    ],
+)
+def test_unknown_key_is_refused_with_the_nearest_name(changes: dict[str, Any], field: str, near: str) -> None:
+    assert f"did you mean '{near}'" in problems(**changes)[field]
+
+
+def test_unknown_key_like_no_other_lists_the_known_ones() -> None:
+    detail = problems(rollout={"zzz": 1})["rollout.zzz"]
+
+    assert "group_size" in detail
+    assert "temperature" in detail
+
+
+def test_every_fault_is_named_with_its_value() -> None:
+    found = problems(rollout={"group_size": 0, "temperature": -1}, train={"zero_stage": 9})
+
+    assert set(found) == {"rollout.group_size", "rollout.temperature", "train.zero_stage"}
+    assert "got 9" in found["train.zero_stage"]
+
+
+@pytest.mark.parametrize(
+    "environment,word",
+    [
+        ({"name": "command", "tasks": "artifact://art_1"}, "command"),
+        ({"name": "calculator"}, "tasks"),
+        ({"name": "chess", "tasks": "artifact://art_1"}, "calculator"),
+    ],
+)
+def test_environment_that_lacks_what_it_needs_is_refused(environment: dict[str, Any], word: str) -> None:
+    assert any(word in detail for detail in problems(environment=environment).values())
+
+
+def test_external_environment_needs_no_tasks() -> None:
+    assert job_spec_parse(spec(environment={"name": "external"})).environment.tasks is None
+
+
+@pytest.mark.parametrize("tag", ["Big GPU", "", "a" * 64, "ü"])
+def test_placement_tag_outside_the_grammar_is_refused(tag: str) -> None:
+    assert "placement.train.0" in problems(placement={"train": [tag]})
+
+
+@pytest.mark.parametrize("body", [None, [], "spec", 7])
+def test_body_that_is_no_mapping_is_refused(body: Any) -> None:
+    with pytest.raises(InvalidJobSpec):
+        job_spec_parse(body)
+
+
+def test_schema_describes_every_section() -> None:
+    schema = JobSpec.model_json_schema()
+
+    assert set(schema["properties"]) == set(JobSpec.model_fields)
+    assert schema["additionalProperties"] is False
+    assert "Sessions per task" in json.dumps(schema)

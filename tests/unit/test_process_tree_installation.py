@@ -1,0 +1,144 @@
+"""The decisions around the processes: addresses, environments, ports, locks, tokens."""
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.cli.local.environment import Addresses, machine_environment, plane_environment
+from seamlessflow.cli.local.machines import (
+    LocalMachine,
+    ensure_token,
+    forget_tokens_of_other_database,
+    token_file,
+    usable_core,
+)
+from seamlessflow.cli.local.services import plan_services
+from seamlessflow.cli.local.state import (
+    LOOPBACK,
+    AlreadyRunning,
+    Home,
+    RunInfo,
+    UnsafeRuntimeFolder,
+    free_port,
+    private_folder,
+)
+
+US = (os.geteuid(), os.getegid())
+ADDRESSES = Addresses("http://127.0.0.1:8470", "http://127.0.0.1:8471")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path).create()
+
+
+def test_named_servers_are_used_and_nothing_is_started(home: Home) -> None:
+    named = {"DATABASE_URL": "postgresql://me@db/rl", "BROKER_URL": "redis://broker/0"}
+    services = plan_services(home, environ=named)
+    assert services.specs == ()
+    assert services.urls.database_url == "postgresql://me@db/rl"
+    assert services.urls.events_url == services.urls.background_broker_url == "redis://broker/0"
+
+
+def test_named_broker_leaves_the_database_embedded(home: Home) -> None:
+    services = plan_services(
+        home, environ={"BROKER_URL": "redis://broker/0", "EVENTS_URL": "redis://events/0"}
+    )
+    assert [spec.name for spec in services.specs] == ["postgres"]
+    assert services.urls.events_url == "redis://events/0"
+
+
+def test_machines_inherit_no_secret_of_the_planes(home: Home) -> None:
+    urls = plan_services(home, environ={}).urls
+    shell = {"PATH": "/bin", "DATABASE_URL": "postgresql://me@db/rl", "SEAMLESSFLOW_SECRET_KEY": "s" * 40}
+    planes = plane_environment(home, urls, ADDRESSES, environ=shell)
+    machines = machine_environment(home, urls, ADDRESSES, environ=shell)
+    assert planes["SEAMLESSFLOW_SECRET_KEY"] == "s" * 40
+    assert planes["DATABASE_URL"] == urls.database_url
+    assert "s" * 40 not in machines.values()
+    assert not {"DATABASE_URL", "EVENTS_URL", "BACKGROUND_BROKER_URL"} & machines.keys()
+    assert machines["PATH"] == "/bin"
+
+
+def test_secret_is_made_once_for_its_owner_alone(home: Home) -> None:
+    assert home.secret("secret-key") == home.secret("secret-key")
+    assert len(home.secret("secret-key")) >= 32
+    assert stat.S_IMODE((home.root / "secret-key.secret").stat().st_mode) == 0o600
+
+
+def test_second_launcher_is_refused_while_the_first_lives(home: Home) -> None:
+    run = RunInfo(
+        os.getpid(), "2026-01-01T00:00:00+00:00", "http://w", "http://g", "postgresql://", "redis://"
+    )
+    with home.lock():
+        home.write_run(run)
+        assert home.read_run() == run
+        with pytest.raises(AlreadyRunning, match=rf"process {os.getpid()}"), home.lock():
+            pytest.fail("two launchers hold one home")
+    assert home.read_run() is None
+    with home.lock():
+        assert home.is_locked()
+
+
+def test_run_file_of_a_killed_launcher_counts_as_none(home: Home) -> None:
+    home.run_file.write_text(
+        json.dumps(
+            dict.fromkeys(("started_at", "web_url", "gateway_url", "database_url", "broker_url"), "")
+            | {"pid": 1}
+        )
+    )
+    assert home.read_run() is None
+    assert not home.request_stop(timeout_s=1)
+
+
+def test_busy_port_is_passed_over() -> None:
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        listener.listen()
+        busy = listener.getsockname()[1]
+        assert busy < free_port(busy) < busy + 200
+
+
+def test_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    assert private_folder(tmp_path / "ours", owner=US) == private_folder(tmp_path / "ours", owner=US)
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(tmp_path / "ours")
+    for name in ("open", "link"):
+        with pytest.raises(UnsafeRuntimeFolder, match=name):
+            private_folder(tmp_path / name, owner=US)
+
+
+async def test_token_is_asked_for_once_per_database(home: Home) -> None:
+    asked = []
+
+    async def register(machine: LocalMachine) -> str:
+        asked.append(machine.name)
+        return f"registered {machine.name}\ntoken-{len(asked)}\n"
+
+    alpha = LocalMachine("alpha", ("rollout",))
+    for identity in ("database 1", "database 1", "database 2"):
+        forget_tokens_of_other_database(home, identity=identity)
+        await ensure_token(home, alpha, register=register)
+    assert asked == ["alpha", "alpha"]
+    assert token_file(home, alpha).read_text() == "token-2"
+    assert stat.S_IMODE(token_file(home, alpha).stat().st_mode) == 0o600
+
+
+def test_machine_beyond_the_last_core_is_left_unpinned() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    assert usable_core(0) == cores[0]
+    assert usable_core(len(cores)) is None
+    assert usable_core(None) is None
+
+
+def test_launcher_can_be_imported_without_django_or_torch() -> None:
+    heavy = {"django", "torch", "celery"}
+    code = f"import sys, seamlessflow.cli.local.stack; print({heavy!r}.isdisjoint(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
