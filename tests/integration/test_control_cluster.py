@@ -14,7 +14,7 @@ from django.test import Client
 
 from seamlessflow.control_plane.accounts.models import Project, Token, User
 from seamlessflow.control_plane.accounts.services import sign_in_token_create
-from seamlessflow.control_plane.cluster.doorbells import doorbell_send
+from seamlessflow.control_plane.cluster import doorbells
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import Artifact, Event
@@ -282,8 +282,15 @@ def test_migration_leaves_partitions_ahead_and_again_makes_none() -> None:
     assert node_partitions_ensure(today=timezone.now().date()) == []
 
 
-def test_dead_broker_neither_blocks_nor_raises(caplog: pytest.LogCaptureFixture) -> None:
+def test_dead_broker_neither_blocks_nor_raises(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbells, "_outage", doorbells._Outage())
     for _ in range(3):
-        doorbell_send(machine_name="alpha", phase_id=new_id(), fence=1)
+        doorbells.doorbell_send(machine_name="alpha", phase_id=new_id(), fence=1)
 
     assert len([record for record in caplog.records if "doorbell broker is down" in record.message]) == 1
+
+
+def test_exported_schemas_are_up_to_date() -> None:
+    call_command("export_schemas", "--check", folder=Path(__file__).parents[2] / "api_schema")

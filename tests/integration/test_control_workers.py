@@ -152,7 +152,8 @@ def test_ledger_of_a_restarted_machine_sums_to_wall_time(cast: Cast) -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE cluster_machineheartbeat SET received_at = received_at - interval '30 s'")
         cursor.execute(
-            "UPDATE telemetry_ledgerinterval SET started_at = started_at - interval '31 s', ended_at = ended_at - interval '31 s'"
+            "UPDATE telemetry_ledgerinterval SET started_at = started_at - interval '31 s',"
+            " ended_at = ended_at - interval '31 s'"
         )
     beta.reboot()
     beta.heartbeat(

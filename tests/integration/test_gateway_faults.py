@@ -15,7 +15,7 @@ from tests.fixtures.gateway_world import GatewayWorld
 
 ANSWER = "The quick answer is that twelve and thirty four are forty six, and that is all there is to say.<|im_end|>"
 TEXT = ANSWER.removesuffix("<|im_end|>")
-USER = {"role": "user", "content": "12+34?"}
+USER: Any = {"role": "user", "content": "12+34?"}
 ROW = "SELECT token_ids, logprobs, version_spans, num_handovers, num_continuations FROM trajectory_node WHERE kind = 2"
 
 
@@ -34,7 +34,7 @@ async def stream_text(client: openai.AsyncOpenAI) -> str:
     text = ""
     stream = await client.chat.completions.create(
         model="tiny",
-        messages=[USER],  # type: ignore[list-item]
+        messages=[USER],
         stream=True,
         stream_options={"include_usage": True},
     )
@@ -141,10 +141,8 @@ async def test_a_client_that_vanishes_frees_the_engine_and_its_retry_goes_on(
     url, headers = gateway_world.base_url + "/v1/chat/completions", {"Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession() as http:
         async with http.post(url, data=body, headers=headers) as response:
-            async for line in response.content:
-                if b"quick" in line:
-                    break
-        response.close()
+            await response.content.readuntil(b'"content":"T')
+            response.close()
         await gateway_world.until(_is_idle(engine), what="the engine's work to be aborted", timeout_s=2.0)
         assert gateway_world.sql(ROW) == []
         engine.step_s = 0.0
@@ -165,8 +163,8 @@ async def test_a_killed_gateway_loses_nothing_and_doubles_nothing(gateway_world:
     first = await gateway_world.chat(key, [{"role": "user", "content": "before"}])
     engine.step_s = 0.02
     async with client_of(gateway_world, key, max_retries=8) as client:
-        messages = [{"role": "user", "content": "before"}, first["choices"][0]["message"], USER]
-        turn = asyncio.create_task(client.chat.completions.create(model="tiny", messages=messages))  # type: ignore[arg-type]
+        messages: Any = [{"role": "user", "content": "before"}, first["choices"][0]["message"], USER]
+        turn = asyncio.create_task(client.chat.completions.create(model="tiny", messages=messages))
         await gateway_world.until(_is_busy(engine), what="the turn to be in the making")
         gateway_world.kill_gateway()
         engine.step_s = 0.0

@@ -13,7 +13,7 @@ from seamlessflow.data_plane.store.packing import unpacked
 from tests.fakes.scripted_engine import logprob_of
 from tests.fixtures.gateway_world import GatewayWorld
 
-TOOLS = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
+TOOLS: Any = [{"type": "function", "function": {"name": "calc", "parameters": {}}}]
 
 
 def user(content: str) -> dict[str, str]:
@@ -70,24 +70,22 @@ async def test_tool_calls_are_parsed_and_their_results_continue_the_same_branch(
     world = gateway_world
     arguments = '{"name": "calc", "arguments": {"b": 34, "a": 12}}'
     call = f"<think>hm</think>Let me see.\n<tool_call>{arguments}</tool_call><|im_end|>"
-    (engine,) = await world.start_engines(
-        lambda prompt: "It is 46.<|im_end|>" if "tool\n46" in prompt else call
-    )
+    await world.start_engines(lambda prompt: "It is 46.<|im_end|>" if "tool\n46" in prompt else call)
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     key = group["sessions"][0]["api_key"]
     client = openai.AsyncOpenAI(base_url=world.base_url + "/v1", api_key=key)
-    messages: list[Any] = [user("12+34?")]
-    answer = await client.chat.completions.create(model="tiny", messages=messages, tools=TOOLS)  # type: ignore[arg-type]
+    messages: Any = [user("12+34?")]
+    answer = await client.chat.completions.create(model="tiny", messages=messages, tools=TOOLS)
     message = answer.choices[0].message
     assert answer.choices[0].finish_reason == "tool_calls"
     assert message.content == "Let me see."
-    assert message.tool_calls is not None
-    assert json.loads(message.tool_calls[0].function.arguments) == {"a": 12, "b": 34}  # type: ignore[union-attr]
+    calls: Any = message.tool_calls
+    assert json.loads(calls[0].function.arguments) == {"a": 12, "b": 34}
     messages += [
         {
             "role": "assistant",
             "content": message.content,
-            "tool_calls": [call.model_dump() for call in message.tool_calls],
+            "tool_calls": [call.model_dump() for call in calls],
         },
         {"role": "tool", "tool_call_id": "changed", "content": "46"},
     ]
@@ -96,7 +94,7 @@ async def test_tool_calls_are_parsed_and_their_results_continue_the_same_branch(
         messages=messages,
         tools=TOOLS,
         stream=True,
-        stream_options={"include_usage": True},  # type: ignore[arg-type]
+        stream_options={"include_usage": True},
     )
     chunks = [chunk async for chunk in stream]
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "It is 46."
@@ -115,7 +113,7 @@ async def test_tool_calls_are_parsed_and_their_results_continue_the_same_branch(
 
 async def test_n_answers_are_siblings_under_one_prompt(gateway_world: GatewayWorld) -> None:
     world = gateway_world
-    (engine,) = await world.start_engines(lambda prompt: "yes<|im_end|>")
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     answer = await world.chat(group["sessions"][0]["api_key"], [user("?")], n=2, logprobs=True)
     assert [choice["index"] for choice in answer["choices"]] == [0, 1]
@@ -173,7 +171,7 @@ async def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], 
 
 async def test_bad_keys_and_long_prompts_are_refused_as_openai_does(gateway_world: GatewayWorld) -> None:
     world = gateway_world
-    (engine,) = await world.start_engines(lambda prompt: "yes<|im_end|>")
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     key = group["sessions"][0]["api_key"]
     assert (await world.post("/v1/chat/completions", {"messages": [user("?")]}, key + "x"))[0] == 401

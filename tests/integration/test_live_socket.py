@@ -2,15 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import redis
+from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
-from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import AnonymousUser
+from django.db import connections
 from pytest_django import Settings
 
 from seamlessflow.control_plane.jobs.models import Job
@@ -27,33 +29,37 @@ IDLE_S = 6.0  # longer than the time-out of five seconds that newer clients set 
 
 
 @pytest.fixture(autouse=True)
-def empty_broker(embedded_valkey: ValkeyUrls, settings: Settings) -> Iterator[None]:
+async def empty_broker(embedded_valkey: ValkeyUrls, settings: Settings) -> AsyncIterator[None]:
     settings.EVENTS_URL = embedded_valkey.events
     client = redis.Redis.from_url(embedded_valkey.events)
     client.flushdb()
     yield
     client.close()
+    # The thread that asynchronous code reads the database in would keep its connection beyond the test database.
+    await sync_to_async(connections.close_all)()
 
 
 class Browser:
-    """A client of the socket, without a session."""
+    """A client of the socket, signed in by session if `user` is given."""
 
     def __init__(self, user: object = None) -> None:
-        self.socket = WebsocketCommunicator(LiveConsumer.as_asgi(), "/ws/live")
-        self.socket.scope["user"] = user or AnonymousUser()
+        scope = {"type": "websocket", "path": "/ws/live", "user": user or AnonymousUser()}
+        self.socket = ApplicationCommunicator(LiveConsumer.as_asgi(), scope)
 
     async def __aenter__(self) -> "Browser":
-        assert (await self.socket.connect())[0]
+        await self.socket.send_input({"type": "websocket.connect"})
+        assert (await self.socket.receive_output(timeout=5))["type"] == "websocket.accept"
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.socket.disconnect()
+        await self.socket.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.socket.wait(timeout=5)
 
     async def say(self, **message: Any) -> None:
-        await self.socket.send_to(text_data=json.dumps(message))
+        await self.socket.send_input({"type": "websocket.receive", "text": json.dumps(message)})
 
     async def hear(self) -> dict[str, Any]:
-        frame: dict[str, Any] = json.loads(await self.socket.receive_from(timeout=5))
+        frame: dict[str, Any] = json.loads((await self.socket.receive_output(timeout=5))["text"])
         return frame
 
 
@@ -116,7 +122,9 @@ async def test_a_client_that_comes_back_gets_the_deltas_it_lacks(cast: Cast) -> 
 async def test_another_project_sees_nothing(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     async with Browser() as browser:
-        await browser.say(token=cast.outsider.secret, subscribe=[f"job:{show_id(IdKind.JOB, job.id)}", "jobs"])
+        await browser.say(
+            token=cast.outsider.secret, subscribe=[f"job:{show_id(IdKind.JOB, job.id)}", "jobs"]
+        )
         assert (await browser.hear())["kind"] == "error"
         listed = await browser.hear()
         assert listed["topic"] == f"jobs:{cast.outsider.project.id}"

@@ -25,7 +25,9 @@ from seamlessflow.cli.local.stack import running_stack
 from seamlessflow.cli.local.state import Home, find_home
 from seamlessflow.cli.platform import client_of, welcome
 from seamlessflow.client import Client
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
+JOB_NAME = "calculator demo"
 SEED = 0
 NUM_TASKS = 2000
 PROGRESS_EVERY_S = 5.0
@@ -45,12 +47,12 @@ PROGRESS_EVERY_S = 5.0
 @click.option(
     "--lr",
     type=click.FloatRange(min=0),
-    default=5e-4,
+    default=2e-4,
     show_default=True,
     help="Learning rate; 0 shows that the rise is learning.",
 )
 @click.option(
-    "--updates", type=click.IntRange(min=1), default=60, show_default=True, help="Policy versions to publish."
+    "--updates", type=click.IntRange(min=1), default=50, show_default=True, help="Policy versions to publish."
 )
 @click.option("--keep", is_flag=True, help="Leave the platform up afterwards, for looking, until Ctrl-C.")
 def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
@@ -89,14 +91,14 @@ def example_spec(
 ) -> dict[str, Any]:
     """The demo's job, as a user would write it."""
     return {
-        "name": "calculator",
+        "name": JOB_NAME,
         "model": {"source": str(files["model"]), "max_model_len": 256},
-        "environment": {"name": "calculator", "tasks": str(files["tasks"]), "max_turns": 3, "timeout_s": 60},
+        "environment": {"name": "calculator", "tasks": str(files["tasks"]), "max_turns": 4, "timeout_s": 60},
         "rollout": {
             "engine": engine,
             "group_size": 8,
-            "groups_per_batch": 10,
-            "max_tokens_per_turn": 32,
+            "groups_per_batch": 8,
+            "max_tokens_per_turn": 24,
             "max_concurrent_sessions": 96,
             "max_num_seqs": 64,
         },
@@ -115,6 +117,7 @@ def _train(home: Home, spec: dict[str, Any], layout: str, is_interrupted: thread
     """Submit, follow, report. Runs in a thread: the client is synchronous."""
     with client_of(home) as client:
         _tags_set(client, layout)
+        _leftovers_cancel(client)
         job = client.job_submit(spec)
         click.echo(f"job        {client.base_url}/jobs/{job['id']}")
         submitted_at = time.monotonic()
@@ -138,6 +141,14 @@ def _tags_set(client: Client, layout: str) -> None:
             client.machine_edit(
                 machine.name, changes={"tags": list(machine.tags)}, reason=f"demo layout {layout}"
             )
+
+
+def _leftovers_cancel(client: Client) -> None:
+    """A demo that was interrupted left its job to be resumed; this demo needs the machines."""
+    for job in client.job_list():
+        if job["name"] == JOB_NAME and job["state"] not in TERMINAL_JOB_STATES:
+            client.job_edit(job["id"], "cancel")
+            click.echo(f"cancelled  {job['id']}, left by an interrupted demo")
 
 
 def _report(client: Client, job: dict[str, Any], *, running_s: float, learning_rate: float) -> bool:

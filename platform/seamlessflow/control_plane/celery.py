@@ -22,10 +22,17 @@ JSON_ONLY = {
     "broker_connection_retry_on_startup": True,
 }
 
+
+def _only(url: str) -> dict[str, str]:
+    """Celery's command line takes BROKER_URL for its own option and would put every app on it; these two stand."""
+    return {"broker_read_url": url, "broker_write_url": url}
+
+
 app = Celery("seamlessflow", broker=settings.BACKGROUND_BROKER_URL)
 app.conf.update(
     JSON_ONLY
     | {
+        **_only(settings.BACKGROUND_BROKER_URL),
         "task_default_queue": "background",
         "task_acks_late": True,
         "worker_hijack_root_logger": False,
@@ -51,6 +58,7 @@ doorbells = Celery("seamlessflow-doorbells", broker=settings.BROKER_URL, set_as_
 doorbells.conf.update(
     JSON_ONLY
     | {
+        **_only(settings.BROKER_URL),
         "broker_connection_timeout": DOORBELL_TIMEOUT_S,
         "broker_transport_options": {
             "max_retries": 0,

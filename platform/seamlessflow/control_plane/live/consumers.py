@@ -37,6 +37,9 @@ _log = logging.getLogger(__name__)
 class LiveConsumer(AsyncWebsocketConsumer):
     """`_read`: how far each subscribed topic was sent; frames up to there are not repeated."""
 
+    # None of Channels' layers: each would hold a connection per socket, and end the socket when the broker goes.
+    channel_layer_alias = "none"
+
     async def connect(self) -> None:
         self._mailbox = Mailbox()
         self._read: dict[str, Position] = {}

@@ -26,7 +26,9 @@ from seamlessflow.control_plane.trajectories.serializers import (
     NodeOutput,
     SessionDetailOutput,
     SessionOutput,
+    SummaryOutput,
 )
+from seamlessflow.control_plane.trajectories.summary import job_summary
 from seamlessflow.core.lifecycle.groups import GroupState
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
@@ -41,7 +43,7 @@ class JobGroupListApi(ProjectApi):
     def get(self, request: Request, job_id: UUID) -> Response:
         job = job_get_visible(access=self.access, job_id=job_id)
         state = request.query_params.get("state")
-        if state is not None and state not in GroupState:
+        if state is not None and state not in set(map(str, GroupState)):
             raise field_error("state", f"{state!r} is not a state; accepted: {', '.join(GroupState)}")
         return page_response(request, group_list(job=job, state=state), GroupOutput)
 
@@ -71,6 +73,13 @@ class JobAuditApi(ProjectApi):
     def get(self, request: Request, job_id: UUID) -> Response:
         report = job_audit(job_get_visible(access=self.access, job_id=job_id))
         return Response(AuditOutput(report).data)
+
+
+class JobSummaryApi(ProjectApi):
+    @extend_schema(operation_id="job_summary", responses=SummaryOutput)
+    def get(self, request: Request, job_id: UUID) -> Response:
+        summary = job_summary(job_get_visible(access=self.access, job_id=job_id).id)
+        return Response(SummaryOutput(summary).data)
 
 
 def _flag(request: Request, name: str) -> bool:

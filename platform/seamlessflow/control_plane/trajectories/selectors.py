@@ -91,7 +91,7 @@ def session_nodes(*, session: Session, with_tokens: bool) -> list[dict[str, Any]
 def version_spans_decode(flat: list[int] | None, *, num_tokens: int) -> list[VersionSpan]:
     """`[0, 3, 10, 4]` over 12 tokens gives tokens 0 to 10 of version 3 and 10 to 12 of version 4."""
     pairs = list(zip((flat or [])[::2], (flat or [])[1::2], strict=True))
-    ends = [start for start, _ in pairs[1:]] + [num_tokens]
+    ends = [*(start for start, _ in pairs[1:]), num_tokens][: len(pairs)]
     return [VersionSpan(start, end, version) for (start, version), end in zip(pairs, ends, strict=True)]
 
 

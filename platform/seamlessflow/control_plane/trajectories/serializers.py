@@ -89,3 +89,22 @@ class AuditCheckOutput(serializers.Serializer):
 class AuditOutput(serializers.Serializer):
     ok = serializers.BooleanField()
     checks = AuditCheckOutput(many=True)
+
+
+class SummaryOutput(serializers.Serializer):
+    """What a job amounted to; see `summary.Summary`."""
+
+    num_groups_trained = serializers.IntegerField()
+    num_groups_dropped = serializers.IntegerField()
+    reward_first_tenth = serializers.FloatField(allow_null=True)
+    reward_last_tenth = serializers.FloatField(allow_null=True)
+    reward_by_tenth = serializers.ListField(child=serializers.FloatField())
+    num_sessions = serializers.IntegerField()
+    num_turns = serializers.IntegerField()
+    num_sampled_tokens = serializers.IntegerField()
+    num_trained_tokens = serializers.IntegerField()
+    num_wasted_tokens = serializers.IntegerField()
+    num_turns_handed_over = serializers.IntegerField()
+    num_turns_continued = serializers.IntegerField()
+    num_turns_of_several_versions = serializers.IntegerField()
+    max_gap_s = serializers.FloatField(allow_null=True)

@@ -6,6 +6,7 @@ from seamlessflow.control_plane.trajectories.apis import (
     GroupDetailApi,
     JobAuditApi,
     JobGroupListApi,
+    JobSummaryApi,
     SessionDetailApi,
 )
 from seamlessflow.control_plane.trajectories.converters import GroupIdConverter, SessionIdConverter
@@ -16,6 +17,7 @@ register_converter(SessionIdConverter, "session")
 urlpatterns = [
     path("jobs/<job:job_id>/groups", JobGroupListApi.as_view()),
     path("jobs/<job:job_id>/audit", JobAuditApi.as_view()),
+    path("jobs/<job:job_id>/summary", JobSummaryApi.as_view()),
     path("groups/<group:group_id>", GroupDetailApi.as_view()),
     path("sessions/<session:session_id>", SessionDetailApi.as_view()),
 ]

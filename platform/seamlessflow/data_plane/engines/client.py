@@ -129,11 +129,13 @@ class EngineClient:
                 headers=_headers(engine),
             ) as response:
                 if response.status != HTTPStatus.OK:
+                    failure = _failure(response.status, await response.read())
                     is_complete = True
-                    raise _failure(response.status, await response.read())
+                    raise failure
                 if not is_streamed:
+                    piece = _unary_piece(_decode_answer(await response.read()), engine.version)
                     is_complete = True
-                    yield _unary_piece(_decode_answer(await response.read()), engine.version)
+                    yield piece
                     return
                 async for piece in _streamed_pieces(response.content, engine.version):
                     is_complete = piece.finish_reason is not None
@@ -141,6 +143,8 @@ class EngineClient:
                 if not is_complete:
                     raise EngineUnavailable("the engine's stream ended before its answer did")
         except (aiohttp.ClientError, ConnectionError, TimeoutError, msgspec.DecodeError) as error:
+            if is_complete:
+                return  # the answer was whole; only the goodbye is missing
             is_complete = True
             raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
         finally:

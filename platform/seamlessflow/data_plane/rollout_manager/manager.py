@@ -74,7 +74,7 @@ class RolloutManager:
                             last_token_s = now_s
                             progress.add(piece)
                             yield piece
-                            if not progress.is_unfinished():
+                            if not progress.is_unfinished() and piece.finish_reason is None:
                                 return
                             if piece.finish_reason is FinishReason.ABORT:
                                 self._leave(engine, progress, "aborted")
