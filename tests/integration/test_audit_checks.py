@@ -156,8 +156,8 @@ def test_the_tree_of_a_session_has_spans_tokens_and_messages(cast: Cast, job: Jo
 def test_groups_are_listed_and_shown_to_their_project_only(cast: Cast, job: Job) -> None:
     shown = show_id(IdKind.JOB, job.id)
     page = json.loads(cast.member.call("GET", f"jobs/{shown}/groups?state=batched").content)
-    assert page["total"] == 1
-    group = json.loads(cast.member.call("GET", f"groups/{page['items'][0]['id']}").content)
+    assert page["count"] == 1
+    group = json.loads(cast.member.call("GET", f"groups/{page['results'][0]['id']}").content)
     assert group["sessions"][0]["reward"] == 1.0
     assert cast.member.call("GET", f"jobs/{shown}/groups?state=lost").status_code == 400
     assert cast.outsider.call("GET", f"groups/{group['id']}").status_code == 404

@@ -64,12 +64,13 @@ class Browser:
 
 
 async def tick(feeder: Feeder) -> int:
-    return await database_sync_to_async(feeder.tick)()
+    num_deltas: int = await database_sync_to_async(feeder.tick)()
+    return num_deltas
 
 
 async def feeder_make() -> Feeder:
     """A feeder that has said what there is."""
-    feeder = await database_sync_to_async(Feeder)()
+    feeder: Feeder = await database_sync_to_async(Feeder)()
     await tick(feeder)
     return feeder
 

@@ -100,7 +100,7 @@ def example_spec(
             "groups_per_batch": 8,
             "max_tokens_per_turn": 24,
             "max_concurrent_sessions": 96,
-            "max_num_seqs": 64,
+            "max_num_seqs": 12,
         },
         "algorithm": {"name": "grpo", "max_staleness": 3},
         "train": {

@@ -63,7 +63,8 @@ class RolloutChild(ResidentChild):
 
     def _engine_flags(self, spec: JobSpec) -> tuple[str, ...]:
         return (
-            *("--model", self.resident.model_path, "--uds", str(self._socket), "--seed", str(spec.seed)),
+            # No --seed: engines of one job must not draw alike, nor a restarted one repeat itself.
+            *("--model", self.resident.model_path, "--uds", str(self._socket)),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
             *("--weight-version", str(self._served_version)),
             *("--dtype", str(spec.model.dtype), "--device", self._surroundings.config.device),

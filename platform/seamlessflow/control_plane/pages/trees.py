@@ -58,16 +58,10 @@ def _tree_node(node: dict[str, Any], depth: int) -> TreeNode:
         kind=node["kind"],
         depth=depth,
         num_tokens=node["num_tokens"],
-        messages=[_said(message) for message in _messages(node["messages"])],
+        messages=[_said(message) for message in node["messages"] or []],
         spans=_spans(node),
         marks=list(_marks(node)),
     )
-
-
-def _messages(stored: Any) -> list[dict[str, Any]]:
-    """JSON columns read by plain SQL may arrive as text."""
-    messages = json.loads(stored) if isinstance(stored, str) else stored
-    return messages or []
 
 
 def _said(message: dict[str, Any]) -> Said:

@@ -60,10 +60,10 @@ def batches_published_once(job: Job) -> Check:
 
 
 def batches_numbered_without_gaps(job: Job) -> Check:
-    """Stored batches are 1..M, M ≥ N; those up to N are applied or forgotten."""
+    """Stored batches are 1..M, M ≥ N; those before N are applied or forgotten (N itself is noted a moment later)."""
     ((count, newest, distinct, not_applied),) = _rows(
         "SELECT count(*), coalesce(max(number), 0), count(DISTINCT number), "
-        "count(*) FILTER (WHERE number <= %s AND state = 'leased') FROM trajectory_batch WHERE job_id = %s",
+        "count(*) FILTER (WHERE number < %s AND state = 'leased') FROM trajectory_batch WHERE job_id = %s",
         [job.published_batch, job.id],
     )
     ok = count == newest == distinct and newest >= job.published_batch and not not_applied

@@ -3,6 +3,7 @@
 Token arrays are stored as zstd frames of little-endian int32 (ids) and float32 (logprobs); here they become lists.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -106,6 +107,8 @@ def _prompts(prompt_ids: list[UUID]) -> dict[UUID, bytes]:
 
 def _node(row: dict[str, Any], prompts: dict[UUID, bytes], *, with_tokens: bool) -> dict[str, Any]:
     packed, logprobs = row.pop("token_ids"), row.pop("logprobs")
+    # Django leaves JSON columns of plain SQL as text.
+    row["messages"], row["flags"] = (json.loads(row[name] or "null") for name in ("messages", "flags"))
     row["kind"] = NodeKind(row["kind"]).name.lower()
     row["versions"] = version_spans_decode(row.pop("version_spans"), num_tokens=row["num_tokens"])
     if with_tokens:

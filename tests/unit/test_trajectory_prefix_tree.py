@@ -1,0 +1,128 @@
+"""Trees of conversations: matching, forks, linearisation. Conversations are random walks over a few messages."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamlessflow.core.trajectory.linearize import linearize
+from seamlessflow.core.trajectory.messages import message_digest
+from seamlessflow.core.trajectory.prefix_tree import ForkCause, Node, NodeKind, PrefixTree
+
+CONTEXT = b"tools"
+TURNS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=12)
+
+
+def add(
+    tree: PrefixTree,
+    parent: int | None,
+    kind: NodeKind,
+    tokens: Sequence[int],
+    digests: tuple[bytes, ...],
+    **fields: Any,
+) -> Node:
+    above = tree.nodes[parent].num_path_tokens if parent is not None else 0
+    sampled = kind is NodeKind.SAMPLED
+    node = Node(
+        index=len(tree.nodes),
+        parent=parent,
+        kind=kind,
+        token_ids=np.asarray(tokens, dtype="<i4").tobytes(),
+        digests=digests,
+        num_path_tokens=above + len(tokens),
+        context=CONTEXT if parent is None else b"",
+        logprobs=np.full(len(tokens), -1.0, dtype="<f4").tobytes() if sampled else b"",
+        spans=(0, 1) if sampled else (),
+        **fields,
+    )
+    tree.add(node)
+    return node
+
+
+def grow(walks: list[list[int]]) -> PrefixTree:
+    """Each walk is a conversation: user messages by number, every one answered by a message that repeats it."""
+    tree = PrefixTree()
+    for number, walk in enumerate(walks):
+        messages: tuple[bytes, ...] = ()
+        for said in walk:
+            messages += (b"u%d" % said,)
+            match = tree.match(messages, CONTEXT)
+            parent = match.node.index if match.node else None
+            new = messages[match.num_messages :]
+            kind = NodeKind.PROMPT if match.node else NodeKind.ROOT
+            context = b"" if match.node else CONTEXT
+            prompt = tree.prompt_child(parent, new, context) or add(tree, parent, kind, [said], new)
+            messages += (b"a%d" % said,)
+            add(tree, prompt.index, NodeKind.SAMPLED, [10 + said, number], (messages[-1],))
+    return tree
+
+
+@given(TURNS)
+def test_every_conversation_is_found_again_at_its_full_depth(walks: list[list[int]]) -> None:
+    tree = grow(walks)
+    for walk in walks:
+        messages = tuple(d for said in walk for d in (b"u%d" % said, b"a%d" % said))
+        match = tree.match((*messages, b"new"), CONTEXT)
+        assert match.num_messages == len(messages)
+        assert match.node is not None
+        path = [digest for node in tree.path(match.node.index) for digest in node.digests]
+        assert tuple(path) == messages
+
+
+@given(TURNS)
+def test_each_sampled_token_is_trained_exactly_once(walks: list[list[int]]) -> None:
+    tree = grow(walks)
+    samples = linearize(tree.nodes)
+    num_sampled = sum(node.num_tokens for node in tree.nodes if node.kind is NodeKind.SAMPLED)
+    assert sum(int(sample.loss_mask.sum()) for sample in samples) == num_sampled
+    paths = {tree.path_tokens(leaf.index) for leaf in tree.leaves()}
+    assert {sample.token_ids.tobytes() for sample in samples} <= paths
+
+
+def test_shared_answer_is_trained_in_one_branch_only() -> None:
+    tree = PrefixTree()
+    root = add(tree, None, NodeKind.ROOT, [1], (b"u",))
+    shared = add(tree, root.index, NodeKind.SAMPLED, [2, 3], (b"a",))
+    for said in (4, 5):
+        prompt = add(tree, shared.index, NodeKind.PROMPT, [said], (b"u%d" % said,))
+        add(tree, prompt.index, NodeKind.SAMPLED, [said + 10], (b"a",))
+    masks = [sample.loss_mask.tolist() for sample in linearize(tree.nodes)]
+    assert masks == [[0, 1, 1, 0, 1], [0, 0, 0, 0, 1]]
+
+
+def test_partial_masked_and_unknown_tokens_are_never_trained() -> None:
+    tree = PrefixTree()
+    root = add(tree, None, NodeKind.ROOT, [1], (b"u",))
+    add(tree, root.index, NodeKind.SAMPLED, [2], (b"a",), is_partial=True)
+    assert linearize(tree.nodes) == []
+    node = add(
+        tree, root.index, NodeKind.SAMPLED, [2, 3, 4], (b"b",), loss_mask=np.packbits([1, 0, 1]).tobytes()
+    )
+    (sample,) = linearize(tree.nodes)
+    assert sample.loss_mask.tolist() == [0, 1, 0, 1]
+    assert sample.versions.tolist() == [-1, 1, 1, 1]
+    assert node.num_path_tokens == 4
+
+
+def test_other_tools_or_another_beginning_give_a_new_root_with_its_cause() -> None:
+    tree = grow([[0]])
+    assert tree.match((b"u9",), CONTEXT).cause is ForkCause.NEW_ROOT
+    assert tree.match((b"u0", b"a0", b"u1"), b"other tools").cause is ForkCause.CONTEXT
+    assert tree.match((b"u0", b"a0", b"u1"), CONTEXT).cause is None
+
+
+def test_digests_tolerate_what_clients_change_in_an_answer() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"b": 1, "a": 2}'}}
+    same = {"function": {"arguments": {"a": 2, "b": 1}, "name": "f"}, "id": "x"}
+    answer = {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"}
+    assert message_digest(answer) == message_digest({"tool_calls": [same], "role": "assistant"})
+    thought = {"role": "assistant", "content": "<think>hm</think>\n46"}
+    assert message_digest(thought) == message_digest(
+        {"role": "assistant", "content": [{"type": "text", "text": "46"}]}
+    )
+    assert message_digest(thought) != message_digest({"role": "assistant", "content": "47"})
+    assert message_digest({"role": "user", "content": "46"}) != message_digest(
+        {"role": "user", "content": " 46"}
+    )
