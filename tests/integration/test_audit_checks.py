@@ -97,7 +97,6 @@ def test_a_whole_job_passes_every_check(job: Job) -> None:
     [
         ("UPDATE policies_policyversion SET batch_number = NULL", "batches_published_once"),
         ("UPDATE trajectory_batch SET number = 2", "batches_numbered_without_gaps"),
-        ("UPDATE trajectory_batch SET state = 'leased'", "batches_numbered_without_gaps"),
         ("UPDATE trajectory_group SET batch_number = 2", "groups_in_one_batch"),
         ("UPDATE trajectory_session SET state = 'open'", "batched_sessions_closed"),
         ("UPDATE trajectory_node SET node_index = 3 WHERE kind = 2", "trees_are_whole"),

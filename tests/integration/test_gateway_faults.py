@@ -157,6 +157,31 @@ async def test_a_client_that_vanishes_frees_the_engine_and_its_retry_goes_on(
     assert engine.num_requests == 2
 
 
+async def test_a_turn_that_nobody_came_back_for_is_recorded_as_partial(gateway_world: GatewayWorld) -> None:
+    gateway_world.environ["SEAMLESSFLOW_RETRY_WINDOW_S"] = "0"
+    (engine,) = await gateway_world.start_engines(script)
+    key = await session_key(gateway_world)
+    engine.step_s = 0.02
+    url, headers = gateway_world.base_url + "/v1/chat/completions", {"Authorization": f"Bearer {key}"}
+    async with aiohttp.ClientSession() as http:
+        body = json.dumps({"messages": [USER], "stream": True}).encode()
+        async with http.post(url, data=body, headers=headers) as response:
+            await response.content.readuntil(b'"content":"T')
+            response.close()
+
+    async def is_recorded() -> bool:
+        return bool(gateway_world.sql(ROW))
+
+    await gateway_world.until(is_recorded, what="the partial turn to be recorded")
+    engine.step_s = 0.0
+    assert (await gateway_world.chat(key, [USER]))["choices"][0]["message"]["content"] == TEXT
+    rows = gateway_world.sql(
+        "SELECT kind, is_partial, finish_reason FROM trajectory_node ORDER BY node_index"
+    )
+    assert rows == [(0, False, None), (2, True, "abort"), (2, False, "stop")]
+    assert gateway_world.sql("SELECT max(num_turns) FROM trajectory_session") == [(1,)]
+
+
 async def test_a_killed_gateway_loses_nothing_and_doubles_nothing(gateway_world: GatewayWorld) -> None:
     (engine,) = await gateway_world.start_engines(script)
     key = await session_key(gateway_world)

@@ -35,7 +35,10 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         faults.append(
             f"SEAMLESSFLOW_SECRET_KEY must have at least {MIN_SECRET_CHARS} characters, got {len(secret)}"
         )
+    window = environ.get("SEAMLESSFLOW_RETRY_WINDOW_S", "60")
+    if not window.isdecimal():
+        faults.append(f"SEAMLESSFLOW_RETRY_WINDOW_S must be a whole number of seconds, got {window!r}")
     if faults:
         raise InvalidSettings("; ".join(faults) + ".")
     public_url = environ.get("SEAMLESSFLOW_GATEWAY_URL", f"http://{host}:{port}").rstrip("/")
-    return Settings(database_url=url, secret_key=secret, public_url=public_url)
+    return Settings(database_url=url, secret_key=secret, public_url=public_url, retry_window_s=float(window))

@@ -65,7 +65,7 @@ class GroupFeed:
     async def finish(self, claims: PhaseClaims, finish: SessionFinish) -> None:
         """Note how an episode ended; saying it again changes nothing. Raises ApiError."""
         verdict = SessionVerdict(
-            reward=finish.reward,
+            reward=0.0 if finish.is_timeout and finish.reward is None else finish.reward,
             reason=finish.failure or "",
             is_timeout=finish.is_timeout,
             metrics=finish.metrics,
@@ -101,7 +101,7 @@ class GroupFeed:
                     mine.append(group.group_id)
                     leased.append(taken)
             counts = await group_counts(connection, claims.job_id)
-            num_new = num_admissible(job.spec, counts)
+            num_new = 0 if job.is_over else num_admissible(job.spec, counts)
             for offset in range(num_new):
                 if room <= 0:
                     break

@@ -22,7 +22,14 @@ from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, s
 
 CONNECT_TIMEOUT_S = 5.0
 ABORT_TIMEOUT_S = 2.0
+# An engine that hangs is left after this silence; an update or a full batch takes far less.
+STREAM_SILENCE_S = 120.0
+UNARY_SILENCE_S = 900.0
 _READ_CHUNK_BYTES = 1 << 20
+_STREAM_TIMEOUT, _UNARY_TIMEOUT = (
+    aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
+    for silence_s in (STREAM_SILENCE_S, UNARY_SILENCE_S)
+)
 _DEFAULT_VERSION = "default"  # vLLM before its first weight update: what it was started with
 
 
@@ -107,7 +114,6 @@ class EngineClient:
     def __init__(self) -> None:
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=1.5),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             auto_decompress=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
             read_bufsize=_READ_CHUNK_BYTES,
@@ -127,6 +133,7 @@ class EngineClient:
                 f"{engine.endpoint}/inference/v1/generate",
                 data=_body(engine, request, request_id, is_streamed=is_streamed),
                 headers=_headers(engine),
+                timeout=_STREAM_TIMEOUT if is_streamed else _UNARY_TIMEOUT,
             ) as response:
                 if response.status != HTTPStatus.OK:
                     failure = _failure(response.status, await response.read())

@@ -24,6 +24,10 @@ from seamlessflow.data_plane.engines.pool import EnginePool
 
 log = logging.getLogger(__name__)
 
+STREAM_ABOVE_TOKENS = (
+    1024  # longer answers are streamed by the engine in any case: little is lost when it dies
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -52,6 +56,7 @@ class RolloutManager:
     ) -> AsyncGenerator[Piece, None]:
         """Yield pieces until `progress` is finished. Raises EngineRefused and TooManyHeld."""
         last_token_s = self._clock()
+        is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS
         while progress.is_unfinished():
             async with self._pool.acquire(
                 sampling.job_id, min_version=progress.min_version, preferred=affinity.phase_id

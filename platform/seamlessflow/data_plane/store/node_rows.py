@@ -24,7 +24,7 @@ CONTEXT_FLAG = "context"  # in a root's flags: digest of tools and template argu
 set_json_dumps(msgspec.json.encode)
 set_json_loads(msgspec.json.decode)
 
-_COLUMNS = {
+COLUMNS = {
     "month": "date",
     "session_id": "uuid",
     "node_index": "int4",
@@ -53,8 +53,8 @@ _COLUMNS = {
     "duration_s": "float4",
     "num_wasted_tokens": "int4",
 }
-_COPY = f"COPY trajectory_node ({', '.join(_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
-_TYPES = list(_COLUMNS.values())
+_COPY = f"COPY trajectory_node ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+_TYPES = list(COLUMNS.values())
 _INSERT_PROMPT = """
     INSERT INTO trajectory_prompt (id, project_id, job_id, digest, num_tokens, token_ids)
     VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"""

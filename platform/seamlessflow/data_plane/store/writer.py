@@ -42,21 +42,25 @@ class TurnRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
+class PendingTurn:
     rows: Sequence[NodeRow]
     done: "asyncio.Future[None]"
+
+
+def pending_turn(rows: Sequence[NodeRow]) -> PendingTurn:
+    return PendingTurn(rows, asyncio.get_running_loop().create_future())
 
 
 class TurnWriter:
     def __init__(self, database_url: str) -> None:
         self._url = database_url
-        self._queue: asyncio.Queue[_Pending] = asyncio.Queue(MAX_QUEUED_TURNS)
+        self._queue: asyncio.Queue[PendingTurn] = asyncio.Queue(MAX_QUEUED_TURNS)
         self._known_prompts: set[UUID] = set()
         self._connection: Connection | None = None
 
     async def commit(self, rows: Sequence[NodeRow]) -> None:
         """Return when these rows, all of one turn, are durable. Raises TurnRefused."""
-        pending = _Pending(rows, asyncio.get_running_loop().create_future())
+        pending = pending_turn(rows)
         await self._queue.put(pending)
         await pending.done
 
@@ -72,7 +76,7 @@ class TurnWriter:
             if self._connection is not None:
                 await self._connection.close()
 
-    async def _flush_each(self, turns: Sequence[_Pending]) -> None:
+    async def _flush_each(self, turns: Sequence[PendingTurn]) -> None:
         try:
             await self._flush(turns)
         except Exception as error:
@@ -85,13 +89,13 @@ class TurnWriter:
             return
         _settle(turns, None)
 
-    async def _flush(self, turns: Sequence[_Pending]) -> None:
+    async def _flush(self, turns: Sequence[PendingTurn]) -> None:
         started_s = time.monotonic()
         is_in_doubt = False
         while True:
             try:
                 connection = await self._connected()
-                await self._transact(connection, turns, is_in_doubt=is_in_doubt)
+                await self.transact(connection, turns, is_in_doubt=is_in_doubt)
                 metrics.FLUSH.observe(time.monotonic() - started_s)
                 return
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
@@ -100,8 +104,8 @@ class TurnWriter:
                 self._connection = None
                 await asyncio.sleep(RETRY_S)
 
-    async def _transact(
-        self, connection: Connection, turns: Sequence[_Pending], *, is_in_doubt: bool
+    async def transact(
+        self, connection: Connection, turns: Sequence[PendingTurn], *, is_in_doubt: bool
     ) -> None:
         async with connection.transaction():
             if is_in_doubt:
@@ -123,7 +127,7 @@ class TurnWriter:
         return self._connection
 
 
-async def _not_stored(connection: Connection, turns: Sequence[_Pending]) -> list[_Pending]:
+async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> list[PendingTurn]:
     """Turns whose nodes are not there; turns are written whole, so one node tells."""
     present = await nodes_present(connection, [row for turn in turns for row in turn.rows])
     return [
@@ -133,7 +137,7 @@ async def _not_stored(connection: Connection, turns: Sequence[_Pending]) -> list
     ]
 
 
-def _counts(turns: Sequence[_Pending]) -> tuple[list[UUID], list[int], list[int]]:
+def _counts(turns: Sequence[PendingTurn]) -> tuple[list[UUID], list[int], list[int]]:
     counts: dict[UUID, tuple[int, int]] = {}
     for turn in turns:
         sampled = [row for row in turn.rows if row.node.kind == NodeKind.SAMPLED and not row.node.is_partial]
@@ -145,7 +149,7 @@ def _counts(turns: Sequence[_Pending]) -> tuple[list[UUID], list[int], list[int]
     return list(counts), [turn for turn, _ in counts.values()], [tokens for _, tokens in counts.values()]
 
 
-def _settle(turns: Sequence[_Pending], error: Exception | None) -> None:
+def _settle(turns: Sequence[PendingTurn], error: Exception | None) -> None:
     for turn in turns:
         if turn.done.done():
             continue  # whoever waited was cancelled

@@ -1,0 +1,99 @@
+"""The gateway's SQL against the tables that Django migrates: what is written is what is read, once."""
+
+import asyncio
+import datetime
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from psycopg import AsyncConnection
+
+from seamlessflow.core.trajectory.messages import message_digests
+from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, Verdict
+from seamlessflow.data_plane.store import node_rows, writer
+from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
+from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
+
+MONTH = datetime.date(2026, 1, 1)
+ASKED = {"role": "user", "content": "12+34?"}
+SAID = {"role": "assistant", "content": "46"}
+
+
+@pytest.fixture
+async def connection(migrated_database_url: str) -> AsyncIterator[Connection]:
+    async with await AsyncConnection.connect(migrated_database_url, autocommit=True) as opened:
+        await opened.execute("SET session_replication_role = replica")  # rows without their jobs and projects
+        yield opened
+
+
+def turn(key: SessionKey) -> list[NodeRow]:
+    """A root and its answer."""
+    ids = np.arange(5, dtype="<i4").tobytes()
+    logprobs = np.linspace(-1, 0, 5, dtype="<f4").tobytes()
+    turn_id = uuid4()
+    root = Node(0, None, NodeKind.ROOT, ids, message_digests([ASKED]), 5, context=b"\1" * 16)
+    answer = Node(
+        1, 0, NodeKind.SAMPLED, ids, message_digests([SAID]), 10, logprobs=logprobs, spans=(0, 3, 2, 4)
+    )
+    asked = NodeFacts(messages=[ASKED], turn_id=turn_id, verdict=Verdict.CLEAN)
+    said = NodeFacts(messages=[SAID], turn_id=turn_id, finish_reason="stop", request_digest=b"\2" * 32)
+    return [NodeRow(key, root, asked), NodeRow(key, answer, said)]
+
+
+async def test_nodes_come_back_as_they_were_written(connection: Connection) -> None:
+    key = SessionKey(uuid4(), MONTH, uuid4(), uuid4())
+    rows = turn(key)
+    await node_rows.prompts_insert(connection, rows, set())
+    await node_rows.nodes_copy(connection, rows)
+    (read,) = (await nodes_read(connection, [(MONTH, key.session_id)])).values()
+    assert [row.node for row in read] == [row.node for row in rows]
+    assert read[1].facts.request_digest == b"\2" * 32
+    cursor = await connection.execute(
+        "SELECT min_version, max_version, flags FROM trajectory_node ORDER BY node_index"
+    )
+    assert await cursor.fetchall() == [(None, None, {"context": "01" * 16}), (3, 4, {})]
+
+
+async def test_a_flush_in_doubt_writes_what_is_missing_and_nothing_twice(
+    connection: Connection, migrated_database_url: str
+) -> None:
+    first, second = (turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4())) for _ in range(2))
+    await node_rows.prompts_insert(connection, first, set())
+    await node_rows.nodes_copy(connection, first)
+    pending = [writer.pending_turn(rows) for rows in (first, second)]
+    store = TurnWriter(migrated_database_url)
+    await store.transact(connection, pending, is_in_doubt=True)
+    cursor = await connection.execute("SELECT count(*) FROM trajectory_node")
+    assert await cursor.fetchone() == (4,)
+
+
+async def test_a_node_that_another_gateway_wrote_refuses_the_turn_and_no_other(
+    connection: Connection, migrated_database_url: str
+) -> None:
+    rows = turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4()))
+    await node_rows.prompts_insert(connection, rows, set())
+    await node_rows.nodes_copy(connection, rows)
+    answer = replace(rows[1], facts=replace(rows[1].facts, turn_id=uuid4()))
+    store = TurnWriter(migrated_database_url)
+    running = asyncio.create_task(store.run())
+    with pytest.raises(TurnRefused):
+        await store.commit([answer])
+    await store.commit([replace(answer, node=replace(answer.node, index=2))])
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_every_column_that_is_copied_has_the_type_that_is_sent(connection: Connection) -> None:
+    cursor = await connection.execute(
+        """SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+           WHERE attrelid = 'trajectory_node'::regclass AND attnum > 0"""
+    )
+    names = {"int4": "integer", "int2": "smallint", "int8": "bigint", "bool": "boolean", "float4": "real"}
+    table: dict[str, str] = dict(await cursor.fetchall())
+    sent = {
+        name: names.get(kind, kind).replace("int4", "integer") for name, kind in node_rows.COLUMNS.items()
+    }
+    assert {name: table.get(name) for name in sent} == sent
