@@ -70,7 +70,8 @@ class PlatformProcess:
 
     def family(self) -> list[psutil.Process]:
         assert self.process is not None
-        return psutil.Process(self.process.pid).children(recursive=True)
+        children: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return children
 
     def find(self, *words: str, under: str | None = None) -> list[psutil.Process]:
         """Processes whose command line holds all `words`, optionally below the one whose line holds `under`."""

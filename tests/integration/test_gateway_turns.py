@@ -178,3 +178,21 @@ async def test_bad_keys_and_long_prompts_are_refused_as_openai_does(gateway_worl
     status, raw = await world.post("/v1/chat/completions", {"messages": [user("x" * 3000)]}, key)
     assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
     assert world.sql("SELECT count(*) FROM trajectory_node") == [(0,)]
+
+
+async def test_a_sampled_nul_is_recorded_and_answered_as_any_other_character(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "4\x006<|im_end|>")
+    agent = world.make_phase(Role.AGENT)
+    (group,) = await world.lease(agent, max_sessions=2)
+    key = group["sessions"][0]["api_key"]
+
+    first = await world.chat(key, [user("4?6")])
+    again = await world.chat(key, [user("4?6"), first["choices"][0]["message"], user("Sure\x00?")])
+
+    assert first["choices"][0]["message"]["content"] == "4\x006"
+    assert again["usage"]["prompt_tokens"] > first["usage"]["total_tokens"]
+    (stored,) = world.sql("SELECT messages::text FROM trajectory_node WHERE kind = 2 AND node_index = 1")
+    assert json.loads(stored[0])[0]["content"] == "4\x006"

@@ -66,7 +66,7 @@ class GroupFeed:
         """Note how an episode ended; saying it again changes nothing. Raises ApiError."""
         verdict = SessionVerdict(
             reward=0.0 if finish.is_timeout and finish.reward is None else finish.reward,
-            reason=finish.failure or "",
+            reason=(finish.failure or "").replace("\0", "\ufffd"),  # text columns hold no NUL
             is_timeout=finish.is_timeout,
             metrics=finish.metrics,
         )

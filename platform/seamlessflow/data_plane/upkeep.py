@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.engines.pool import EnginePool
+from seamlessflow.data_plane.store.batches import batches_applied_note
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.groups import groups_renew
 from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
@@ -56,6 +57,7 @@ class Upkeep:
         async with self._pool.connection() as connection:
             engines = await engines_read(connection, secret=self._settings.secret_key)
             ended = await jobs_ended(connection, list(jobs)) if jobs else set()
+            await batches_applied_note(connection)
         for job_id in ended:
             jobs[job_id].is_over = True
         self._engines.jobs_over = ended

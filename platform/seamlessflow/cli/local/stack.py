@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from seamlessflow.cli.local.brokers import external_brokers_answer
 from seamlessflow.cli.local.environment import Addresses, machine_environment, plane_environment
 from seamlessflow.cli.local.machines import (
     LocalMachine,
@@ -100,6 +101,7 @@ async def running_stack(
         async with ProcessTree(log_dir=home.logs) as tree:
             services = plan_services(home, environ=environ)
             stack = _planned(home, tree, services.urls, environ)
+            await external_brokers_answer(environ)
             await tree.start(*services.specs)
             await stack.prepare(machines)
             await stack.start(machines)

@@ -146,6 +146,6 @@ def _state_follow(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
         fence=report.fence,
         boot_id=sender.boot_id,
         to=report.state,
-        reason=report.reason,
+        reason=report.reason.replace("\0", "\ufffd"),  # a last log line may hold a NUL, a text column not
         author=sender.author,
     )

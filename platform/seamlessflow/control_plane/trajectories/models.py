@@ -134,6 +134,10 @@ class Batch(models.Model):
     class Meta:
         db_table = "trajectory_batch"
         constraints = [models.UniqueConstraint(fields=["job", "number"], name="trajectory_batch_number")]
+        # A handful at a time: what a trainer holds.
+        indexes = [
+            models.Index(fields=["job"], name="trajectory_batch_leased", condition=models.Q(state="leased"))
+        ]
 
     def __str__(self) -> str:
         return f"batch {self.number}"

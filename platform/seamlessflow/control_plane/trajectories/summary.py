@@ -1,4 +1,4 @@
-"""What a job amounted to, in one answer: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
+"""What a job amounted to: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
 
 from typing import Any, TypedDict
 from uuid import UUID

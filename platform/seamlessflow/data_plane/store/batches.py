@@ -44,6 +44,14 @@ async def batches_advance(connection: Connection, job_id: UUID, request: BatchLe
     )
 
 
+async def batches_applied_note(connection: Connection) -> None:
+    """Batches that are in published weights are applied, also when no trainer asks for the next one."""
+    await connection.execute(
+        """UPDATE trajectory_batch b SET state = 'applied', applied_at = now() FROM jobs_job j
+           WHERE b.state = 'leased' AND j.id = b.job_id AND b.number <= j.published_batch"""
+    )
+
+
 async def batch_release(connection: Connection, claims: PhaseClaims, number: int) -> bytes | None:
     """The bytes of a batch that exists, its lease moved to this phase; None when there is none yet."""
     cursor = await connection.execute(

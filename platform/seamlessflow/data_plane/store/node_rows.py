@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from psycopg.types.json import Jsonb, set_json_dumps, set_json_loads
+from psycopg.types.json import Json, Jsonb, set_json_dumps, set_json_loads
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, Verdict
@@ -40,7 +40,7 @@ COLUMNS = {
     "min_version": "int8",
     "max_version": "int8",
     "finish_reason": "text",
-    "messages": "jsonb",
+    "messages": "json",
     "verdict": "text",
     "cause": "text",
     "turn_id": "uuid",
@@ -184,7 +184,7 @@ def _values(row: NodeRow) -> tuple[object, ...]:
         low,
         high,
         facts.finish_reason,
-        Jsonb(facts.messages),
+        Json(facts.messages),
         facts.verdict,
         facts.cause,
         facts.turn_id,

@@ -181,6 +181,13 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.UniqueConstraint(fields=("job", "number"), name="trajectory_batch_number")
                 ],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "leased")),
+                        fields=["job"],
+                        name="trajectory_batch_leased",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(

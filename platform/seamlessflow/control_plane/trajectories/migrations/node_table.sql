@@ -16,7 +16,7 @@ CREATE TABLE trajectory_node (
     min_version       bigint,
     max_version       bigint,
     finish_reason     text,                  -- stop, length, tool_calls, abort
-    messages          jsonb,                 -- kind 0, 1: messages added; kind 2: [the assistant message as delivered]
+    messages          json,                  -- not jsonb, which refuses the NUL a policy may sample; kind 0, 1: messages added; kind 2: [the assistant message as delivered]
     verdict           text,                  -- kind 1 and 0: clean, realign or fork: how the request joined its parent
     cause             text,                  -- why, when not clean
     turn_id           uuid        NOT NULL,  -- nodes written by the same request share it

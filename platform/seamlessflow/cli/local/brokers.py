@@ -1,0 +1,44 @@
+"""Whether brokers that the environment names answer, asked once before anything is started.
+
+Enters: the variables and their addresses. Leaves nothing, or BrokerUnreachable naming the variable. Later outages are
+the business of the processes: the death of a broker stops nothing that runs.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from seamlessflow.cli.local.failure import InstallationFailed
+
+TIMEOUT_S = 5.0
+DEFAULT_PORTS = {"redis": 6379, "rediss": 6379, "valkey": 6379, "amqp": 5672, "amqps": 5671}
+BROKER_VARIABLES = ("BROKER_URL", "BACKGROUND_BROKER_URL", "EVENTS_URL")
+
+
+class BrokerUnreachable(InstallationFailed):
+    """A broker does not answer under its address."""
+
+
+async def external_brokers_answer(environ: Mapping[str, str]) -> None:
+    """Connect to each broker that the environment names. Raises BrokerUnreachable for the first that is dead."""
+    for variable in BROKER_VARIABLES:
+        if url := environ.get(variable, ""):
+            await _connect(variable, url)
+
+
+async def _connect(variable: str, url: str) -> None:
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            if parts.scheme in ("unix", "redis+socket"):
+                _, writer = await asyncio.open_unix_connection(parts.path)
+            else:
+                port = parts.port or DEFAULT_PORTS.get(parts.scheme, 6379)
+                _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError) as error:
+        where = parts.path if parts.hostname is None else f"{parts.hostname}:{parts.port}"
+        reason = str(error) or type(error).__name__
+        raise BrokerUnreachable(
+            f"The broker named by {variable} ({where}) does not answer: {reason}"
+        ) from error
+    writer.close()
