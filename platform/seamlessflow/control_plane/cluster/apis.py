@@ -118,7 +118,10 @@ class MachineLedgerApi(ProjectApi):
         if since >= until:
             raise field_error("since", f"{since.isoformat()} is not before {until.isoformat()}")
         since = max(since, until - MAX_LEDGER_WINDOW)
-        return Response(MachineLedgerOutput(machine_ledger(machine=machine, since=since, until=until)).data)
+        ledger = machine_ledger(
+            machine=machine, since=since, until=until, readable=self.access.readable
+        )
+        return Response(MachineLedgerOutput(ledger).data)
 
 
 class JobLedgerApi(ProjectApi):
@@ -132,7 +135,10 @@ class JobLedgerApi(ProjectApi):
         until = job.ended_at or timezone.now()
         since = max(job.started_at or job.created_at, until - MAX_LEDGER_WINDOW)
         machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
-        ledgers = [machine_ledger(machine=machine, since=since, until=until) for machine in machines]
+        readable = self.access.readable
+        ledgers = [
+            machine_ledger(machine=machine, since=since, until=until, readable=readable) for machine in machines
+        ]
         return Response(JobLedgerOutput({"machines": ledgers}).data)
 
 

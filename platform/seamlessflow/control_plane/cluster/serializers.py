@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
-from seamlessflow.core.types.ids import IdKind
+from seamlessflow.core.types.ids import IdKind, show_id
 
 
 class MachineHeartbeatOutput(serializers.Serializer):
@@ -20,11 +20,17 @@ class MachineHeartbeatOutput(serializers.Serializer):
 
 class MachinePhaseOutput(serializers.Serializer):
     id = ShownIdField(IdKind.PHASE)
-    job_id = ShownIdField(IdKind.JOB)
-    job_name = serializers.CharField(source="job.name")
+    job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
+    job_name = serializers.SerializerMethodField(help_text="Null for a job of another project.")
     role = serializers.CharField()
     state = serializers.CharField()
     served_version = serializers.IntegerField(allow_null=True)
+
+    def get_job_id(self, phase: Any) -> str | None:
+        return show_id(IdKind.JOB, phase.job_id) if phase.is_own else None
+
+    def get_job_name(self, phase: Any) -> str | None:
+        return phase.job.name if phase.is_own else None
 
 
 class MachineOutput(serializers.Serializer):

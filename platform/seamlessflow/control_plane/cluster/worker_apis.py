@@ -14,11 +14,12 @@ from django.views.decorators.csrf import csrf_exempt
 
 from seamlessflow.control_plane.cluster.heartbeats import heartbeat_take
 from seamlessflow.control_plane.cluster.worker_auth import machine_authenticate, phase_authenticate
-from seamlessflow.control_plane.common.errors import ApplicationError, field_error, not_found
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
 from seamlessflow.control_plane.common.problems import problem_response
 from seamlessflow.control_plane.policies.services import version_publish
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.worker import PROTOCOL_VERSION, Heartbeat, MetricReport, Publication
 
 Body = TypeVar("Body", Heartbeat, Publication, MetricReport)
@@ -66,8 +67,9 @@ def publications(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     claims = phase_authenticate(request)
     body = _decode(request, MetricReport)
-    if not Phase.objects.filter(id=claims.phase_id, fence=claims.fence).exists():
-        raise not_found("phase", claims.phase_id)
+    live = Phase.objects.filter(id=claims.phase_id, fence=claims.fence, state__in=LIVE_PHASE_STATES)
+    if not live.exists():
+        raise conflict("the phase is over; its machine may work under a newer lease")
     metrics_record(job_id=claims.job_id, project_id=claims.project_id, step=body.step, values=body.values)
     return HttpResponse(status=HTTPStatus.NO_CONTENT)
 

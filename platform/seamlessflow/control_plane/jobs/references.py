@@ -58,7 +58,13 @@ def _under_model_roots(reference: str, field: str) -> Path:
     path = Path(reference)
     if not path.is_absolute():
         raise field_error(field, f"{reference!r} is not accepted; accepted: {ACCEPTED}")
-    resolved = path.resolve()
+    try:
+        resolved = path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, not encodable, links in a circle
+        raise field_error(field, f"{reference!r} is no path: {error}") from error
+    if resolved.is_relative_to(settings.ARTIFACT_ROOT.resolve()):
+        # Projects share the folder: who owns a file in it only the table of artifacts knows.
+        raise field_error(field, f"{reference!r} is in the artifact store; accepted: artifact://<id>")
     if not any(resolved.is_relative_to(root) for root in settings.MODEL_ROOTS):
         raise field_error(field, f"{reference!r} is not under MODEL_ROOTS; accepted: {ACCEPTED}")
     if not resolved.exists():

@@ -26,13 +26,22 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Delta, Publisher
 from seamlessflow.control_plane.live.frames import MACHINES_TOPIC, job_topic, jobs_topic
 from seamlessflow.control_plane.live.rows import Row, event_row, interval_row, job_row, metric_row, phase_row
-from seamlessflow.control_plane.live.selectors import live_phases, machine_rows, rewards_after, token_rates
+from seamlessflow.control_plane.live.selectors import (
+    GROUP_EVENTS,
+    group_rows,
+    live_phases,
+    machine_rows,
+    rewards_after,
+    token_rates,
+)
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
 TICK_S = 0.2
 RATE_EVERY_TICKS = 5
+# An empty delta on `machines`: a page that hears nothing for longer knows that it is behind.
+BEAT_EVERY_TICKS = 25
 RETRY_S = 1.0
 MAX_ROWS = 1000  # of one kind in one tick
 # Ids are given before commit: a row may appear after one with a larger id. Look back so far for such.
@@ -74,6 +83,7 @@ class _Said:
     machines: dict[str, Row] = field(default_factory=dict)
     batches: dict[UUID, int] = field(default_factory=dict)
     rates: dict[UUID, float] = field(default_factory=dict)
+    groups: dict[UUID, list[Row]] = field(default_factory=dict)
 
 
 class Feeder:
@@ -89,7 +99,8 @@ class Feeder:
         """Say what changed. Returns the number of deltas. Raises redis.RedisError, then repeats them next time."""
         at = time.time_ns() // 1_000_000
         topics: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(list))
-        now = _Said(batches=dict(self._said.batches), rates=dict(self._said.rates))
+        said = self._said
+        now = _Said(batches=dict(said.batches), rates=dict(said.rates), groups=said.groups)
         events = self._events.unsaid(Event.objects)
         metrics = self._metrics.unsaid(MetricPoint.objects)
         intervals = self._intervals.unsaid(LedgerInterval.objects.select_related("machine"))
@@ -98,12 +109,14 @@ class Feeder:
         self._compare_phases(now, topics)
         self._compare_learning(jobs, now, topics)
         for event in events:
-            if event.job_id is not None:
+            if event.job_id is not None and not event.kind.startswith(GROUP_EVENTS):
                 topics[job_topic(event.job_id)]["events"].append(event_row(event))
         for point in metrics:
             topics[job_topic(point.job_id)]["metrics"].append(metric_row(point))
         for interval in intervals:
             topics[MACHINES_TOPIC]["intervals"].append(interval_row(interval))
+        if self._num_ticks % BEAT_EVERY_TICKS == BEAT_EVERY_TICKS - 1:
+            topics[MACHINES_TOPIC]["intervals"] += []
         self._publisher.publish(
             [Delta(topic=topic, at=at, data=dict(data)) for topic, data in topics.items()]
         )
@@ -142,7 +155,7 @@ class Feeder:
                 topics[MACHINES_TOPIC]["machines"].append(row)
 
     def _compare_learning(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
-        """Rewards of newly published batches, and once a second the rate of tokens."""
+        """Rewards of newly published batches, and once a second the newest groups and the rate of tokens."""
         for job in jobs:
             known = now.batches.get(job.id, job.published_batch)
             now.batches[job.id] = job.published_batch
@@ -150,8 +163,13 @@ class Feeder:
                 rewards = rewards_after([job.id], known).get(job.id, [])
                 topics[job_topic(job.id)]["rewards"] += rewards
         if self._num_ticks % RATE_EVERY_TICKS == 0:
-            rates = token_rates([job.id for job in jobs])
+            job_ids = [job.id for job in jobs]
+            rates, groups = token_rates(job_ids), group_rows(job_ids)
+            now.groups = groups
             for job in jobs:
+                known_groups = self._said.groups.get(job.id, [])
+                if changed := [row for row in groups.get(job.id, []) if row not in known_groups]:
+                    topics[job_topic(job.id)]["groups"] += changed
                 rate = rates.get(job.id, 0.0)
                 if now.rates.get(job.id) != rate:
                     topics[job_topic(job.id)]["tokens_per_s"] = rate

@@ -8,6 +8,7 @@ from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.types.ids import IdKind, show_id
 
 Row = dict[str, Any]
@@ -101,3 +102,20 @@ def event_row(event: Event) -> Row:
 
 def metric_row(point: MetricPoint) -> Row:
     return {"name": point.name, "step": point.step, "value": point.value}
+
+
+def group_row(group: RolloutGroup) -> Row:
+    return {
+        "id": show_id(IdKind.GROUP, group.id),
+        "index": group.index,
+        "state": group.state,
+        "reason": group.reason,
+        "size": group.size,
+        "num_verdicts": group.num_verdicts,
+        "reward_mean": group.reward_mean,
+        "reward_std": group.reward_std,
+        "min_version": group.min_version,
+        "max_version": group.max_version,
+        "batch": group.batch_number,
+        "created_at": epoch_ms(group.created_at),
+    }

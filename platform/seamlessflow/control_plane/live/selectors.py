@@ -13,6 +13,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.rows import (
     Row,
     event_row,
+    group_row,
     interval_row,
     job_row,
     machine_row,
@@ -22,12 +23,16 @@ from seamlessflow.control_plane.live.rows import (
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 
 MAX_JOBS = 200
 MAX_EVENTS = 60
 MAX_PHASES = 60
 MAX_METRICS = 1000
+MAX_GROUPS = 60
+# Groups have rows of their own; their moves, dozens a second, would push every other event out of sight.
+GROUP_EVENTS = "group."
 LANE_WINDOW = timedelta(seconds=130)
 RATE_WINDOW_S = 10
 
@@ -36,6 +41,13 @@ _REWARDS = """
     FROM trajectory_group
     WHERE job_id = ANY(%s) AND batch_number IS NOT NULL AND batch_number > %s
     GROUP BY job_id, batch_number ORDER BY batch_number
+"""
+_GROUPS = """
+    SELECT newest.* FROM unnest(%s::uuid[]) AS asked (job_id) CROSS JOIN LATERAL (
+        SELECT id, job_id, index, state, reason, size, num_verdicts, reward_mean, reward_std, min_version, max_version,
+               batch_number, created_at
+        FROM trajectory_group g WHERE g.job_id = asked.job_id ORDER BY index DESC LIMIT %s
+    ) newest
 """
 _RATES = """
     SELECT job_id, sum(num_tokens) FROM trajectory_node
@@ -54,7 +66,8 @@ def job_snapshot(job_id: UUID) -> Row:
         .select_related("machine")
         .order_by("-leased_at", "-id")[:MAX_PHASES]
     )
-    events = Event.objects.filter(job_id=job_id).order_by("-id")[:MAX_EVENTS]
+    moves = Event.objects.filter(job_id=job_id).exclude(kind__startswith=GROUP_EVENTS)
+    events = moves.order_by("-id")[:MAX_EVENTS]
     points = MetricPoint.objects.filter(job_id=job_id).order_by("-step", "name")[:MAX_METRICS]
     return {
         "jobs": [job_row(Job.objects.get(id=job_id))],
@@ -62,6 +75,7 @@ def job_snapshot(job_id: UUID) -> Row:
         "events": [event_row(event) for event in events],
         "metrics": [metric_row(point) for point in points],
         "rewards": rewards_after([job_id], 0).get(job_id, []),
+        "groups": group_rows([job_id]).get(job_id, []),
         "tokens_per_s": token_rates([job_id]).get(job_id, 0.0),
     }
 
@@ -104,3 +118,11 @@ def token_rates(job_ids: list[UUID]) -> dict[UUID, float]:
     with connection.cursor() as cursor:
         cursor.execute(_RATES, [job_ids, RATE_WINDOW_S])
         return {job_id: round(float(tokens) / RATE_WINDOW_S, 1) for job_id, tokens in cursor.fetchall()}
+
+
+def group_rows(job_ids: list[UUID]) -> dict[UUID, list[Row]]:
+    """The newest groups of each job."""
+    rows: dict[UUID, list[Row]] = {}
+    for group in RolloutGroup.objects.raw(_GROUPS, [job_ids, MAX_GROUPS]):
+        rows.setdefault(group.job_id, []).append(group_row(group))
+    return rows

@@ -81,8 +81,16 @@ def _check_order(job: Job, publication: Publication) -> None:
         )
     if publication.parent_version > job.latest_version:
         raise conflict(f"parent version {publication.parent_version} does not exist")
-    if artifact_path(publication.uri) is None:
-        raise field_error("uri", f"{publication.uri!r} is not under ARTIFACT_ROOT")
+    _check_place("uri", publication.uri, job_folder(job.id) / "versions")
+    if publication.checkpoint_uri is not None:
+        _check_place("checkpoint_uri", publication.checkpoint_uri, job_folder(job.id) / "checkpoints")
+
+
+def _check_place(field: str, uri: str, folder: Path) -> None:
+    """A phase names files of its own job only: others would be served to it, and pruned with it."""
+    path = artifact_path(uri)
+    if path is None or folder not in path.parents:
+        raise field_error(field, f"{uri!r} is not under {folder.as_uri()}")
 
 
 def _store(job: Job, claims: PhaseClaims, publication: Publication) -> None:
@@ -130,12 +138,24 @@ def _reply(job: Job, version: int) -> PublicationReply:
     return PublicationReply(version=version, is_job_complete=job.published_batch >= num_updates)
 
 
+def job_folder(job_id: UUID) -> Path:
+    """Where a job's versions and checkpoints lie."""
+    root: Path = settings.ARTIFACT_ROOT.resolve()
+    return root / str(job_id)
+
+
 def artifact_path(uri: str) -> Path | None:
     """The path of a file:// URL inside the artifact store; None for anything else."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
-    path = Path(unquote(parts.path)).resolve()
+    try:
+        path = Path(unquote(parts.path)).resolve()
+    except (ValueError, OSError, RuntimeError):  # NUL, too long, links in a circle: no place at all
+        return None
     root = settings.ARTIFACT_ROOT.resolve()
     return path if path.is_relative_to(root) and path != root else None
 
@@ -151,18 +171,30 @@ def versions_prune() -> int:
 
 def versions_prune_job(*, job_id: UUID, keep: int) -> int:
     kept = PolicyVersion.objects.filter(job_id=job_id, deleted_at=None, version__gt=0).order_by("-version")
-    in_use = set(
-        Phase.objects.filter(job_id=job_id, role=Role.ROLLOUT, state__in=LIVE_PHASE_STATES).values_list(
-            "desired_version", flat=True
-        )
-    )
+    in_use = _versions_in_use(job_id)
     doomed = [row for row in kept[keep:] if not row.is_pinned and row.version not in in_use]
     for row in doomed:
         path = artifact_path(row.uri)
-        if path is not None and path.exists():
-            # Aside first: nobody ever finds half of a version.
-            aside = path.with_name(f".deleting-{path.name}")
-            path.rename(aside)
-            shutil.rmtree(aside)
+        if path is not None:
+            _remove(path)
         PolicyVersion.objects.filter(id=row.id).update(deleted_at=timezone.now())
     return len(doomed)
+
+
+def _versions_in_use(job_id: UUID) -> set[int]:
+    """What engines serve or are to serve, and what the newest checkpoint goes on from."""
+    engines = Phase.objects.filter(job_id=job_id, role=Role.ROLLOUT, state__in=LIVE_PHASE_STATES)
+    in_use = {version for pair in engines.values_list("desired_version", "served_version") for version in pair}
+    checkpoints = PolicyVersion.objects.filter(job_id=job_id).exclude(checkpoint_uri="").order_by("-version")
+    in_use.update(checkpoints.values_list("version", flat=True)[:1])
+    return in_use
+
+
+def _remove(path: Path) -> None:
+    """Aside first: nobody ever finds half of a version. What an interrupted removal left goes too."""
+    aside = path.with_name(f".deleting-{path.name}")
+    if aside.exists():
+        shutil.rmtree(aside)
+    if path.exists():
+        path.rename(aside)
+        shutil.rmtree(aside)

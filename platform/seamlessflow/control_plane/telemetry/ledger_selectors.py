@@ -4,9 +4,10 @@ Invariant: the totals sum to the window, which begins where the ledger does if t
 stored interval is the open interval up to the last heartbeat, then, if the machine went silent, down.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
@@ -55,9 +56,14 @@ class MachineLedger:
         return (self.until - self.since).total_seconds()
 
 
-def machine_ledger(*, machine: Machine, since: datetime, until: datetime) -> MachineLedger:
-    """The ledger of one machine; `intervals` holds the newest `MAX_INTERVALS_SHOWN`."""
-    spans = list(_spans(machine, since, until))
+def machine_ledger(
+    *, machine: Machine, since: datetime, until: datetime, readable: Collection[UUID]
+) -> MachineLedger:
+    """The ledger of one machine; `intervals` holds the newest `MAX_INTERVALS_SHOWN`.
+
+    Machines serve many projects: jobs outside the `readable` ones are left out.
+    """
+    spans = list(_spans(machine, since, until, readable))
     begin = spans[0].started_at if spans else until
     return MachineLedger(
         name=machine.name,
@@ -70,15 +76,18 @@ def machine_ledger(*, machine: Machine, since: datetime, until: datetime) -> Mac
     )
 
 
-def _spans(machine: Machine, since: datetime, until: datetime) -> Iterator[LedgerSpan]:
+def _spans(
+    machine: Machine, since: datetime, until: datetime, readable: Collection[UUID]
+) -> Iterator[LedgerSpan]:
     stored = LedgerInterval.objects.filter(machine=machine, ended_at__gt=since, started_at__lt=until)
     end_at = None
-    columns = ("state", "cause", "started_at", "ended_at", "job_id", "mean_in_flight")
-    for state, cause, started_at, ended_at, job_id, in_flight in stored.order_by("started_at").values_list(
-        *columns
-    ):
+    columns = ("state", "cause", "started_at", "ended_at", "job_id", "project_id", "mean_in_flight")
+    for state, cause, started_at, ended_at, job_id, project_id, in_flight in stored.order_by(
+        "started_at"
+    ).values_list(*columns):
         end_at = min(ended_at, until)
-        yield LedgerSpan(state, cause, max(started_at, since), end_at, job_id, in_flight)
+        shown_job = job_id if project_id in readable else None
+        yield LedgerSpan(state, cause, max(started_at, since), end_at, shown_job, in_flight)
     heartbeat = MachineHeartbeat.objects.filter(machine=machine).first()
     if heartbeat is not None:
         yield from _open_spans(heartbeat, end_at, since, until)

@@ -1,0 +1,66 @@
+"""`python -m tests.benchmarks NAME` and `python -m tests.benchmarks soak --hours H`, from the repository's root.
+
+A benchmark's table goes to standard output, its JSON to build/bench/<name>.json. A name that is unknown or missing is
+answered with the names, status 2.
+"""
+
+import argparse
+import asyncio
+import importlib
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.benchmarks.report import Row, machine_describe, report_write, table
+from tests.benchmarks.soak import ACCEPTANCE, soak
+
+RESULTS = Path("build/bench")
+UNKNOWN_NAME = 2
+S_PER_HOUR = 3600
+
+Benchmark = Callable[[], Awaitable[Sequence[Row]]]
+
+
+def _of_module(name: str) -> Benchmark:
+    """The benchmark in the module of that name, imported when it is run: some load torch."""
+
+    async def measure() -> Sequence[Row]:
+        rows: Sequence[Row] = await importlib.import_module(f"tests.benchmarks.{name}").measure()
+        return rows
+
+    return measure
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {name: _of_module(name) for name in ("engine", "gateway", "trajectories")}
+
+
+def main(
+    arguments: Sequence[str], *, benchmarks: Mapping[str, Benchmark] = BENCHMARKS, results: Path = RESULTS
+) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", default="", help=", ".join([*benchmarks, "soak"]))
+    parser.add_argument("--hours", type=float, default=1.0, help="of the soak")
+    options = parser.parse_args(arguments)
+    if options.name == "soak":
+        return soak(ACCEPTANCE, duration_s=options.hours * S_PER_HOUR)
+    if options.name not in benchmarks:
+        said = f"there is no benchmark {options.name!r}; " if options.name else ""
+        sys.stderr.write(f"bench: {said}NAME is one of: {' '.join(sorted(benchmarks))}\n")
+        return UNKNOWN_NAME
+    _run(options.name, benchmarks[options.name], results)
+    return 0
+
+
+def _run(name: str, benchmark: Benchmark, results: Path) -> None:
+    machine = machine_describe()
+
+    async def rows_measured() -> Sequence[Row]:
+        return await benchmark()
+
+    rows = asyncio.run(rows_measured())
+    path = report_write(name, machine, rows, folder=results)
+    sys.stdout.write(f"{name}: {machine}\n\n{table(rows)}\n\nwritten to {path}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

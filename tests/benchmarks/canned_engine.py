@@ -1,0 +1,107 @@
+"""`python -m tests.benchmarks.canned_engine`: an engine that gives every request the same answer, at next to no cost.
+
+Raw HTTP on a loopback port, which it prints. A body with `"stream":true` is answered in events of one token each, one
+per `step_s`; `POST /pace/<step_s>` sets that (0 at first: as fast as they are taken).
+"""
+
+import asyncio
+import base64
+
+import msgspec
+import numpy as np
+import uvloop
+
+NUM_TOKENS = 50
+END_ID = 2  # <|im_end|> of tests.fixtures.tiny_text
+TOKEN_IDS = np.asarray([*range(40, 40 + NUM_TOKENS - 1), END_ID], dtype="<i4")
+LOGPROBS = np.full(NUM_TOKENS, -0.5, dtype="<f4")
+PACE = b"POST /pace/"
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def _packed(start: int, end: int) -> dict[str, object]:
+    return {
+        "index": 0,
+        "finish_reason": "stop" if end == NUM_TOKENS else None,
+        "token_ids_b64": base64.b64encode(TOKEN_IDS[start:end].tobytes()).decode(),
+        "logprobs_b64": base64.b64encode(LOGPROBS[start:end].tobytes()).decode(),
+        "weight_version": "0",
+    }
+
+
+def _unary() -> bytes:
+    spans = [{"version": "0", "start": 0, "end": NUM_TOKENS}]
+    choice = _packed(0, NUM_TOKENS) | {"weight_versions": spans}
+    body = msgspec.json.encode({"request_id": "x", "choices": [choice]})
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _event(number: int) -> bytes:
+    event = b"data: " + msgspec.json.encode({"choices": [_packed(number, number + 1)]}) + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(event), event)
+
+
+UNARY = _unary()
+EVENTS = [_event(number) for number in range(NUM_TOKENS)]
+
+
+class _Engine:
+    """What all connections share."""
+
+    def __init__(self) -> None:
+        self.step_s = 0.0
+        self.streams: set[asyncio.Task[None]] = set()
+
+    def stream(self, transport: asyncio.WriteTransport) -> None:
+        task = asyncio.get_running_loop().create_task(self._stream(transport))
+        self.streams.add(task)
+        task.add_done_callback(self.streams.discard)
+
+    async def _stream(self, transport: asyncio.WriteTransport) -> None:
+        transport.write(STREAM_HEAD)
+        for event in EVENTS:
+            await asyncio.sleep(self.step_s)
+            transport.write(event)
+        transport.write(b"0\r\n\r\n")
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, engine: _Engine) -> None:
+        self._engine = engine
+        self._received = b""
+        self._transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, separator, rest = self._received.partition(b"\r\n\r\n")
+        if not separator:
+            return
+        size = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        if len(rest) >= size:
+            self._received = rest[size:]
+            self._answer(head, rest[:size])
+
+    def _answer(self, head: bytes, body: bytes) -> None:
+        assert self._transport is not None
+        if head.startswith(PACE):
+            self._engine.step_s = float(head[len(PACE) :].partition(b" ")[0])
+        if b'"stream":true' in body:
+            self._engine.stream(self._transport)
+        else:
+            self._transport.write(UNARY)
+
+
+async def _serve() -> None:
+    engine = _Engine()
+    server = await asyncio.get_running_loop().create_server(lambda: _Connection(engine), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve())

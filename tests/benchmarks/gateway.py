@@ -1,0 +1,154 @@
+"""The gateway with recording on, against a proxy that only passes bytes, in front of the same canned engine.
+
+64 agents talk at once, in episodes of 10 turns whose answers have 50 tokens: whole answers, answers streamed as fast as
+they are taken, and streams of 50 tokens/s. PostgreSQL commits to disk. Agents, engine and proxy share the machine with
+what is measured: turns/s is of them all, processor time is of the gateway's (or proxy's) process alone.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.types.tags import Role
+from seamlessflow.data_plane.rendering.model_text import model_text_load
+from tests.benchmarks.canned_engine import NUM_TOKENS, TOKEN_IDS
+from tests.benchmarks.measuring import Program, Samples, cpu_s, interleaved, program_running
+from tests.benchmarks.report import Goal, Row
+from tests.fixtures.gateway_world import GatewayWorld, database_migrate
+from tests.fixtures.services import services_running
+
+BASELINE = "pass-through proxy (aiohttp), nothing recorded"
+NUM_AGENTS = 64
+TOKENS_PER_S = 50
+# ROADMAP: at least 250 live streams at 50 tokens/s a core.
+STREAMS_GOAL = Goal(250)
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How the agents ask; `step_s` is the engine's time between two tokens."""
+
+    name: str
+    is_streamed: bool
+    step_s: float
+    num_turns: int
+
+
+UNARY = Mode("whole answers", is_streamed=False, step_s=0, num_turns=10)
+STREAMED = Mode("streamed answers", is_streamed=True, step_s=0, num_turns=10)
+LIVE = Mode("live streams", is_streamed=True, step_s=1 / TOKENS_PER_S, num_turns=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The gateway (in `world`), the proxy and the engine behind both."""
+
+    world: GatewayWorld
+    proxy: Program
+    engine: Program
+    http: aiohttp.ClientSession
+    answer: str  # what the canned engine says, as text
+
+    async def gateway(self, mode: Mode) -> dict[str, float]:
+        agent = self.world.make_phase(Role.AGENT)
+        groups = await self.world.lease(agent, max_sessions=NUM_AGENTS)
+        sessions = [session for group in groups for session in group["sessions"]]
+        assert self.world.process is not None
+        program = Program(self.world.process.pid, self.world.base_url)
+        sample = await self._load(program, mode, [session["api_key"] for session in sessions])
+        for session in sessions:
+            await self.world.finish(agent, session["session_id"], reward=1.0)
+        self._check_recorded(agent, mode)
+        return sample
+
+    async def pass_through(self, mode: Mode) -> dict[str, float]:
+        return await self._load(self.proxy, mode, ["no-key"] * NUM_AGENTS)
+
+    async def _load(self, program: Program, mode: Mode, keys: Sequence[str]) -> dict[str, float]:
+        async with self.http.post(f"{self.engine.base_url}/pace/{mode.step_s}", data=b"") as response:
+            assert response.status == 200
+        cpu_before_s, started_s = cpu_s(program.pid), time.perf_counter()
+        await asyncio.gather(*(self._episode(program, mode, key) for key in keys))
+        elapsed_s, used_s = time.perf_counter() - started_s, cpu_s(program.pid) - cpu_before_s
+        num_turns = len(keys) * mode.num_turns
+        return {
+            "turns_per_s": num_turns / elapsed_s,
+            "cpu_us_per_turn": used_s / num_turns * 1e6,
+            "streams_per_core": num_turns * NUM_TOKENS / used_s / TOKENS_PER_S,
+        }
+
+    async def _episode(self, program: Program, mode: Mode, key: str) -> None:
+        """Every request goes on from the canned answer, so both sides are sent the same bytes."""
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "Work this out: " + "12 + 34. " * 20}]
+        for _ in range(mode.num_turns):
+            body = msgspec.json.encode({"messages": messages, "stream": mode.is_streamed})
+            headers = {"Authorization": f"Bearer {key}"}
+            url = f"{program.base_url}/v1/chat/completions"
+            async with self.http.post(url, data=body, headers=headers) as response:
+                raw = await response.read()
+                assert response.status == 200, raw
+            messages += [{"role": "assistant", "content": self.answer}, {"role": "user", "content": "And now?"}]
+
+    def _check_recorded(self, agent: PhaseClaims, mode: Mode) -> None:
+        """Recording was on: all turns of the sessions of this phase are stored, none joined its tree uncleanly."""
+        rows = self.world.sql(
+            """SELECT count(*) FILTER (WHERE n.kind = 2 AND n.num_tokens = %s),
+                      count(*) FILTER (WHERE n.kind < 2 AND n.verdict <> 'clean')
+               FROM trajectory_node n JOIN trajectory_session s ON s.id = n.session_id
+               JOIN trajectory_group g ON g.id = s.group_id WHERE g.lease_phase_id = %s""",
+            [NUM_TOKENS, agent.phase_id],
+        )
+        assert rows == [(NUM_AGENTS * mode.num_turns, 0)], f"recorded turns and unclean ones: {rows}"
+
+
+async def measure() -> list[Row]:
+    rows: list[Row] = []
+    async with _bench() as bench:
+        for mode in (UNARY, STREAMED, LIVE):
+            samples = await interleaved(
+                {
+                    "gateway": lambda mode=mode: bench.gateway(mode),  # type: ignore[misc]
+                    "proxy": lambda mode=mode: bench.pass_through(mode),  # type: ignore[misc]
+                }
+            )
+            rows += _rows(mode, samples)
+    return rows
+
+
+def _rows(mode: Mode, samples: Samples) -> list[Row]:
+    def row(metric: str, unit: str, key: str, goal: Goal | None = None) -> Row:
+        return Row(f"{mode.name}: {metric}", unit, samples["gateway"][key], BASELINE, samples["proxy"][key], goal)
+
+    cost = row("processor time of a turn", "µs/turn", "cpu_us_per_turn")
+    if mode is LIVE:
+        return [row("at 50 tokens/s", "streams/core", "streams_per_core", STREAMS_GOAL), cost]
+    return [row("rate", "turns/s", "turns_per_s"), cost]
+
+
+@asynccontextmanager
+async def _bench() -> AsyncIterator[Bench]:
+    async with AsyncExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        services = stack.enter_context(services_running(home / "services"))
+        database_migrate(services.urls, artifacts=home / "artifacts")
+        engine = stack.enter_context(program_running("tests.benchmarks.canned_engine"))
+        proxy = stack.enter_context(program_running("tests.benchmarks.pass_through", engine.base_url))
+        http = await stack.enter_async_context(
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=1 << 20)
+        )
+        world = GatewayWorld(services.urls["DATABASE_URL"], home, http=http)
+        world.make_job(rollout={"group_size": 8, "groups_per_batch": 64}, model={"max_model_len": 2048})
+        world.make_phase(Role.ROLLOUT, endpoint=engine.base_url, version=0)
+        await world.start_gateway()
+        stack.callback(world.kill_gateway)
+        text = model_text_load(str(home / "model"))
+        yield Bench(world, proxy, engine, http, answer=text.decode(TOKEN_IDS.tolist()))

@@ -1,0 +1,81 @@
+"""Interleaved measuring, and the programs that are measured.
+
+Enter: the sides of a comparison, each a coroutine that measures once. Leave: the values of each, by metric. Invariant:
+every repeat measures all sides, in an order that turns round, so that a drift of the machine falls on all of them.
+"""
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from seamlessflow.cli.local.identity import same_identity, wrapped
+from tests.benchmarks.report import MIN_REPEATS, Measured
+
+ROOT = Path(__file__).parents[2]
+DEATH_SIGNAL = 9
+STOP_TIMEOUT_S = 20.0
+
+Sample = Mapping[str, float]
+Side = Callable[[], Awaitable[Sample]]
+Samples = dict[str, dict[str, Measured]]
+
+
+async def interleaved(sides: Mapping[str, Side], *, num_repeats: int = MIN_REPEATS) -> Samples:
+    """Measure each side `num_repeats` times after one round that does not count: values by side, then metric."""
+    values: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in sides}
+    for measure in sides.values():
+        await measure()
+    order = list(sides)
+    for _ in range(num_repeats):
+        for name in order:
+            for metric, value in (await sides[name]()).items():
+                values[name][metric].append(value)
+        order.reverse()
+    return {
+        name: {metric: Measured(repeats) for metric, repeats in metrics.items()}
+        for name, metrics in values.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A running program that serves on a loopback port."""
+
+    pid: int
+    base_url: str
+
+
+@contextmanager
+def program_running(module: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Iterator[Program]:
+    """Run `python -m module`, which prints a line that ends in its port once it serves. It dies with this process."""
+    command = (sys.executable, "-m", module, *arguments)
+    process = subprocess.Popen(
+        wrapped(command, identity=same_identity(), death_signal=DEATH_SIGNAL),
+        cwd=ROOT,
+        env=os.environ | dict(environ or {}),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        words = process.stdout.readline().split()
+        if not words:
+            raise RuntimeError(f"{module} did not start (status {process.wait()}).")
+        yield Program(process.pid, f"http://127.0.0.1:{words[-1]}")
+    finally:
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+        process.stdout.close()
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds of a process, all its threads, since it began."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)

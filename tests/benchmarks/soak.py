@@ -1,0 +1,27 @@
+"""The acceptance tests over and over, until the time is over or a round fails.
+
+Enter: the command of a round and the time. Leaves: the status of the round that failed, else 0. At least one round is
+run, and a round that has begun is finished.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+ACCEPTANCE = (sys.executable, "-m", "pytest", "-q", "tests/acceptance")
+
+
+def soak(command: Sequence[str], *, duration_s: float) -> int:
+    started_s = time.monotonic()
+    num_rounds = 0
+    while num_rounds == 0 or time.monotonic() - started_s < duration_s:
+        num_rounds += 1
+        status = subprocess.run(command, check=False).returncode
+        elapsed_s = time.monotonic() - started_s
+        outcome = "passed" if status == 0 else f"failed with status {status}"
+        sys.stdout.write(f"soak: round {num_rounds} {outcome}, {elapsed_s:.0f} of {duration_s:.0f} s\n")
+        sys.stdout.flush()
+        if status:
+            return status
+    return 0
