@@ -1,7 +1,6 @@
 # Everything starts from Python alone; `make setup` is run by every target that needs it.
 PYTHON ?= python3
 BIN := .seamlessflow/venvs/app/bin
-BENCHMARKS = $(sort $(filter-out __init__ __main__,$(notdir $(basename $(wildcard tests/benchmarks/*.py)))))
 
 # The demo's knobs: make demo LR=0 LAYOUT=disaggregated KEEP=1 ENGINE=vllm UPDATES=40
 DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(ENGINE),--engine $(ENGINE)) \
@@ -39,12 +38,10 @@ schema:
 	DJANGO_SETTINGS_MODULE=tests.django_settings $(BIN)/python manage.py export_schemas --check
 
 bench: setup ## NAME=<benchmark>: print its table and write build/bench/<name>.json
-	@test -f tests/benchmarks/$(NAME).py || { echo "bench: NAME is one of: $(BENCHMARKS)" >&2; exit 2; }
-	$(BIN)/python -m tests.benchmarks.$(NAME)
+	@$(BIN)/python -m tests.benchmarks $(NAME)
 
 soak: setup ## the acceptance tests over and over, HOURS=<hours> (1 by default)
-	@end=$$(($$(date +%s) + 3600 * $(or $(HOURS),1))); \
-	while [ $$(date +%s) -lt $$end ]; do $(BIN)/python -m pytest -q tests/acceptance || exit 1; done
+	@$(BIN)/python -m tests.benchmarks soak --hours $(or $(HOURS),1)
 
 clean: ## stop what runs here, then remove data, builds and caches (the environments stay)
 	@if [ -x $(BIN)/seamlessflow ]; then $(BIN)/seamlessflow down; fi

@@ -121,5 +121,6 @@ def _command_line(process: psutil.Process) -> str:
 
 
 def new_platform(root: Path, *, model_root: Path) -> PlatformProcess:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("SEAMLESSFLOW_")}
+    ours = ("SEAMLESSFLOW_", "DJANGO_SETTINGS_MODULE")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return PlatformProcess(Home(root), environ | {"MODEL_ROOTS": str(model_root)})

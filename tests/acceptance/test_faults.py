@@ -18,7 +18,7 @@ VICTIMS: dict[str, Victims] = {
     "engine of beta": lambda p: p.find("seamlessflow_workers.rollout.engine", under="--name beta"),
     "trainer": lambda p: p.find("seamlessflow_workers.train"),
     "scheduler": lambda p: p.find("run_scheduler"),
-    "celery workers": lambda p: p.find("celery") + p.find("seamlessflow_workers.supervisor.doorbell"),
+    "celery workers": lambda p: p.find("-m celery") + p.find("seamlessflow_workers.supervisor.doorbell"),
     "broker": lambda p: p.find("valkey-server"),
     "supervisor of alpha": lambda p: p.find("seamlessflow_workers.supervisor", "--name alpha"),
     "gateway": lambda p: p.find("seamlessflow.data_plane"),

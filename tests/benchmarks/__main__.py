@@ -31,7 +31,9 @@ def _of_module(name: str) -> Benchmark:
     return measure
 
 
-BENCHMARKS: Mapping[str, Benchmark] = {name: _of_module(name) for name in ("engine", "gateway", "trajectories")}
+BENCHMARKS: Mapping[str, Benchmark] = {
+    name: _of_module(name) for name in ("engine", "gateway", "trajectories")
+}
 
 
 def main(

@@ -6,6 +6,7 @@ per `step_s`; `POST /pace/<step_s>` sets that (0 at first: as fast as they are t
 
 import asyncio
 import base64
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -73,8 +74,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's are not subclasses
 
     def data_received(self, data: bytes) -> None:
         self._received += data

@@ -27,6 +27,7 @@ from seamlessflow.core.protocol.worker import (
     WeightsReference,
 )
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.weights.publish import RawTensor, weights_publish
 
 TOKEN = "machine-token"
 POLL_S = 0.005
@@ -181,10 +182,12 @@ def job_spec() -> dict[str, Any]:
 
 
 def weights_in(folder: Path, version: int) -> WeightsReference:
-    """Weights that exist; the fake engine reads nothing of them."""
-    path = folder / "versions" / str(version)
-    path.mkdir(parents=True, exist_ok=True)
-    return WeightsReference(version=version, uri=path.as_uri())
+    """A whole version; the fake engine reads nothing of it."""
+    tensors = {"a": RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4)}
+    published = weights_publish(
+        folder / "versions", tensors, job_id=UUID(int=7), version=version, parent_version=0, dtype="float32"
+    )
+    return WeightsReference(version=version, uri=published.uri)
 
 
 async def until(condition: Callable[[], bool], *, what: str, timeout_s: float = 15.0) -> None:

@@ -20,11 +20,12 @@ from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.models import Artifact
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, MetricReport
-from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import (
     Cast,
@@ -133,9 +134,6 @@ def test_nobody_enters_without_an_api_token(cast: Cast, world: dict[str, str], r
 
 
 def order_of_world(world: dict[str, str]) -> Any:
-    from seamlessflow.control_plane.scheduling.models import Phase
-    from seamlessflow.core.types.ids import parse_id
-
     return order_of(Phase.objects.get(id=parse_id(IdKind.PHASE, world["phase_id"])))
 
 
@@ -189,7 +187,7 @@ def test_a_shared_machine_does_not_name_the_jobs_of_others(cast: Cast) -> None:
         started_at=now - timedelta(minutes=2), ended_at=now - timedelta(minutes=1),
     )  # fmt: skip
     machine = f"machines/{show_id(IdKind.MACHINE, worker.machine.id)}"
-    secrets = ("secret plan".encode(), show_id(IdKind.JOB, job.id).encode())
+    secrets = (b"secret plan", show_id(IdKind.JOB, job.id).encode())
 
     for path in ("machines", machine, f"{machine}/ledger"):
         response = cast.outsider.call("GET", path)
@@ -204,7 +202,11 @@ def test_a_phase_does_not_publish_over_anothers_files(cast: Cast) -> None:
     order = order_of(phase_make(mine, beta.machine, Role.TRAIN))
     uri = f"{settings.ARTIFACT_ROOT_URL}/{other.id}/versions/1"
 
-    for stolen in (uri, f"{settings.ARTIFACT_ROOT_URL}/uploads/x", f"{settings.ARTIFACT_ROOT_URL}/{mine.id}/../x"):
+    for stolen in (
+        uri,
+        f"{settings.ARTIFACT_ROOT_URL}/uploads/x",
+        f"{settings.ARTIFACT_ROOT_URL}/{mine.id}/../x",
+    ):
         body = msgspec.json.encode(publication_of(mine, 1, uri=stolen))
         refused = worker_post("publications", body, secret=order.credential)
         assert refused.status_code == 400, stolen
@@ -225,7 +227,11 @@ def test_a_phase_that_is_over_reports_no_metrics(cast: Cast) -> None:
 
 
 def test_a_machine_neither_reports_for_nor_logs_to_anothers_phase(cast: Cast) -> None:
-    job, alpha, beta = cast.job(is_running=True), worker_make("alpha", "rollout"), worker_make("beta", "rollout")
+    job, alpha, beta = (
+        cast.job(is_running=True),
+        worker_make("alpha", "rollout"),
+        worker_make("beta", "rollout"),
+    )
     phase = phase_make(job, alpha.machine, Role.ROLLOUT)
     report = {"phase_id": str(phase.id), "fence": phase.fence, "state": "active"}
 

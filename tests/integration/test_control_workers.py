@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -341,3 +342,29 @@ def test_retention_keeps_the_newest_the_pinned_and_those_in_use(cast: Cast) -> N
     assert root is not None
     assert sorted(entry.name for entry in root.parent.iterdir()) == ["1", "2", "4", "5"]
     assert cast.model.is_dir()
+
+
+def test_pruning_spares_what_is_served_and_what_a_checkpoint_goes_on_from(cast: Cast) -> None:
+    job, beta, gamma = (
+        cast.job(is_running=True),
+        worker_make("beta", "train"),
+        worker_make("gamma", "rollout"),
+    )
+    credential = order_of(phase_make(job, beta.machine, Role.TRAIN)).credential
+    checkpoint = f"{settings.ARTIFACT_ROOT_URL}/{job.id}/checkpoints/batch-2"
+    for number in range(1, 7):
+        changes = {"checkpoint_uri": checkpoint} if number == 2 else {}
+        publication = publication_of(job, number, **changes)
+        path = artifact_path(publication.uri)
+        assert path is not None
+        path.mkdir(parents=True)
+        assert publish(publication, credential)[0] == 200
+    versions = settings.ARTIFACT_ROOT.resolve() / str(job.id) / "versions"
+    leftover = versions / ".deleting-1"
+    (leftover / "half").mkdir(parents=True)
+    phase = phase_make(Job.objects.get(id=job.id), gamma.machine, Role.ROLLOUT)
+    Phase.objects.filter(id=phase.id).update(desired_version=4, served_version=3)
+
+    assert versions_prune() == 1
+
+    assert sorted(entry.name for entry in versions.iterdir()) == ["2", "3", "4", "5", "6"]

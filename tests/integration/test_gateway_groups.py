@@ -93,6 +93,38 @@ async def test_batches_are_numbered_replayed_and_forgotten(gateway_world: Gatewa
     ]  # fmt: skip
 
 
+async def test_batch_behind_one_in_hand_is_the_one_given_after_it(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    agent, trainer = world.make_phase(Role.AGENT), world.make_phase(Role.TRAIN)
+    await make_ready(world, agent, num_groups=2)
+    await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH)
+    behind = BATCH | {"num_held": 1, "policy_version": 1}
+    ahead = await world.phase_post(trainer, "/trainer/v1/batches/lease", behind)
+    assert ahead[0] == 200
+    assert world.sql("SELECT number, state FROM trajectory_batch ORDER BY number") == [
+        (1, "leased"), (2, "leased"),
+    ]  # fmt: skip
+    next_one = BATCH | {"applied_batch": 1, "policy_version": 1}
+    assert await world.phase_post(trainer, "/trainer/v1/batches/lease", next_one) == ahead
+
+
+async def test_groups_in_a_batch_not_yet_published_count_for_the_staleness_bound(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    await world.start_engines(
+        lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 0}, train={"num_updates": 5}
+    )
+    agent, trainer = world.make_phase(Role.AGENT), world.make_phase(Role.TRAIN)
+    await make_ready(world, agent, num_groups=1)
+    assert await world.lease(agent) == []
+    assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH))[0] == 200
+    assert await world.lease(agent) == []
+    world.sql("UPDATE jobs_job SET published_batch = 1 RETURNING id")
+    assert len(await world.lease(agent)) == 1
+
+
 async def test_groups_beyond_the_staleness_bound_are_dropped_with_a_reason(
     gateway_world: GatewayWorld,
 ) -> None:

@@ -15,13 +15,16 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import connections
 from pytest_django import Settings
 
+from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.consumers import LiveConsumer
-from seamlessflow.control_plane.live.feeder import Feeder
+from seamlessflow.control_plane.live.feeder import BEAT_EVERY_TICKS, RATE_EVERY_TICKS, Feeder
 from seamlessflow.control_plane.live.frames import Frame, FrameKind
 from seamlessflow.control_plane.live.hub import MAX_QUEUED_FRAMES, Mailbox
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.fixtures.control_plane import Cast
+from tests.fixtures.control_plane import Cast, group_make
 from tests.fixtures.services import ValkeyUrls
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -178,6 +181,44 @@ async def test_a_feeder_repeats_what_the_broker_did_not_take(cast: Cast, setting
     assert await tick(feeder) == 2
     assert await tick(feeder) == 0
     feeder.close()
+
+
+async def test_a_quiet_platform_is_heard_from_every_few_seconds(cast: Cast) -> None:
+    feeder = await feeder_make()
+    async with Browser(cast.owner.user) as browser:
+        await browser.say(subscribe=["machines"])
+        assert (await browser.hear())["kind"] == "snapshot"
+        said = [await tick(feeder) for _ in range(BEAT_EVERY_TICKS)]
+        assert sum(said) == 1
+        assert (await browser.hear())["topic"] == "machines"
+    feeder.close()
+
+
+async def test_groups_are_rows_and_their_moves_no_events(cast: Cast) -> None:
+    job = await database_sync_to_async(cast.job)()
+    feeder = await feeder_make()
+    await database_sync_to_async(group_make)(job, 0)
+    await database_sync_to_async(group_event)(job)
+    async with Browser(cast.owner.user) as browser:
+        await browser.say(subscribe=[f"job:{show_id(IdKind.JOB, job.id)}"])
+        snapshot = await browser.hear()
+        assert [(row["index"], row["state"]) for row in snapshot["data"]["groups"]] == [(0, "open")]
+        assert [row["kind"] for row in snapshot["data"]["events"]] == ["job.state"]
+        await RolloutGroup.objects.filter(job=job).aupdate(state="ready", reward_mean=0.5)
+        for _ in range(RATE_EVERY_TICKS):
+            await tick(feeder)
+        delta = await browser.hear()
+        assert [(row["state"], row["reward_mean"]) for row in delta["data"]["groups"]] == [("ready", 0.5)]
+        assert "events" not in delta["data"]
+        assert await tick(feeder) == 0
+    feeder.close()
+
+
+def group_event(job: Job) -> None:
+    event_record(
+        kind="group.state", subject_type=SubjectType.JOB, subject_id=job.id, job_id=job.id,
+        project_id=job.project_id, to_state="open", reason="test", author="gateway",
+    )  # fmt: skip
 
 
 class _Deaf:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import orjson
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -15,10 +16,13 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S, snapshot_load
 from seamlessflow.control_plane.scheduling.services import Ring, plan_apply
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
-from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.protocol.worker import PhaseReport
 from seamlessflow.core.scheduling.decisions import Plan
+from seamlessflow.core.scheduling.job_ends import MAX_FAILURES
 from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, Worker, worker_make
 
 MAX_QUERIES = 6
@@ -158,3 +162,48 @@ def test_a_snapshot_takes_few_queries_however_large_the_cluster(cast: Cast) -> N
         snapshot = snapshot_load()
     assert len(queries) <= MAX_QUERIES
     assert (len(snapshot.machines), len(snapshot.jobs)) == (10, 5)
+
+
+DISK_IS_FULL = (
+    "cannot write weights of version 1: no space left in /weights; free space or change ARTIFACT_ROOT"
+)
+
+
+def test_a_job_that_cannot_write_its_weights_ends_with_that_reason_and_others_go_on(cast: Cast) -> None:
+    workers = cluster()
+    job, other = cast.job(), cast.job(name="other")
+    ready_groups(job, 16)
+    num_trained = 0
+    for _ in range(10 * MAX_FAILURES):
+        cycle()
+        activate()
+        num_trained += train_phase_fail(workers, job)
+        job.refresh_from_db()
+        if JobState(job.state) in TERMINAL_JOB_STATES:
+            break
+    response = cast.owner.call("GET", f"jobs/{show_id(IdKind.JOB, job.id)}")
+
+    body = orjson.loads(response.content)
+    assert (body["state"], num_trained) == ("failed", MAX_FAILURES + 1)
+    assert DISK_IS_FULL in body["state_reason"]
+    cycle()
+    other.refresh_from_db()
+    assert other.state in (JobState.STARTING, JobState.RUNNING)
+    assert set(Phase.objects.filter(state__in=LIVE_PHASE_STATES).values_list("job", flat=True)) == {other.id}
+
+
+def train_phase_fail(workers: dict[str, Worker], job: Job) -> int:
+    """The job's train phase, if there is one, is reported failed by its machine, as a supervisor does."""
+    phase = Phase.objects.filter(job=job, role="train", state__in=LIVE_PHASE_STATES).first()
+    if phase is None:
+        for draining in Phase.objects.filter(state=PhaseState.DRAINING):
+            phase_move(phase_id=draining.id, to=PhaseState.ENDED, reason="handed over", author="machine")
+        return 0
+    worker = workers[phase.machine.name]
+    Phase.objects.filter(id=phase.id).update(boot_id=worker.boot_id)
+    worker.heartbeat(
+        phases=[
+            PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.FAILED, reason=DISK_IS_FULL)
+        ]
+    )
+    return 1

@@ -18,6 +18,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.rollout import local_folder
 from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.machine import Machine
@@ -304,12 +305,36 @@ async def test_weights_are_awaited_without_holding_up_requests_or_a_drain(stage:
     num_heard = len(plane.heartbeats)
     await until(lambda: len(plane.heartbeats) > num_heard + 2, what="the order arrived")
     assert (await stage.generate(report, order, num_tokens=3, version=0))[0] == 200
-    late.mkdir()
+    local_folder(weights_in(stage.folder, 1).uri).rename(late)
     await plane.until_version(order, 1)
     plane.change(order, weights=WeightsReference(version=2, uri=(stage.folder / "never").as_uri()))
     await until(lambda: len(plane.heartbeats) > num_heard + 4, what="the order arrived")
     plane.change(order, is_draining=True)
     await plane.until_state(order, PhaseState.ENDED)
+
+
+@pytest.mark.parametrize("damage", ["manifest", "shard", "short", "flipped", "other"])
+async def test_weights_that_are_not_whole_never_reach_an_engine(stage: Stage, damage: str) -> None:
+    plane = stage.plane
+    plane.reside(Role.ROLLOUT)
+    order = plane.order(Role.ROLLOUT)
+    await plane.until_state(order, PhaseState.ACTIVE)
+    folder = local_folder(weights_in(stage.folder, 1).uri)
+    (shard,) = folder.glob("*.safetensors")
+    match damage:
+        case "manifest":
+            (folder / "manifest.json").unlink()
+        case "shard":
+            shard.unlink()
+        case "short":
+            shard.write_bytes(shard.read_bytes()[:-1])
+        case "flipped":
+            shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+        case "other":
+            folder = local_folder(weights_in(stage.folder, 2).uri)
+    plane.change(order, weights=WeightsReference(version=1, uri=folder.as_uri()))
+    failed = await plane.until_state(order, PhaseState.FAILED)
+    assert failed.reason.startswith("version 1 is not whole: ")
 
 
 async def test_weights_that_cannot_be_read_here_fail_the_phase_in_words(stage: Stage) -> None:

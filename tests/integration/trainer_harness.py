@@ -175,7 +175,7 @@ class Planes:
 
     def _lease(self, request: BatchLeaseRequest) -> tuple[int, bytes]:
         self.leases.append(request)
-        number = request.applied_batch + 1
+        number = request.number
         give_up_at = time.monotonic() + request.wait_s
         while number > self.num_batches_ready:
             if time.monotonic() > give_up_at:

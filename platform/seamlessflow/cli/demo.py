@@ -130,7 +130,7 @@ def _train(home: Home, spec: dict[str, Any], layout: str, is_interrupted: thread
         if is_interrupted.is_set():
             return False
         running_s = time.monotonic() - submitted_at
-        return _report(client, job, running_s=running_s, learning_rate=spec["train"]["learning_rate"])
+        return _report(client, job, spec, layout, running_s=running_s)
 
 
 def _tags_set(client: Client, layout: str) -> None:
@@ -151,12 +151,20 @@ def _leftovers_cancel(client: Client) -> None:
             click.echo(f"cancelled  {job['id']}, left by an interrupted demo")
 
 
-def _report(client: Client, job: dict[str, Any], *, running_s: float, learning_rate: float) -> bool:
+def _report(
+    client: Client, job: dict[str, Any], spec: dict[str, Any], layout: str, *, running_s: float
+) -> bool:
     parts = {part: client.job_part(job["id"], part) for part in ("summary", "ledger", "audit")}
     click.echo("")
     for line in summary_lines(job, parts["summary"], parts["ledger"], parts["audit"], running_s=running_s):
         click.echo(line)
-    verdict = judge(job, parts["summary"], parts["audit"], learning_rate=learning_rate)
+    verdict = judge(
+        job,
+        parts["summary"],
+        parts["audit"],
+        learning_rate=spec["train"]["learning_rate"],
+        is_handing_over=any({"rollout", "train"} <= set(machine.tags) for machine in LAYOUTS[layout]),
+    )
     for shortfall in verdict.shortfalls:
         click.echo(f"short of the promise: {shortfall}", err=True)
     return verdict.is_success

@@ -65,8 +65,8 @@ def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, runnin
     )
 
 
-def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float) -> Verdict:
-    """The demo's own bar: the curve rises, or with LR=0 stays where it was."""
+def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Verdict:
+    """The demo's own bar: the curve rises, or with LR=0 stays where it was; a machine of two roles hands over."""
     first, last = summary["reward_first_tenth"], summary["reward_last_tenth"]
     shortfalls = []
     if job["state"] != "completed":
@@ -81,7 +81,7 @@ def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float) -> Ver
         shortfalls.append(f"without learning the reward moved by {last - first:+.2f}")
     elif learning_rate > 0:
         shortfalls += _rise_shortfalls(first, last)
-    if summary["num_turns_continued"] == 0 and learning_rate > 0:
+    if is_handing_over and summary["num_turns_continued"] == 0:
         shortfalls.append("no request was handed over and continued")
     return Verdict(tuple(shortfalls))
 

@@ -9,15 +9,26 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 SPEC_VERSION = 1
 Reference = Annotated[str, Field(min_length=1, max_length=1024)]
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
 
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _more_than_one(group_size: int) -> int:
+    if group_size < 2:
+        raise ValueError(
+            "must be at least 2: grpo compares the sessions of a group, and one alone teaches nothing"
+        )
+    return group_size
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class EngineKind(StrEnum):
@@ -70,8 +81,10 @@ class EnvironmentSection(_Section):
 
 class RolloutSection(_Section):
     engine: EngineKind = EngineKind.EMBEDDED
-    group_size: Annotated[int, Field(ge=1, le=1024)] = 8
-    """Sessions per task (G)."""
+    group_size: Annotated[
+        int, Field(ge=1, le=1024, json_schema_extra={"minimum": 2}), AfterValidator(_more_than_one)
+    ] = 8
+    """Sessions per task (G), at least 2."""
     groups_per_batch: Annotated[int, Field(ge=1, le=65_536)] = 16
     """Finished groups that one training step consumes."""
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
@@ -101,14 +114,14 @@ class TrainSection(_Section):
     """The job completes when this many updates are published."""
     learning_rate: Annotated[float, Field(ge=0, le=10)] = 1e-6
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    adam_betas: tuple[float, float] = (0.9, 0.95)
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    warmup_updates: Annotated[int, Field(ge=0)] = 0
+    adam_betas: tuple[Beta, Beta] = (0.9, 0.95)
+    max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
-    micro_batch_tokens: Annotated[int, Field(ge=16)] = 16_384
+    micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
     """Token budget of one forward and backward pass."""
-    checkpoint_every_updates: Annotated[int, Field(ge=1)] = 10
-    keep_versions: Annotated[int, Field(ge=2)] = 8
+    checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
+    keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Published weights kept besides pinned ones."""
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection
@@ -32,10 +33,12 @@ from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, dat
 from seamlessflow.data_plane.store.writer import TurnWriter
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.upkeep import Upkeep
+from seamlessflow.data_plane.wakes import JobWakes
 
 log = logging.getLogger(__name__)
 
 CHAT_PATH = "/v1/chat/completions"
+TRAINER_POOL_SIZE = 2
 GC_THRESHOLD = (
     50_000  # objects of a turn die young; full collections are what the slowest turns would wait for
 )
@@ -57,26 +60,30 @@ class Gateway:
     async def start(self) -> None:
         settings = self._settings
         self._pool = pool_make(settings.database_url)
+        # Trainers do not queue behind the bursts in which sessions end.
+        self._trainer_pool = pool_make(settings.database_url, max_size=TRAINER_POOL_SIZE)
         await self._pool.open(wait=True)
+        await self._trainer_pool.open(wait=True)
         self._client = EngineClient()
         engines = EnginePool(time.monotonic, settings.max_held_turns)
         registry = Registry(self._pool, max_sessions=settings.max_live_sessions)
         writer = TurnWriter(settings.database_url)
         manager = RolloutManager(engines, self._client, time.monotonic)
         upkeep = Upkeep(settings, self._pool, registry, engines, writer, time.monotonic)
+        wakes = JobWakes()
         self._chat = ChatRoute(settings, registry, manager, writer, time.monotonic)
         self._rest = JsonRoutes(
             settings,
             registry,
-            GroupFeed(settings, self._pool, registry),
-            BatchFeed(self._pool, registry),
+            GroupFeed(settings, self._pool, registry, wakes),
+            BatchFeed(self._trainer_pool, registry, wakes),
             ExternalSessions(settings, self._pool, registry),
         ).app()
         await upkeep.refresh()
         self._tasks = [
             asyncio.create_task(writer.run(), name="writer"),
             asyncio.create_task(upkeep.run(), name="upkeep"),
-            asyncio.create_task(self._listen(upkeep), name="listen"),
+            asyncio.create_task(self._listen(upkeep, wakes), name="listen"),
         ]
         for task in self._tasks:
             task.add_done_callback(_log_death)
@@ -88,6 +95,7 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
+        await self._trainer_pool.close()
         await self._pool.close()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -129,15 +137,16 @@ class Gateway:
                 send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; see its log.")
             )
 
-    async def _listen(self, upkeep: Upkeep) -> None:
-        """Reload the engine table when it is said to have changed."""
+    async def _listen(self, upkeep: Upkeep, wakes: JobWakes) -> None:
+        """Reload the engine table when it is said to have changed; a publication also makes room for groups."""
         while True:
             # Upkeep polls as well: a lost connection costs a second of latency until it is back.
             with contextlib.suppress(psycopg.OperationalError, psycopg.InterfaceError):
                 connection = await AsyncConnection.connect(self._settings.database_url, autocommit=True)
                 async with connection:
                     await connection.execute("LISTEN sf_engines")
-                    async for _ in connection.notifies():
+                    async for notify in connection.notifies():
+                        wakes.wake(UUID(notify.payload))
                         await upkeep.refresh()
             await asyncio.sleep(RETRY_S)
 

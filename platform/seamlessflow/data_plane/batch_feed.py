@@ -5,46 +5,57 @@ nothing beyond the staleness bound is in any.
 """
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
 
-from seamlessflow.core.batching.assembler import BatchPlan, FinishedSession, assemble_batch
+import psycopg
+
+from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.group_feed import MAX_WAIT_S, phase_require_live
 from seamlessflow.data_plane.store.batches import (
     ReadyGroup,
     batch_insert,
     batch_release,
     batches_advance,
+    finished_sessions,
     groups_ready,
     is_publisher,
-    sessions_of_groups,
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
 from seamlessflow.data_plane.store.groups import group_move, job_lock
-from seamlessflow.data_plane.store.node_rows import nodes_read
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.wakes import JobWakes, changed
 
 POLL_S = 0.2
+MAX_NUMBER = 2**62
 
 
 class BatchFeed:
-    def __init__(self, pool: Pool, registry: Registry) -> None:
+    def __init__(self, pool: Pool, registry: Registry, wakes: JobWakes) -> None:
         self._pool = pool
         self._registry = registry
+        self._wakes = wakes
 
     async def lease(self, claims: PhaseClaims, request: BatchLeaseRequest) -> bytes | None:
-        """The bytes of batch `applied_batch` + 1, or None when none was ready in time. Raises ApiError (409)."""
+        """The bytes of the batch asked for, or None when it was not ready in time. Raises ApiError (409)."""
+        for field in ("applied_batch", "durable_batch", "policy_version"):
+            number = getattr(request, field)
+            if not 0 <= number < MAX_NUMBER:
+                raise bad_request(f"{field} must be from 0 to 2**62, got {number}.", param=field)
         job = await self._registry.job(claims.job_id)
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
         while True:
+            ticket = self._wakes.ticket(claims.job_id)
             payload = await self._lease_once(claims, request, job.spec)
             if payload is not None:
                 return payload
@@ -52,32 +63,56 @@ class BatchFeed:
                 async with self._pool.connection() as connection:
                     await scheduler_notify(connection, "batch feed short")
                 return None
-            await asyncio.sleep(min(POLL_S, max(0.0, deadline_s - time.monotonic())))
+            await changed(ticket, timeout_s=min(POLL_S, max(0.0, deadline_s - time.monotonic())))
 
     async def _lease_once(
         self, claims: PhaseClaims, request: BatchLeaseRequest, spec: JobSpec
     ) -> bytes | None:
+        """Reading and assembling takes long and is done outside the job's lock: ready groups change no more."""
+        async with self._locked(claims) as connection:
+            await batches_advance(connection, claims.job_id, request)
+            payload = await batch_release(connection, claims, request.number)
+            if payload is not None:
+                return payload
+            groups = await _fresh_groups(connection, claims, request.policy_version, spec)
+        if groups is None:
+            return None
+        async with self._pool.connection() as connection:
+            finished = await finished_sessions(connection, groups)
+        batch = await asyncio.to_thread(assemble_batch, finished, _plan(claims, request, spec))
+        return await self._store(claims, batch, groups)
+
+    async def _store(self, claims: PhaseClaims, batch: Batch, groups: Sequence[ReadyGroup]) -> bytes | None:
+        """Number the batch, unless another request was first: then its bytes, or None if it took other numbers."""
+        number = batch.header.number
+        async with self._locked(claims) as connection:
+            payload = await batch_release(connection, claims, number)
+            if payload is not None:
+                return payload
+            for group in groups:
+                if not await group_move(
+                    connection,
+                    group.group_id,
+                    GroupState.READY,
+                    GroupState.BATCHED,
+                    reason=f"in batch {number}",
+                ):
+                    raise psycopg.Rollback
+            payload = await batch_insert(connection, claims, batch, groups)
+        if payload is not None:
+            metrics.BATCHES.inc()
+            self._wakes.wake(claims.job_id)
+        return payload
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, claims: PhaseClaims) -> AsyncIterator[Connection]:
+        """A transaction under the job's lock, by its live publisher. Raises ApiError (409)."""
         async with self._pool.connection() as connection, connection.transaction():
             await phase_require_live(connection, claims)
             if not await is_publisher(connection, claims):
                 raise ApiError(HTTPStatus.CONFLICT, "Another trainer has the job now.", code="stale_fence")
             await job_lock(connection, claims.job_id)
-            await batches_advance(connection, claims.job_id, request)
-            payload = await batch_release(connection, claims, request.applied_batch + 1)
-            if payload is not None:
-                return payload
-            groups = await _fresh_groups(connection, claims, request.policy_version, spec)
-            if groups is None:
-                return None
-            batch = await _assemble(connection, claims, request, groups, spec)
-            for group in groups:
-                reason = f"in batch {batch.header.number}"
-                await group_move(
-                    connection, group.group_id, GroupState.READY, GroupState.BATCHED, reason=reason
-                )
-            payload = await batch_insert(connection, claims, batch, groups)
-        metrics.BATCHES.inc()
-        return payload
+            yield connection
 
 
 async def _fresh_groups(
@@ -101,28 +136,11 @@ async def _fresh_groups(
     return fresh[:num_needed] if len(fresh) >= num_needed else None
 
 
-async def _assemble(
-    connection: Connection,
-    claims: PhaseClaims,
-    request: BatchLeaseRequest,
-    groups: list[ReadyGroup],
-    spec: JobSpec,
-) -> Batch:
-    rows = await sessions_of_groups(connection, [group.group_id for group in groups])
-    nodes = await nodes_read(connection, [(month, session) for _, month, session, _ in rows])
-    finished = [
-        [
-            FinishedSession(reward, [row.node for row in nodes[session]])
-            for owner, _, session, reward in rows
-            if owner == group.group_id
-        ]
-        for group in groups
-    ]
-    plan = BatchPlan(
+def _plan(claims: PhaseClaims, request: BatchLeaseRequest, spec: JobSpec) -> BatchPlan:
+    return BatchPlan(
         job_id=str(claims.job_id),
-        number=request.applied_batch + 1,
+        number=request.number,
         policy_version=request.policy_version,
         temperature=spec.rollout.temperature,
         advantage_norm=spec.algorithm.advantage_norm,
     )
-    return await asyncio.to_thread(assemble_batch, finished, plan)

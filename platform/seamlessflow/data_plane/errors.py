@@ -37,3 +37,8 @@ class ApiError(Exception):
 
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
     return ApiError(HTTPStatus.BAD_REQUEST, message, param=param, code=code)
+
+
+def param_of(message: str) -> str | None:
+    """The field that msgspec's message about a body names, as in "… - at `$.messages[0]`"."""
+    return message.rpartition("`$.")[2].rstrip("`") if "`$." in message else None

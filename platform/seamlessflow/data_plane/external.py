@@ -5,6 +5,8 @@ import math
 from http import HTTPStatus
 from uuid import UUID
 
+import msgspec
+
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.protocol.data_plane import RewardReport, SessionOpen, SessionOpened
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
@@ -18,7 +20,7 @@ from seamlessflow.data_plane.store.groups import (
     group_insert,
     group_settle,
     job_lock,
-    session_insert,
+    sessions_insert,
     slots_read,
 )
 from seamlessflow.data_plane.store.jobs import token_project
@@ -27,6 +29,8 @@ from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 
 MAX_KEY_CHARS = 200
+MAX_BRANCH = 2**31
+NUL = rb"\u0000"  # as JSON writes it; text that only looks like it is refused as well
 
 
 class ExternalSessions:
@@ -49,6 +53,9 @@ class ExternalSessions:
             raise bad_request(
                 f"group may have at most {MAX_KEY_CHARS} characters, got {len(key)}.", param="group"
             )
+        for param, value in (("group", key), ("task", request.task)):
+            if NUL in msgspec.json.encode(value):
+                raise bad_request(f"{param} must not hold a NUL character.", param=param)
         async with self._pool.connection() as connection, connection.transaction():
             await job_lock(connection, job.job_id)
             group, slots = await _open_group(connection, job, key), []
@@ -58,8 +65,8 @@ class ExternalSessions:
                 group = await group_insert(connection, await _new_group(connection, job, key, request))
                 slots = await slots_read(connection, group)
             now = datetime.datetime.now(datetime.UTC)
-            leased = await session_insert(
-                connection, group, slots[0], project_id=job.project_id, job_id=job.job_id, now=now
+            (leased,) = await sessions_insert(
+                connection, group, slots[:1], project_id=job.project_id, job_id=job.job_id, now=now
             )
         return SessionOpened(
             session=show_id(IdKind.SESSION, leased.session_id),
@@ -71,6 +78,8 @@ class ExternalSessions:
         """Note a reward; the session's is its verdict when it closes. Raises ApiError."""
         if not math.isfinite(report.reward):
             raise bad_request(f"reward must be finite, got {report.reward}.", param="reward")
+        if report.branch is not None and not 0 <= report.branch < MAX_BRANCH:
+            raise bad_request(f"branch must be the index of a leaf, got {report.branch}.", param="branch")
         session_id = await self._own_session(token, session)
         async with self._pool.connection() as connection, connection.transaction():
             row = await session_read(connection, session_id)

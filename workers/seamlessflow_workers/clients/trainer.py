@@ -37,7 +37,7 @@ class TrainerClient:
         await self._session.close()
 
     async def batch_lease(self, request: BatchLeaseRequest) -> Batch:
-        """The batch after `request.applied_batch`; waits until there is one. Cancel to stop waiting.
+        """The batch of number `request.number`; waits until there is one. Cancel to stop waiting.
 
         Raises FencedOff, RequestRefused.
         """
@@ -47,10 +47,8 @@ class TrainerClient:
                 self._session, self._lease_url, request, timeout_s=request.wait_s + ANSWER_MARGIN_S
             )
         batch = batch_decode(raw)
-        if batch.header.number != request.applied_batch + 1:
-            raise RequestRefused(
-                f"the gateway gave batch {batch.header.number}, expected {request.applied_batch + 1}"
-            )
+        if batch.header.number != request.number:
+            raise RequestRefused(f"the gateway gave batch {batch.header.number}, expected {request.number}")
         return batch
 
     async def publication_announce(

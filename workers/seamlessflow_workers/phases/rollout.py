@@ -24,6 +24,8 @@ from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.rollout.front.front import Front
 from seamlessflow_workers.supervisor.capabilities import ENGINE_KINDS
 from seamlessflow_workers.supervisor.process import ChildCommand
+from seamlessflow_workers.weights.manifest import WeightsReadError
+from seamlessflow_workers.weights.reading import weights_check
 
 WEIGHTS_TIMEOUT_S = 60.0
 WEIGHTS_POLL_S = 0.01
@@ -200,6 +202,10 @@ class RolloutChild(ResidentChild):
                 await asyncio.sleep(WEIGHTS_POLL_S)
         finally:
             self._await_weights(False)
+        try:
+            await asyncio.to_thread(weights_check, folder, version=weights.version)
+        except WeightsReadError as error:
+            raise ChildFailure(f"version {weights.version} is not whole: {error}") from error
         return folder
 
     def _await_weights(self, is_awaiting: bool) -> None:

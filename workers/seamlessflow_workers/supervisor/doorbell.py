@@ -25,7 +25,8 @@ def queue_name(machine: str) -> str:
 
 
 def doorbell_app(*, broker_url: str, machine: str, bell: socket.socket) -> Celery:
-    app = Celery("seamlessflow_doorbell", broker=broker_url)
+    # Without fixups: a DJANGO_SETTINGS_MODULE in the environment is none of a machine's business.
+    app = Celery("seamlessflow_doorbell", broker=broker_url, fixups=())
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",

@@ -1,9 +1,9 @@
 """The resident trainer: holds a policy in memory between phases and works through batches under an order.
 
-Batch n makes version (n + offset), where the offset changes only if a job was forked. Per batch: lease, step,
-checkpoint when due, publish. After a resume the batches up to the latest published version are applied again without
-publishing; a version that was made (and checkpointed) but not announced before a crash is announced first. So each
-batch is in the published weights exactly once, whatever died in between.
+Batch n makes version (n + offset), where the offset changes only if a job was forked. Per batch: lease, step (while the
+batch behind it is leased), checkpoint when due, publish. After a resume the batches up to the latest published version
+are applied again without publishing; a version that was made (and checkpointed) but not announced before a crash is
+announced first. So each batch is in the published weights exactly once, whatever died in between.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from seamlessflow_workers.weights.publish import PublishedWeights, weights_publi
 logger = logging.getLogger(__name__)
 
 DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version it has made
+PATIENCE_S = 0.25  # about what two hand-overs of the machine cost
 _T = TypeVar("_T")
 Reporter = Callable[[Doing], None]
 
@@ -59,6 +60,7 @@ class Trainer:
         self._published_version = resident.weights.version
         self._durable_batch = 0
         self._checkpoint_uri: str | None = None  # of the checkpoint at self._progress, if there is one
+        self._ahead: asyncio.Task[Batch] | None = None  # leases the batch behind the one in hand
 
     async def resume(self) -> None:
         """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
@@ -82,49 +84,84 @@ class Trainer:
             control_plane_url=self._resident.control_plane_url,
             credential=order.credential,
         )
-        num_published = 0
         async with client:
-            while True:
-                if self._progress.version > self._published_version:
-                    if await self._publish(client, drained):
-                        return "the job has all its updates"
-                    num_published += 1
-                if order.num_batches is not None and num_published >= order.num_batches:
-                    return f"{num_published} batches trained"
-                batch = await self._lease(client, drained)
-                if batch is None:
-                    return "drained"
-                await self._apply(*batch)
+            try:
+                return await self._work(order, client, drained)
+            finally:
+                await self._ahead_forget()
+
+    async def _work(self, order: PhaseOrder, client: TrainerClient, drained: asyncio.Event) -> str:
+        num_published = 0
+        while True:
+            if self._progress.version > self._published_version:
+                if await self._publish(client, drained):
+                    return "the job has all its updates"
+                num_published += 1
+            is_fulfilled = order.num_batches is not None and num_published >= order.num_batches
+            if is_fulfilled and not await self._is_next_at_hand(drained):
+                return f"{num_published} batches trained"
+            batch = await self._lease(client, drained)
+            if batch is None:
+                return "drained"
+            await self._apply(client, *batch)
+
+    async def _is_next_at_hand(self, drained: asyncio.Event) -> bool:
+        """Whether the next batch came, or comes while waiting costs less than handing the machine over and back."""
+        if self._ahead is None or drained.is_set():
+            return False
+        if not self._ahead.done():
+            self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_BATCH))
+            await asyncio.wait({self._ahead}, timeout=PATIENCE_S)
+        return self._ahead.done()
 
     async def _lease(self, client: TrainerClient, drained: asyncio.Event) -> tuple[Batch, float] | None:
         """The next batch and the seconds it was waited for; None when drained, which cuts the long poll short."""
         if drained.is_set():
             return None
-        self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_BATCH))
         started_s = time.monotonic()
-        request = BatchLeaseRequest(
-            applied_batch=self._progress.batch_number,
-            durable_batch=self._durable_batch,
-            policy_version=self._progress.version,
-        )
-        lease = asyncio.ensure_future(client.batch_lease(request))
-        drain = asyncio.ensure_future(drained.wait())
+        lease = self._ahead or asyncio.create_task(client.batch_lease(self._request(num_held=0)))
+        self._ahead = None
+        if not lease.done():
+            self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_BATCH))
+        drain = asyncio.create_task(drained.wait())
         try:
             await asyncio.wait((lease, drain), return_when=asyncio.FIRST_COMPLETED)
             if not lease.done() or drained.is_set():
                 return None
             batch = lease.result()
         finally:
-            for future in (lease, drain):
-                future.cancel()
+            for task in (lease, drain):
+                task.cancel()
             await asyncio.gather(lease, drain, return_exceptions=True)
         if parse_id(IdKind.JOB, batch.header.job_id) != self._resident.job_id:
             raise BatchMismatch(f"batch {batch.header.number} is of job {batch.header.job_id}")
         return batch, time.monotonic() - started_s
 
-    async def _apply(self, batch: Batch, lease_wait_s: float) -> None:
+    def _request(self, *, num_held: int) -> BatchLeaseRequest:
+        """For the batch behind the `num_held` ones that are in hand."""
+        return BatchLeaseRequest(
+            applied_batch=self._progress.batch_number,
+            durable_batch=self._durable_batch,
+            policy_version=self._progress.version + num_held,
+            num_held=num_held,
+        )
+
+    def _ahead_lease(self, client: TrainerClient) -> None:
+        """Ask for the batch behind the one in hand, so that the gateway assembles it during the step."""
+        if self._progress.batch_number + 1 < self._spec.train.num_updates:
+            self._ahead = asyncio.create_task(client.batch_lease(self._request(num_held=1)))
+
+    async def _ahead_forget(self) -> None:
+        """Whoever trains next is given the same bytes."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.gather(self._ahead, return_exceptions=True)
+            self._ahead = None
+
+    async def _apply(self, client: TrainerClient, batch: Batch, lease_wait_s: float) -> None:
         """Step, and checkpoint when due."""
         self._report(Doing(state=LedgerState.TRAINING))
+        self._ahead_lease(client)
         before = self._progress
         optimizer_step = before.optimizer_step + 1
         metrics = await self._off_loop(

@@ -4,7 +4,10 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError
+from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
+
+# Digests of more than this would hold up an update for longer than loading it; their sizes are checked.
+MAX_DIGESTED_BYTES = 64 * 1024**2
 
 
 def verified_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
@@ -29,3 +32,25 @@ def weights_verify(folder: Path, manifest: Manifest) -> None:
     """Check every shard. Raises WeightsReadError."""
     for _ in verified_shards(folder, manifest):
         continue
+
+
+def weights_check(folder: Path, *, version: int) -> None:
+    """Whether a folder may be handed to an engine: its manifest is this version's and every shard is whole.
+
+    Small versions are digested, of large ones the sizes are compared: a shard that is missing or cut short is found
+    in either. Raises WeightsReadError.
+    """
+    manifest = manifest_read(folder)
+    if manifest.version != version:
+        raise WeightsReadError(f"weights at {folder} are of version {manifest.version}, expected {version}")
+    for name, entry in manifest.shards.items():
+        try:
+            num_bytes = (folder / name).stat().st_size
+        except OSError as error:
+            raise WeightsReadError(f"shard {folder / name} cannot be read: {error.strerror}") from error
+        if num_bytes != entry.num_bytes:
+            raise WeightsReadError(
+                f"shard {folder / name} has {num_bytes} bytes, the manifest says {entry.num_bytes}"
+            )
+    if sum(entry.num_bytes for entry in manifest.shards.values()) <= MAX_DIGESTED_BYTES:
+        weights_verify(folder, manifest)

@@ -21,6 +21,7 @@ NOT_FOR_MACHINES = (
     "BACKGROUND_BROKER_URL",
     "SEAMLESSFLOW_SECRET_KEY",
     "PGPASSWORD",
+    "DJANGO_SETTINGS_MODULE",
 )
 # One thread a process: the processes share few cores, and a spinning thread starves its neighbours.
 QUIET_LIBRARIES = {

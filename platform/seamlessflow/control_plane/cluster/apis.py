@@ -42,6 +42,8 @@ from seamlessflow.control_plane.telemetry.log_selectors import log_read
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
 MAX_LEDGER_WINDOW = timedelta(days=7)
+MAX_DIGITS = 18  # what fits the generation's column
+YEARS = range(2000, 2200)
 
 
 class MachineListRegisterApi(ProjectApi):
@@ -118,9 +120,7 @@ class MachineLedgerApi(ProjectApi):
         if since >= until:
             raise field_error("since", f"{since.isoformat()} is not before {until.isoformat()}")
         since = max(since, until - MAX_LEDGER_WINDOW)
-        ledger = machine_ledger(
-            machine=machine, since=since, until=until, readable=self.access.readable
-        )
+        ledger = machine_ledger(machine=machine, since=since, until=until, readable=self.access.readable)
         return Response(MachineLedgerOutput(ledger).data)
 
 
@@ -137,7 +137,8 @@ class JobLedgerApi(ProjectApi):
         machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
         readable = self.access.readable
         ledgers = [
-            machine_ledger(machine=machine, since=since, until=until, readable=readable) for machine in machines
+            machine_ledger(machine=machine, since=since, until=until, readable=readable)
+            for machine in machines
         ]
         return Response(JobLedgerOutput({"machines": ledgers}).data)
 
@@ -170,7 +171,7 @@ def _if_match(request: Request) -> int:
             status=HTTPStatus.PRECONDITION_REQUIRED,
         )
     digits = value.strip().strip('"')
-    if not (digits.isascii() and digits.isdecimal()):
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= MAX_DIGITS):
         raise field_error("If-Match", f'{value!r} is not accepted; accepted: the generation, as in "3"')
     return int(digits)
 
@@ -194,8 +195,10 @@ def _query_moment(request: Request, name: str, *, default: datetime) -> datetime
         moment = parse_datetime(text.replace(" ", "+"))
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None:
+    if moment is None or moment.tzinfo is None or moment.year not in YEARS:
         raise field_error(
-            name, f"{text!r} is not accepted; accepted: an RFC 3339 moment such as 2026-01-31T12:00:00Z"
+            name,
+            f"{text!r} is not accepted; accepted: an RFC 3339 moment such as 2026-01-31T12:00:00Z, from the year "
+            f"{YEARS.start} on",
         )
     return moment

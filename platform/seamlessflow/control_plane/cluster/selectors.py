@@ -15,14 +15,21 @@ OPEN_POOL = "default"
 
 
 def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
-    """By name, with heartbeat and the live phase (`is_own`: of the caller's projects). The pool `default` without any grant is open to all."""
+    """By name, with heartbeat and the live phase (`is_own`: of a project of the caller's).
+
+    The pool `default` without any grant is open to all.
+    """
     machines = Machine.objects.all()
     if not access.is_operator:
         grants = PoolGrant.objects.filter(pool=OuterRef("pool"))
         granted = Exists(grants.filter(project_id__in=access.readable))
         machines = machines.filter(granted | (Q(pool=OPEN_POOL) & ~Exists(grants)))
     is_own = ExpressionWrapper(Q(project_id__in=access.readable), output_field=BooleanField())
-    live = Phase.objects.filter(state__in=sorted(LIVE_PHASE_STATES)).select_related("job").annotate(is_own=is_own)
+    live = (
+        Phase.objects.filter(state__in=sorted(LIVE_PHASE_STATES))
+        .select_related("job")
+        .annotate(is_own=is_own)
+    )
     return (
         machines.select_related("heartbeat")
         .prefetch_related(Prefetch("phases", queryset=live, to_attr="live_phases"))

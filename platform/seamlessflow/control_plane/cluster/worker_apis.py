@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 import msgspec
-from django.db import transaction
+from django.db import DataError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
@@ -15,17 +15,20 @@ from django.views.decorators.csrf import csrf_exempt
 from seamlessflow.control_plane.cluster.heartbeats import heartbeat_take
 from seamlessflow.control_plane.cluster.worker_auth import machine_authenticate, phase_authenticate
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
-from seamlessflow.control_plane.common.problems import problem_response
+from seamlessflow.control_plane.common.problems import data_refused, problem_response
 from seamlessflow.control_plane.policies.services import version_publish
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.worker import PROTOCOL_VERSION, Heartbeat, MetricReport, Publication
+from seamlessflow.core.types.ledger import LedgerState
 
 Body = TypeVar("Body", Heartbeat, Publication, MetricReport)
 Arguments = ParamSpec("Arguments")
 # The version spoken here and the one before it.
 ACCEPTED_PROTOCOLS = frozenset({PROTOCOL_VERSION, PROTOCOL_VERSION - 1})
+
+MAX_MONOTONIC_S = 3.2e9  # a century: beyond, calendars end
 
 
 def worker_view(
@@ -42,6 +45,8 @@ def worker_view(
             return view(request, *args, **kwargs)
         except ApplicationError as error:
             return problem_response(error.status, error.detail, error.faults)
+        except DataError as error:
+            return problem_response(HTTPStatus.BAD_REQUEST, data_refused(error))
 
     functools.update_wrapper(guarded, view)
     return csrf_exempt(guarded)
@@ -51,6 +56,7 @@ def worker_view(
 def heartbeat(request: HttpRequest) -> HttpResponse:
     machine_id = machine_authenticate(request)
     body = _decode(request, Heartbeat)
+    _check_times(body)
     reply = heartbeat_take(machine_id=machine_id, heartbeat=body, now=timezone.now())
     if reply is None:
         raise ApplicationError("the machine was deleted", status=HTTPStatus.GONE)
@@ -90,10 +96,27 @@ def phase_logs(request: HttpRequest, phase_id: UUID) -> HttpResponse:
     return _json({"next_offset": next_offset})
 
 
+def _check_times(heartbeat: Heartbeat) -> None:
+    """What the ledger could not hold. Raises ApplicationError."""
+    moments = [heartbeat.monotonic_s, heartbeat.open_since_s or 0.0]
+    moments += [edge for item in heartbeat.intervals for edge in (item.start_s, item.end_s)]
+    wrong = [moment for moment in moments if not 0.0 <= moment <= MAX_MONOTONIC_S]
+    if wrong:
+        raise field_error(
+            "monotonic_s", f"{wrong[0]!r} is not accepted; accepted: 0 to {MAX_MONOTONIC_S:g} seconds"
+        )
+    for item in heartbeat.intervals:
+        if (item.state is LedgerState.IDLE) != (item.cause is not None):
+            raise field_error(
+                "intervals",
+                f"interval {item.seq} is {item.state} with cause {item.cause}; idle alone has one",
+            )
+
+
 def _decode(request: HttpRequest, kind: type[Body]) -> Body:
     try:
         body = msgspec.json.decode(request.body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ApplicationError(f"the body is no {kind.__name__}: {error}") from error
     if body.protocol_version not in ACCEPTED_PROTOCOLS:
         accepted = ", ".join(str(version) for version in sorted(ACCEPTED_PROTOCOLS) if version > 0)

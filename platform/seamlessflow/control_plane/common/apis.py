@@ -22,6 +22,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 
 # Boundaries and part headers around the file itself.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
+MAX_DIGITS = 18
 
 
 class UploadInput(serializers.Serializer):
@@ -93,7 +94,10 @@ def query_boolean(request: Request, name: str) -> bool:
 
 
 def _check_length(request: Request) -> None:
-    length = int(request.META.get("CONTENT_LENGTH") or 0)
+    text = request.META.get("CONTENT_LENGTH") or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise field_error("Content-Length", f"{text!r} is not accepted; accepted: a number of bytes")
+    length = int(text)
     if length > settings.MAX_UPLOAD_BYTES + MULTIPART_OVERHEAD_BYTES:
         raise ApplicationError(
             f"file: larger than the {settings.MAX_UPLOAD_BYTES} bytes accepted (SEAMLESSFLOW_MAX_UPLOAD_BYTES)",

@@ -4,8 +4,11 @@ Enters: a tar or tar.gz and an empty folder. Leaves: regular files and folders b
 devices, no path outside the folder, no more bytes and entries than allowed, whatever the archive says.
 """
 
+import errno
+import lzma
 import os
 import tarfile
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -20,7 +23,13 @@ def archive_unpack(*, archive: Path, folder: Path, max_bytes: int) -> int:
     try:
         with tarfile.open(archive, mode="r:*") as tar:
             return _unpack(tar, folder, max_bytes)
-    except (tarfile.TarError, EOFError) as error:
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # The same name twice, a file where a folder is, a name too long, a damaged gzip stream.
+        detail = error.strerror or str(error)
+        raise field_error("file", f"is not a tar or tar.gz that can be unpacked: {detail}") from error
+    except (tarfile.TarError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise field_error("file", f"is not a tar or tar.gz that can be unpacked: {error}") from error
 
 

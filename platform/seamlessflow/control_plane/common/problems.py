@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -47,6 +48,9 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             status, detail, faults = HTTPStatus.FORBIDDEN, str(error) or "this is not allowed", ()
         case RequestDataTooBig():
             status, detail, faults = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), ()
+        case DataError():
+            # The net under the checks of each field: what the database refuses is the client's fault, not ours.
+            status, detail, faults = HTTPStatus.BAD_REQUEST, data_refused(error), ()
         case exceptions.ValidationError():
             faults = tuple(_faults(error.detail, ""))
             status, detail = HTTPStatus.BAD_REQUEST, "; ".join(_sentence(fault) for fault in faults)
@@ -58,6 +62,10 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     response = Response(problem_body(status, detail, faults), status=status, headers=headers)
     response.content_type = CONTENT_TYPE
     return response
+
+
+def data_refused(error: DataError) -> str:
+    return f"a value of the request cannot be stored: {str(error).splitlines()[0]}"
 
 
 def _headers(error: exceptions.APIException) -> dict[str, str]:

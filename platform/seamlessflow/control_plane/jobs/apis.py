@@ -6,7 +6,6 @@ from uuid import UUID
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,7 +18,7 @@ from seamlessflow.control_plane.common.pages import (
     page_serializer,
     query_integer,
 )
-from seamlessflow.control_plane.common.parsers import YamlParser
+from seamlessflow.control_plane.common.parsers import JsonParser, YamlParser
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.selectors import (
     job_event_list,
@@ -43,7 +42,7 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 
 
 class JobListSubmitApi(ProjectApi):
-    parser_classes = [JSONParser, YamlParser]
+    parser_classes = [JsonParser, YamlParser]
 
     @extend_schema(
         operation_id="job_list",

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
+import orjson
 from django.conf import settings
 
 from seamlessflow.control_plane.common.errors import field_error
@@ -32,6 +33,28 @@ def model_resolve(*, reference: str, project_id: UUID) -> Path:
         needed = "config.json, tokenizer.json and *.safetensors"
         raise field_error(field, f"{reference!r} lacks {', '.join(missing)}; a model folder holds {needed}")
     return folder
+
+
+def model_context_check(folder: Path, *, max_model_len: int) -> None:
+    """Refuse sequences longer than the model has positions for. Raises ApplicationError."""
+    field = "model.max_model_len"
+    try:
+        config = orjson.loads((folder / "config.json").read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise field_error("model.source", f"{folder.name}/config.json cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise field_error("model.source", f"{folder.name}/config.json is not a JSON object")
+    text = config.get("text_config")
+    config = text if isinstance(text, dict) else config
+    num_positions = config.get("max_position_embeddings")
+    # Scaled positions reach further than the number says; how far only the model's code knows.
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    is_scaled = not isinstance(rope, dict) or rope.get("rope_type", rope.get("type", "default")) != "default"
+    if isinstance(num_positions, int) and not is_scaled and max_model_len > num_positions:
+        raise field_error(
+            field,
+            f"{max_model_len} is more than the model's max_position_embeddings, which is {num_positions}",
+        )
 
 
 def tasks_resolve(*, reference: str, project_id: UUID) -> Path:

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.db import transaction
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project, User
 from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault, conflict
+from seamlessflow.control_plane.common.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.references import model_resolve, tasks_resolve
+from seamlessflow.control_plane.jobs.references import model_context_check, model_resolve, tasks_resolve
 from seamlessflow.control_plane.jobs.tasks_file import tasks_count
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
@@ -68,6 +68,7 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
     """Check a spec and what it refers to, then queue the job with its version 0. Raises ApplicationError."""
     spec = _spec_parse(submitted)
     model_path = model_resolve(reference=spec.model.source, project_id=project.id)
+    model_context_check(model_path, max_model_len=spec.model.max_model_len)
     tasks_path = None
     if spec.environment.tasks is not None:
         tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)
@@ -129,8 +130,7 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
 
 
 def _spec_parse(submitted: Mapping[str, Any]) -> JobSpec:
-    if b"\\u0000" in orjson.dumps(submitted, default=str):
-        raise ApplicationError("the spec holds a NUL character, which no field accepts")
+    json_check(submitted)
     try:
         return job_spec_parse(submitted)
     except InvalidJobSpec as error:

@@ -35,3 +35,5 @@ def _check(line: bytes, number: int) -> None:
         raise field_error(FIELD, f"line {number} is not JSON: {error}") from error
     if not isinstance(task, dict):
         raise field_error(FIELD, f"line {number} is not a JSON object")
+    if b"\\u0000" in line:  # perhaps only the text of one: such a line is refused as well
+        raise field_error(FIELD, f"line {number} holds a NUL character, which no field accepts")

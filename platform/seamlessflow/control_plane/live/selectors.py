@@ -38,8 +38,8 @@ RATE_WINDOW_S = 10
 
 _REWARDS = """
     SELECT job_id, batch_number, avg(reward_mean), coalesce(stddev_samp(reward_mean), 0), count(*)
-    FROM trajectory_group
-    WHERE job_id = ANY(%s) AND batch_number IS NOT NULL AND batch_number > %s
+    FROM trajectory_group JOIN jobs_job ON jobs_job.id = job_id
+    WHERE job_id = ANY(%s) AND batch_number > %s AND batch_number <= published_batch
     GROUP BY job_id, batch_number ORDER BY batch_number
 """
 _GROUPS = """
@@ -61,11 +61,10 @@ def jobs_snapshot(project_id: UUID) -> Row:
 
 
 def job_snapshot(job_id: UUID) -> Row:
-    phases = (
-        Phase.objects.filter(job_id=job_id)
-        .select_related("machine")
-        .order_by("-leased_at", "-id")[:MAX_PHASES]
-    )
+    leases = Phase.objects.filter(job_id=job_id).select_related("machine").order_by("-leased_at", "-id")
+    # Short phases come by the dozen; those that are live are shown however old they are.
+    ended = leases.exclude(state__in=LIVE_PHASE_STATES)[:MAX_PHASES]
+    phases = [*leases.filter(state__in=LIVE_PHASE_STATES), *ended]
     moves = Event.objects.filter(job_id=job_id).exclude(kind__startswith=GROUP_EVENTS)
     events = moves.order_by("-id")[:MAX_EVENTS]
     points = MetricPoint.objects.filter(job_id=job_id).order_by("-step", "name")[:MAX_METRICS]
@@ -103,7 +102,7 @@ def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, Row]:
 
 
 def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[Row]]:
-    """Mean and standard deviation over groups, by batch."""
+    """Mean and standard deviation over groups, by published batch."""
     rewards: dict[UUID, list[Row]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_REWARDS, [job_ids, batch_number])

@@ -1,9 +1,11 @@
 """A session's tree as the page draws it: one entry per node in depth-first order, indented where it branches.
 
-Sampled nodes carry their version spans as shares of their width, each version with one of a few repeating colours.
+Sampled nodes carry their version spans as shares of their width, each version with one of a few repeating colours,
+and their tokens where these were read.
 """
 
 import json
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    id: int
+    probability: float
+    version: int
+    colour: int
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     role: str
     text: str
@@ -34,6 +44,7 @@ class TreeNode:
     num_tokens: int
     messages: list[Said]
     spans: list[Span]
+    tokens: list[Token]  # of sampled nodes only
     marks: list[str]
 
 
@@ -60,6 +71,7 @@ def _tree_node(node: dict[str, Any], depth: int) -> TreeNode:
         num_tokens=node["num_tokens"],
         messages=[_said(message) for message in node["messages"] or []],
         spans=_spans(node),
+        tokens=_tokens(node),
         marks=list(_marks(node)),
     )
 
@@ -86,6 +98,15 @@ def _spans(node: dict[str, Any]) -> list[Span]:
     ]
 
 
+def _tokens(node: dict[str, Any]) -> list[Token]:
+    ids, logprobs = node.get("token_ids", []), node.get("logprobs", [])
+    return [
+        Token(ids[i], math.exp(logprobs[i]), span.version, span.version % NUM_VERSION_COLOURS)
+        for span in node["versions"]
+        for i in range(span.start, min(span.end, len(ids), len(logprobs)))
+    ]
+
+
 def _marks(node: dict[str, Any]) -> list[str]:
     marks = []
     if node["is_partial"]:
@@ -96,6 +117,6 @@ def _marks(node: dict[str, Any]) -> list[str]:
         marks.append(f"{node['verdict']}: {node['cause']}")
     if node["max_gap_s"] is not None and node["max_gap_s"] >= 1:
         marks.append(f"largest gap {node['max_gap_s']:.1f} s")
-    if node["finish_reason"] not in (None, "stop"):
+    if node["finish_reason"] not in (None, "stop", "tool_calls"):
         marks.append(node["finish_reason"])
     return marks

@@ -4,6 +4,7 @@ Invariant: a job's versions grow by one, each takes in the next batch, and only 
 fence publishes; everything a publication changes commits at once.
 """
 
+import re
 import shutil
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +28,8 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.worker import Publication, PublicationReply
 from seamlessflow.core.types.tags import Role
 
+MAX_COUNT = 2**62
+_SHA256 = re.compile("[0-9a-f]{64}")
 SERVING_STATES = frozenset({PhaseState.LEASED, PhaseState.STARTING, PhaseState.ACTIVE})
 
 
@@ -81,6 +84,11 @@ def _check_order(job: Job, publication: Publication) -> None:
         )
     if publication.parent_version > job.latest_version:
         raise conflict(f"parent version {publication.parent_version} does not exist")
+    for field in ("parent_version", "optimizer_step", "num_bytes"):
+        if not 0 <= getattr(publication, field) < MAX_COUNT:
+            raise field_error(field, f"{getattr(publication, field)} is not accepted; accepted: 0 to 2**62")
+    if not _SHA256.fullmatch(publication.manifest_sha256):
+        raise field_error("manifest_sha256", f"{publication.manifest_sha256!r} is not 64 digits of 0-9a-f")
     _check_place("uri", publication.uri, job_folder(job.id) / "versions")
     if publication.checkpoint_uri is not None:
         _check_place("checkpoint_uri", publication.checkpoint_uri, job_folder(job.id) / "checkpoints")
@@ -90,7 +98,9 @@ def _check_place(field: str, uri: str, folder: Path) -> None:
     """A phase names files of its own job only: others would be served to it, and pruned with it."""
     path = artifact_path(uri)
     if path is None or folder not in path.parents:
-        raise field_error(field, f"{uri!r} is not under {folder.as_uri()}")
+        raise field_error(
+            field, f"{uri!r} is not in the job's own folder of ARTIFACT_ROOT, {folder.as_uri()}"
+        )
 
 
 def _store(job: Job, claims: PhaseClaims, publication: Publication) -> None:
@@ -184,7 +194,8 @@ def versions_prune_job(*, job_id: UUID, keep: int) -> int:
 def _versions_in_use(job_id: UUID) -> set[int]:
     """What engines serve or are to serve, and what the newest checkpoint goes on from."""
     engines = Phase.objects.filter(job_id=job_id, role=Role.ROLLOUT, state__in=LIVE_PHASE_STATES)
-    in_use = {version for pair in engines.values_list("desired_version", "served_version") for version in pair}
+    pairs = engines.values_list("desired_version", "served_version")
+    in_use = {version for pair in pairs for version in pair if version is not None}
     checkpoints = PolicyVersion.objects.filter(job_id=job_id).exclude(checkpoint_uri="").order_by("-version")
     in_use.update(checkpoints.values_list("version", flat=True)[:1])
     return in_use

@@ -9,11 +9,13 @@ from django.db import transaction
 from django.db.models import F
 
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.control_plane.common.json_values import text_fault
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LogChunk, MetricPoint
 
 MAX_METRIC_NAME_LENGTH = 120
 MAX_METRICS = 1_000
+MAX_STEP = 2**62
 MAX_STREAM_LENGTH = 16
 MAX_CHUNK_BYTES = 1024 * 1024
 # Of one stream of one phase; its head is kept, since failures at the start explain most.
@@ -26,6 +28,11 @@ def metrics_record(*, job_id: UUID, project_id: UUID, step: int, values: Mapping
         raise field_error(
             "metrics", f"at most {MAX_METRICS} names of {MAX_METRIC_NAME_LENGTH} characters are accepted"
         )
+    fault = next(filter(None, map(text_fault, values)), None)
+    if fault is not None:
+        raise field_error("metrics", f"the name {fault}")
+    if not 0 <= step < MAX_STEP:
+        raise field_error("step", f"{step} is not accepted; accepted: a whole number from 0 to 2**62")
     points = [
         MetricPoint(job_id=job_id, project_id=project_id, name=name, step=step, value=value)
         for name, value in values.items()

@@ -70,12 +70,6 @@ def session_get_visible(*, access: Access, session_id: UUID) -> Session:
     return session
 
 
-def session_newest(*, job: Job, limit: int) -> list[Session]:
-    """Sessions that were closed last."""
-    sessions = Session.objects.filter(job=job, closed_at__isnull=False).select_related("group")
-    return list(sessions.order_by("-opened_at")[:limit])
-
-
 def session_nodes(*, session: Session, with_tokens: bool) -> list[dict[str, Any]]:
     """The nodes of the tree in order of their index."""
     parameters: dict[str, date | UUID | int | bool] = {

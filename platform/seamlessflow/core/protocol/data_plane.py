@@ -5,8 +5,9 @@ Runner (role agent):
   POST /runner/v1/sessions/finish    SessionFinish → 204
 Trainer (role train):
   POST /trainer/v1/batches/lease     BatchLeaseRequest → 200 with the bytes of `core.batching.format`, or 204 when
-                                     none was ready within wait_s. "I have applied n, give me n + 1": the same number
-                                     always gives the same bytes until a durable checkpoint lies behind it.
+                                     none was ready within wait_s. "I have applied n and hold m more, give me
+                                     n + m + 1": the same number always gives the same bytes until a durable
+                                     checkpoint lies behind it.
 Any client (project token or session key):
   POST /v1/sessions                  SessionOpen → SessionOpened
   POST /v1/sessions/<id>/reward      RewardReport → 204
@@ -61,8 +62,14 @@ class BatchLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
     applied_batch: int  # number of the last batch in the trainer's weights; 0 at the start
     durable_batch: int  # number of the last batch behind a durable checkpoint
-    policy_version: int  # version the trainer's weights are (published)
+    policy_version: int  # version the trainer's weights are when the step on this batch starts
+    num_held: int = 0  # batches after `applied_batch` that the trainer has but did not apply yet
     wait_s: float = 10.0
+
+    @property
+    def number(self) -> int:
+        """Of the batch that is asked for."""
+        return self.applied_batch + self.num_held + 1
 
 
 class SessionOpen(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,7 +83,9 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     credential: str  # for the gateway and the control plane
     front_token: str  # rollout: what gateways present to the front
     weights: WeightsReference  # rollout: serve this; train: latest published
-    num_batches: int | None = None  # train: end after so many updates; None: until drained
+    num_batches: int | None = (
+        None  # train: after so many updates end, unless the next batch is there; None: go on
+    )
 
 
 class Resident(msgspec.Struct, frozen=True, kw_only=True):

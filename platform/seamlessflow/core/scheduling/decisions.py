@@ -10,7 +10,8 @@ from seamlessflow.core.types.tags import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Give a free machine to a job. `num_batches`: a train phase ends by itself after so many updates."""
+    """Give a free machine to a job. `num_batches`: after so many updates a train phase ends by itself, unless the next
+    batch is there."""
 
     machine_id: UUID
     machine: str

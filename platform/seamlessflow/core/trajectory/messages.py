@@ -22,9 +22,13 @@ def message_text(content: Any) -> str:
         return ""
     if isinstance(content, str):
         return content
-    if isinstance(content, list) and all(isinstance(p, dict) and p.get("type") == "text" for p in content):
-        return "".join(str(part.get("text", "")) for part in content)
+    if isinstance(content, list) and all(map(_is_text_part, content)):
+        return "".join(part.get("text", "") for part in content)
     raise ValueError("content must be a string, null or a list of parts of type 'text'")
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text", ""), str)
 
 
 def tool_arguments(arguments: Any) -> Any:

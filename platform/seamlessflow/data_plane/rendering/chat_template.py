@@ -53,7 +53,7 @@ class ChatTemplate:
                 **values
                 | {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
             )
-        except (TemplateError, TypeError, KeyError, AttributeError) as error:
+        except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise TemplateRefused(f"the model's chat template refused the messages: {error}") from error
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.trajectory.messages import message_text
-from seamlessflow.data_plane.errors import bad_request
+from seamlessflow.data_plane.errors import bad_request, param_of
 from seamlessflow.data_plane.trajectory_manager.plan import Conversation
 
 MAX_CHOICES = 64
@@ -87,10 +87,12 @@ def chat_request_parse(raw: bytes, spec: JobSpec) -> ChatRequest:
     """Raises ApiError (400) naming the field."""
     try:
         body = _decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(
-            f"The request body is not a chat completion: {error}.", param=_path(str(error))
+            f"The request body is not a chat completion: {error}.", param=param_of(str(error))
         ) from error
+    except RecursionError as error:
+        raise bad_request("The request body is nested too deeply.") from error
     for field, neutral in _NEUTRAL.items():
         if getattr(body, field) not in neutral:
             raise bad_request(
@@ -126,12 +128,15 @@ def _check_messages(messages: list[dict[str, Any]]) -> None:
         except ValueError as error:
             raise bad_request(f"{field}.{error}.", param=field) from error
         calls = message.get("tool_calls") or []
-        if not isinstance(calls, list) or not all(isinstance(_function(call), dict) for call in calls):
-            raise bad_request(f"{field}.tool_calls must be a list of function calls.", param=field)
+        if not isinstance(calls, list) or not all(map(_is_function_call, calls)):
+            raise bad_request(
+                f"{field}.tool_calls must be a list of function calls, each with a name.", param=field
+            )
 
 
-def _function(call: object) -> object:
-    return call.get("function") if isinstance(call, dict) else None
+def _is_function_call(call: object) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
 
 
 def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
@@ -175,7 +180,3 @@ def _overrides(body: ChatBody, spec: JobSpec) -> dict[str, Any]:
         if value is not None and value != fixed[name] and not (name == "top_k" and value == 0)
     }
     return {"overridden": overridden} if overridden else {}
-
-
-def _path(message: str) -> str | None:
-    return message.rpartition("`$.")[2].rstrip("`") if "`$." in message else None

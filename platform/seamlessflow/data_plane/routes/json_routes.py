@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 import msgspec
+import psycopg
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,7 +23,7 @@ from seamlessflow.core.protocol.data_plane import (
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.batch_feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
-from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.errors import ApiError, bad_request, param_of
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
@@ -63,7 +64,11 @@ class JsonRoutes:
                 Route("/runner/v1/sessions/finish", self.session_finish, methods=["POST"]),
                 Route("/trainer/v1/batches/lease", self.batches_lease, methods=["POST"]),
             ],
-            exception_handlers={ApiError: _refused, **dict.fromkeys(DATABASE_AWAY, _database_away)},
+            exception_handlers={
+                ApiError: _refused,
+                psycopg.DataError: _unstorable,
+                **dict.fromkeys(DATABASE_AWAY, _database_away),
+            },
         )
 
     async def healthz(self, request: Request) -> Response:
@@ -126,8 +131,11 @@ class JsonRoutes:
                 raise ApiError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request body is too large.")
         try:
             return msgspec.json.decode(raw, type=kind)
-        except msgspec.DecodeError as error:
-            raise bad_request(f"The request body is not a {kind.__name__}: {error}.") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            message = f"The request body is not a {kind.__name__}: {error}."
+            raise bad_request(message, param=param_of(str(error))) from error
+        except RecursionError as error:
+            raise bad_request("The request body is nested too deeply.") from error
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -140,6 +148,12 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _database_away(request: Request, _: Exception) -> Response:
     return await _refused(request, database_away())
+
+
+async def _unstorable(request: Request, error: Exception) -> Response:
+    """The net under the checks of each field: what the database refuses is the caller's fault, not ours."""
+    first = str(error).partition("\n")[0]
+    return await _refused(request, bad_request(f"A value of the request cannot be stored: {first}."))
 
 
 def _json(content: object, *, status: int = HTTPStatus.OK) -> Response:

@@ -1,14 +1,17 @@
 """Numbered batches: the same number always gives the same bytes, until a durable checkpoint lies behind it."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
 
+from seamlessflow.core.batching.assembler import FinishedSession
 from seamlessflow.core.batching.format import Batch, batch_encode
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
+from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.packing import packed, unpacked
 
@@ -75,7 +78,7 @@ async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]
 
 
 async def batch_insert(
-    connection: Connection, claims: PhaseClaims, batch: Batch, groups: list[ReadyGroup]
+    connection: Connection, claims: PhaseClaims, batch: Batch, groups: Sequence[ReadyGroup]
 ) -> bytes:
     """Store a batch and name it in its groups. Returns its bytes."""
     payload = batch_encode(batch)
@@ -100,13 +103,50 @@ async def batch_insert(
     return payload
 
 
-async def sessions_of_groups(
-    connection: Connection, group_ids: list[UUID]
-) -> list[tuple[UUID, date, UUID, float]]:
-    """(group, month, session, reward) of the sessions with a verdict, in a fixed order."""
+async def finished_sessions(
+    connection: Connection, groups: Sequence[ReadyGroup]
+) -> list[list[FinishedSession]]:
+    """The sessions with a verdict of each group, in a fixed order. What they hold does not change any more."""
+    ids = [group.group_id for group in groups]
     cursor = await connection.execute(
         """SELECT group_id, month, id, reward FROM trajectory_session
            WHERE group_id = ANY(%s) AND state = 'closed' AND reward IS NOT NULL ORDER BY group_id, slot, attempt""",
-        [group_ids],
+        [ids],
     )
-    return await cursor.fetchall()
+    rows = await cursor.fetchall()
+    nodes = await _nodes(connection, [(month, session) for _, month, session, _ in rows])
+    finished: dict[UUID, list[FinishedSession]] = {group_id: [] for group_id in ids}
+    for group_id, _, session, reward in rows:
+        finished[group_id].append(FinishedSession(reward, nodes[session]))
+    return list(finished.values())
+
+
+async def _nodes(connection: Connection, keys: Sequence[tuple[date, UUID]]) -> dict[UUID, list[Node]]:
+    """What training needs of the nodes of some sessions: no messages, no digests."""
+    cursor = await connection.execute(
+        """SELECT n.session_id, n.node_index, n.parent_index, n.kind, coalesce(n.token_ids, p.token_ids), n.logprobs,
+                  n.version_spans, n.loss_mask, n.is_partial
+           FROM trajectory_node n LEFT JOIN trajectory_prompt p ON p.id = n.prompt_id
+           WHERE n.month = ANY(%s) AND n.session_id = ANY(%s) ORDER BY n.session_id, n.node_index""",
+        [list({month for month, _ in keys}), [session for _, session in keys]],
+        binary=True,
+    )
+    found: dict[UUID, list[Node]] = {session: [] for _, session in keys}
+    for session, index, parent, kind, ids, logprobs, spans, mask, is_partial in await cursor.fetchall():
+        nodes = found[session]
+        token_ids = unpacked(ids) if ids is not None else b""
+        node = Node(
+            index=index,
+            parent=parent,
+            kind=NodeKind(kind),
+            token_ids=token_ids,
+            digests=(),
+            num_path_tokens=len(token_ids) // TOKEN_BYTES
+            + (nodes[parent].num_path_tokens if parent is not None else 0),
+            logprobs=unpacked(logprobs) if logprobs is not None else b"",
+            spans=tuple(spans or ()),
+            loss_mask=mask,
+            is_partial=is_partial,
+        )
+        nodes.append(node)
+    return found

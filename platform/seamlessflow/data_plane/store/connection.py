@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: one pool for requests, one connection each for the writer and for notifications."""
+"""Connections to PostgreSQL: pools for agents and trainers, one connection each for the writer and notifications."""
 
 import asyncio
 import logging
@@ -46,11 +46,11 @@ async def database_wait(url: str, *, timeout_s: float = START_TIMEOUT_S) -> None
             await asyncio.sleep(RETRY_S)
 
 
-def pool_make(url: str) -> Pool:
+def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
     return AsyncConnectionPool(
         url,
         min_size=1,
-        max_size=POOL_SIZE,
+        max_size=max_size,
         open=False,
         timeout=START_TIMEOUT_S,
         check=AsyncConnectionPool.check_connection,

@@ -8,6 +8,7 @@ Then the group trains on the k ≥ max(2, G/2) verdicts that it has, or is dropp
 import hashlib
 import math
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -98,6 +99,11 @@ async def job_lock(connection: Connection, job_id: UUID) -> None:
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", [job_id.int & ((1 << 63) - 1)])
 
 
+async def group_lock(connection: Connection, group_id: UUID) -> None:
+    """Serialise what happens to one group, until the transaction ends."""
+    await connection.execute("SELECT 1 FROM trajectory_group WHERE id = %s FOR UPDATE", [group_id])
+
+
 async def groups_leasable(connection: Connection, claims: PhaseClaims) -> list[OpenGroup]:
     """Open groups that this phase holds or that nobody holds any more, oldest first, locked."""
     cursor = await connection.execute(
@@ -160,21 +166,37 @@ async def slots_read(connection: Connection, group: OpenGroup) -> list[Slot]:
     return [ran.get(slot, Slot(slot, 0, None)) for slot in range(group.size)]
 
 
-async def session_insert(
-    connection: Connection, group: OpenGroup, slot: Slot, *, project_id: UUID, job_id: UUID, now: datetime
-) -> LeasedSession:
-    session_id = new_id()
-    api_key = session_api_key(session_id)
-    await connection.execute(
-        """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
-               key_digest, is_timeout, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
-           VALUES (%s, %s, %s, %s, %s, %s, %s, 'open', '', %s, false, false, '{}', 0, 0, %s)""",
-        [
-            session_id, project_id, job_id, group.group_id, month_of(now), slot.slot, slot.attempt + 1,
-            key_digest(api_key), now,
-        ],
-    )  # fmt: skip
-    return LeasedSession(session_id=session_id, slot=slot.slot, attempt=slot.attempt + 1, api_key=api_key)
+async def sessions_insert(
+    connection: Connection,
+    group: OpenGroup,
+    slots: Sequence[Slot],
+    *,
+    project_id: UUID,
+    job_id: UUID,
+    now: datetime,
+) -> list[LeasedSession]:
+    """Open the next attempt of each slot, in one round trip."""
+    leased = []
+    for slot in slots:
+        session_id = new_id()
+        key = session_api_key(session_id)
+        leased.append(
+            LeasedSession(session_id=session_id, slot=slot.slot, attempt=slot.attempt + 1, api_key=key)
+        )
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
+                   key_digest, is_timeout, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
+               VALUES (%s, %s, %s, %s, %s, %s, %s, 'open', '', %s, false, false, '{}', 0, 0, %s)""",
+            [
+                (
+                    session.session_id, project_id, job_id, group.group_id, month_of(now), session.slot,
+                    session.attempt, key_digest(session.api_key), now,
+                )
+                for session in leased
+            ],
+        )  # fmt: skip
+    return leased
 
 
 async def group_settle(connection: Connection, group_id: UUID) -> GroupState | None:

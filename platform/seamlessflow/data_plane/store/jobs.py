@@ -68,11 +68,14 @@ async def phase_is_live(connection: Connection, claims: PhaseClaims) -> bool:
 
 
 async def token_project(connection: Connection, secret: str) -> UUID | None:
-    """The project of a valid API token."""
+    """The project of a valid API token whose owner may still write in it: the same rule as the REST API's."""
     digest = hashlib.sha256(secret.encode()).hexdigest()
     cursor = await connection.execute(
-        """SELECT project_id FROM accounts_token WHERE digest = %s AND kind = 'api' AND revoked_at IS NULL
-           AND (expires_at IS NULL OR expires_at > now())""",
+        """SELECT t.project_id FROM accounts_token t JOIN accounts_user u ON u.id = t.user_id
+           LEFT JOIN accounts_membership m ON m.user_id = u.id AND m.project_id = t.project_id
+           WHERE t.digest = %s AND t.kind = 'api' AND t.revoked_at IS NULL
+             AND (t.expires_at IS NULL OR t.expires_at > now())
+             AND u.is_active AND (u.is_superuser OR m.role IN ('owner', 'member'))""",
         [digest],
     )
     row = await cursor.fetchone()

@@ -130,7 +130,7 @@ async def nodes_copy(connection: Connection, rows: Sequence[NodeRow]) -> None:
     async with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
         copy.set_types(_TYPES)
         for row in rows:
-            await copy.write_row(_values(row))
+            await copy.write_row(node_values(row))
 
 
 async def nodes_present(connection: Connection, rows: Sequence[NodeRow]) -> set[tuple[UUID, int, UUID]]:
@@ -163,7 +163,8 @@ async def nodes_read(
     return found
 
 
-def _values(row: NodeRow) -> tuple[object, ...]:
+def node_values(row: NodeRow) -> tuple[object, ...]:
+    """The values of `COLUMNS`."""
     key, node, facts = row.key, row.node, row.facts
     is_root, is_sampled = node.kind == NodeKind.ROOT, node.kind == NodeKind.SAMPLED
     low, high = spans_bounds(node.spans)

@@ -82,6 +82,11 @@ class Registry:
             self._sessions.move_to_end(session_id)
         return session
 
+    def begin(self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str) -> None:
+        """A session that was opened here just now: it has no turns to read back."""
+        session = LiveSession(key, job, group_id, key_digest(api_key), is_open=True)
+        self._add(session)
+
     def forget(self, session_id: UUID) -> None:
         """Its tree and its rows may disagree, or it is over: the next turn reads it back."""
         self._sessions.pop(session_id, None)
@@ -139,7 +144,10 @@ class Registry:
             is_open=row.state is SessionState.OPEN,
         )
         session.restore(nodes[session_id])
-        self._sessions[session_id] = session
+        self._add(session)
+
+    def _add(self, session: LiveSession) -> None:
+        self._sessions[session.key.session_id] = session
         self._evict()
         metrics.LIVE_SESSIONS.set(len(self._sessions))
 

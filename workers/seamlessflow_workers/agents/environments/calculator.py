@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletionMessageParam, ChatCompletionMessageToolCallUnion
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, ChatCompletionMessageToolCallUnion
 
 from seamlessflow_workers.agents.environments.base import POLICY_MODEL, PolicyEndpoint, Task, Verdict
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, InvalidExpression, calculate
@@ -48,9 +48,9 @@ async def _ask(
     client: AsyncOpenAI, messages: list[ChatCompletionMessageParam]
 ) -> tuple[str | None, list[ChatCompletionMessageToolCallUnion]]:
     """Ask the policy and append its message to the conversation."""
-    completion = await client.chat.completions.create(
-        model=POLICY_MODEL, messages=messages, tools=[CALC_TOOL]
-    )
+    # The SDK's `chat.completions.create` spends a quarter of a call walking messages that are plain JSON already.
+    body = {"model": POLICY_MODEL, "messages": messages, "tools": [CALC_TOOL]}
+    completion = await client.post("/chat/completions", cast_to=ChatCompletion, body=body)
     message = completion.choices[0].message
     said = message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True)
     messages.append(cast("ChatCompletionMessageParam", said))

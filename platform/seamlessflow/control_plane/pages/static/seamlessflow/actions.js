@@ -6,9 +6,9 @@ const ENDED = ["completed", "failed", "cancelled", "lost"];
 export function offer(job) {
   if (!byId("actions")) return;
   const isOver = ENDED.includes(job.state) || job.desired === "cancel";
-  byId("pause").hidden = isOver || job.desired === "pause";
-  byId("resume").hidden = isOver || job.desired !== "pause";
-  byId("cancel").hidden = isOver;
+  byId("actions").hidden = isOver;
+  byId("pause").hidden = job.desired === "pause";
+  byId("resume").hidden = job.desired !== "pause";
 }
 
 export function listen() {

@@ -4,38 +4,51 @@ import { element } from "./draw.js";
 
 const POLL_MS = 1000, MAX_SHOWN = 200_000;
 const byId = (id) => document.getElementById(id);
-let offset = 0, stream = "", chosenByHand = false, isReading = false;
+let offset = 0, stream = "", isReading = false, isChosen = false;
 
 export function offerPhases(phases) {
   const select = byId("log-phase"), chosen = select.value;
+  byId("log-fields").hidden = byId("log").hidden = !phases.length;
+  byId("log-none").hidden = phases.length > 0;
   const options = phases.map((p) => ({ id: p.id, said: `${p.role} on ${p.machine}, fence ${p.fence}, ${p.state}` }));
   const known = [...select.options].map((o) => `${o.value} ${o.textContent}`).join();
+  // A list that somebody has open must not change under the pointer.
+  if (document.activeElement === select && select.value) return;
   if (known === options.map((o) => `${o.id} ${o.said}`).join()) return;
   select.replaceChildren(...options.map((o) => element("option", { value: o.id }, o.said)));
   select.value = chosen;
-  if (!chosenByHand || !select.value) choose(newestTrainer(phases), false);
+  const shown = phases.find((p) => p.id === chosen);
+  if (!shown || (!isChosen && shown.role !== "train")) display(firstChoice(phases));
 }
 
-export function choose(phaseId, byHand = true) {
+function display(phaseId) {
   const select = byId("log-phase");
-  chosenByHand ||= byHand;
-  if (!phaseId || (select.value === phaseId && select.dataset.shown === phaseId)) return;
+  if (!phaseId || select.dataset.shown === phaseId) return;
   select.value = select.dataset.shown = phaseId;
   restart("");
 }
 
+function choose(phaseId) {
+  isChosen = true;
+  display(phaseId);
+}
+
 export function listen() {
   byId("log-phase").addEventListener("change", (event) => choose(event.target.value));
+  byId("phases").addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-key]");
+    if (!button) return;
+    choose(button.dataset.key);
+    byId("log-title").scrollIntoView({ behavior: "smooth", block: "start" });
+  });
   byId("log-stream").addEventListener("change", (event) => restart(event.target.value));
   setInterval(() => document.visibilityState === "visible" && read(), POLL_MS);
 }
 
-// A trainer that lives for seconds would make the log jump: keep to what was shown while it still has a row.
-function newestTrainer(phases) {
-  const shown = phases.find((p) => p.id === byId("log-phase").dataset.shown);
-  if (shown && shown.state !== "ended") return shown.id;
-  const live = phases.filter((p) => p.ended_at === null);
-  return (live.find((p) => p.role === "train") ?? live[0] ?? shown ?? phases[0])?.id;
+// A trainer's log tells most. Phases may live for seconds only: what is shown stays, or the log would jump.
+function firstChoice(phases) {
+  const trainers = phases.filter((p) => p.role === "train"), isLive = (p) => p.ended_at === null;
+  return (trainers.find(isLive) ?? trainers[0] ?? phases.find(isLive) ?? phases[0])?.id;
 }
 
 function restart(chosenStream) {
@@ -43,6 +56,7 @@ function restart(chosenStream) {
   byId("log").textContent = "";
   byId("log-note").textContent = "";
   byId("log-stream").replaceChildren();
+  byId("log-stream").hidden = true;
   read();
 }
 
@@ -69,6 +83,7 @@ function show(part) {
   if (part.streams.length && !byId("log-stream").options.length) {
     byId("log-stream").replaceChildren(...part.streams.map((name) => element("option", { value: name }, name)));
     byId("log-stream").value = stream = part.stream;
+    byId("log-stream").hidden = part.streams.length < 2;
   }
   offset = part.next_offset;
   byId("log-note").textContent = offset ? `${offset.toLocaleString("en-GB")} bytes` : "nothing was written yet";

@@ -5,12 +5,12 @@ const RETRY_MS = [300, 1000, 2000, 5000];
 const SILENT_MS = 12_000, DEAD_MS = 25_000, SIGNED_OUT = 4401;
 
 export function follow(subscribe, read, receive, show) {
-  let socket, retries = 0, problem = "connecting", heardAt = Date.now();
+  let socket, retries = 0, problem = "connecting", heardAt = Date.now(), openedAt = heardAt;
 
   function connect() {
     socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/live`);
     socket.onopen = () => {
-      [retries, problem, heardAt] = [0, "", Date.now()];
+      [retries, problem, openedAt] = [0, "", Date.now()];
       socket.send(JSON.stringify({ subscribe, since: read }));
     };
     socket.onmessage = (message) => hear(JSON.parse(message.data));
@@ -33,7 +33,7 @@ export function follow(subscribe, read, receive, show) {
 
   function watch() {
     const silent = Date.now() - heardAt;
-    if (!problem && silent > DEAD_MS) socket.close();
+    if (!problem && Date.now() - Math.max(heardAt, openedAt) > DEAD_MS) socket.close();
     show(problem || (silent > SILENT_MS ? "no news" : ""), Math.round(silent / 1000));
   }
 

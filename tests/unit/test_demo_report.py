@@ -1,0 +1,82 @@
+"""The demo's verdict and summary, from made-up numbers."""
+
+from typing import Any
+
+import pytest
+
+from seamlessflow.cli.demo_report import judge, sparkline, summary_lines
+
+JOB = {"id": "job_1", "state": "completed", "state_reason": "", "latest_version": 50}
+SUMMARY: dict[str, Any] = {
+    "num_groups_trained": 400,
+    "reward_first_tenth": 0.2,
+    "reward_last_tenth": 0.9,
+    "reward_by_tenth": [0.2, 0.9],
+    "num_sampled_tokens": 1000,
+    "num_trained_tokens": 900,
+    "num_wasted_tokens": 0,
+    "num_turns": 80,
+    "num_turns_handed_over": 8,
+    "num_turns_continued": 4,
+    "num_turns_of_several_versions": 3,
+    "max_gap_s": 0.25,
+}
+AUDIT = {"ok": True, "checks": [{"name": "whole", "ok": True}]}
+LEDGER = {
+    "machines": [
+        {
+            "name": "alpha",
+            "totals": [
+                {"state": "training", "cause": "", "share": 0.75},
+                {"state": "idle", "cause": "no_batch", "share": 0.25},
+            ],
+        }
+    ]
+}
+
+
+def shortfalls(*, learning_rate: float = 1e-3, is_handing_over: bool = True, **changes: Any) -> str:
+    summary = SUMMARY | {name: value for name, value in changes.items() if name in SUMMARY}
+    job = JOB | {name: value for name, value in changes.items() if name in JOB}
+    verdict = judge(job, summary, AUDIT, learning_rate=learning_rate, is_handing_over=is_handing_over)
+    assert verdict.is_success == (not verdict.shortfalls)
+    return "; ".join(verdict.shortfalls)
+
+
+def test_a_risen_reward_with_a_hand_over_is_a_success() -> None:
+    assert shortfalls() == ""
+
+
+@pytest.mark.parametrize(
+    "changes,word",
+    [
+        ({"reward_last_tenth": 0.45}, "rose"),
+        ({"reward_last_tenth": 0.7}, "0.75"),
+        ({"latest_version": 29}, "29 versions"),
+        ({"state": "failed", "state_reason": "no disk"}, "no disk"),
+        ({"reward_first_tenth": None}, "too few groups"),
+        ({"num_turns_continued": 0}, "continued"),
+        ({"learning_rate": 0.0}, "without learning"),
+    ],
+)
+def test_each_broken_promise_is_named(changes: dict[str, Any], word: str) -> None:
+    assert word in shortfalls(**changes)
+
+
+def test_a_flat_curve_is_what_a_learning_rate_of_zero_promises() -> None:
+    assert shortfalls(learning_rate=0.0, reward_last_tenth=0.25) == ""
+
+
+def test_a_layout_without_machines_of_two_roles_need_not_hand_over() -> None:
+    assert shortfalls(is_handing_over=False, num_turns_continued=0) == ""
+
+
+def test_shares_are_listed_largest_first_with_their_causes() -> None:
+    lines = list(summary_lines(JOB, SUMMARY, LEDGER, AUDIT, running_s=10.0))
+
+    assert any("training 75.0 %, idle:no_batch 25.0 %" in line for line in lines)
+    assert any("1000 sampled (100/s)" in line for line in lines)
+
+
+def test_sparkline_spans_the_bars() -> None:
+    assert sparkline([0.0, 0.5, 1.0]) == " ▄█"
