@@ -182,7 +182,7 @@ async def test_a_crashing_agent_is_a_failure_and_the_runner_goes_on(tmp_path: Pa
     environment = {"name": "command", "tasks": "tasks.jsonl", "command": [sys.executable, "-I", "-c", source]}
     async with (
         running_gateway() as gateway,
-        running_runner(gateway, tmp_path, environment=environment, group_size=1) as runner,
+        running_runner(gateway, tmp_path, environment=environment) as runner,
     ):
         crashing, sound = group_of({"q": "crash"}, num_sessions=1), group_of({"q": "live"}, num_sessions=1)
         gateway.groups.extend([crashing, sound])
