@@ -229,3 +229,23 @@ async def test_the_front_costs_little(opened: Scene) -> None:
         f"front, test client and test engine together: {(time.process_time() - began_s) / 200 * 1e3:.2f} ms a request"
     )
     assert (time.process_time() - began_s) / 200 < 0.02
+
+
+async def test_front_that_listens_everywhere_tells_the_address_it_was_given(tmp_path: Path) -> None:
+    given = {"engine_socket": tmp_path / "engine.sock", "job_id": JOB, "on_change": lambda: None}
+    engine = ScriptedEngine()
+    await engine.start(tmp_path / "engine.sock")
+    front = Front(**given, listen_host="0.0.0.0", advertised_host="127.0.0.2")  # type: ignore[arg-type]
+    await front.start()
+    front.open(token="right", version=3)
+    try:
+        async with aiohttp.ClientSession() as session:
+            assert front.endpoint.startswith("http://127.0.0.2:")
+            assert (await Scene(engine, front, session).ask())[0] == 200
+        in_brackets = Front(**given, advertised_host="fd00::7")  # type: ignore[arg-type]
+        await in_brackets.start()
+        assert in_brackets.endpoint.startswith("http://[fd00::7]:")
+        await in_brackets.stop()
+    finally:
+        await front.stop()
+        await engine.runner.cleanup()

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.joining import JOIN_TOKEN_VARIABLE, machine_join
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine, token_file
 from seamlessflow.cli.local.process_tree import run_to_end
@@ -82,19 +83,32 @@ def status() -> None:
     "--control-plane-url", default=None, help="Of a platform elsewhere; default: the one of this folder."
 )
 @click.option(
-    "--token-file", type=click.Path(path_type=Path), default=None, help="Machine token; default: made here."
+    "--token-file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Machine token; default: got by joining.",
 )
 @click.option("--cores", default=None, help="Cores for its children, e.g. 0 or 0,1; default: all.")
 def worker(
     name: str, tags: str, control_plane_url: str | None, token_file: Path | None, cores: str | None
 ) -> None:
-    """Run this host (or a slice of it) as a machine, in the foreground."""
-    if control_plane_url is None or token_file is None:
+    """Run this host (or a slice of it) as a machine, in the foreground.
+
+    With --control-plane-url and SEAMLESSFLOW_JOIN_TOKEN in the environment it joins a platform elsewhere; a machine
+    that is known there keeps the tags it was given.
+    """
+    if control_plane_url is None:
         control_plane_url, token_file = _local_registration(name, tags)
+    elif token_file is None:
+        wanted = [tag.strip() for tag in tags.split(",") if tag.strip()]
+        token_file = machine_join(
+            find_home(), name=name, tags=wanted, control_plane_url=control_plane_url, environ=os.environ
+        )
     command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name]
     command += ["--control-plane-url", control_plane_url, "--token-file", str(token_file)]
     command += ["--cores", cores] if cores else []
-    os.execv(sys.executable, command)  # noqa: S606 - the supervisor takes this process over, signals included
+    environ = {key: value for key, value in os.environ.items() if key != JOIN_TOKEN_VARIABLE}
+    os.execve(sys.executable, command, environ)  # noqa: S606 - the supervisor takes this process over, signals included
 
 
 def client_of(home: Home) -> Client:

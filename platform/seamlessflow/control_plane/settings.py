@@ -5,9 +5,9 @@ Web, scheduler, background workers and tests load this same module; a bad variab
 
 import os
 import sys
-from urllib.parse import urlsplit
 
 from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting, redis_url
+from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 
 _PACKAGE = "seamlessflow.control_plane"
 _env = Environment(os.environ)
@@ -29,7 +29,8 @@ try:
     LOG_LEVEL = _env.one_of(
         "SEAMLESSFLOW_LOG_LEVEL", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
     )
-    ALLOWED_HOSTS = _env.items("SEAMLESSFLOW_ALLOWED_HOSTS", default="127.0.0.1,localhost,[::1]")
+    JOIN_TOKEN = _env.secret("SEAMLESSFLOW_JOIN_TOKEN") if "SEAMLESSFLOW_JOIN_TOKEN" in os.environ else ""
+    _exposure = exposure_read(_env, web_url=WEB_URL, secret_key=SECRET_KEY)
 except InvalidSetting as error:
     sys.exit(f"seamlessflow: {error}")
 
@@ -120,13 +121,20 @@ CHANNEL_LAYERS = {
     }
 }
 
-_is_https = urlsplit(WEB_URL).scheme == "https"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _is_https
+MODE = _exposure.mode
+ALLOWED_HOSTS = _exposure.allowed_hosts
+CSRF_TRUSTED_ORIGINS = _exposure.trusted_origins
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _exposure.is_https
+# The server that runs this (uvicorn) believes X-Forwarded-Proto only from the proxies it is told of.
+SECURE_SSL_REDIRECT = _exposure.redirects_to_https
+SECURE_REDIRECT_EXEMPT = INTERNAL_PATHS
+SECURE_HSTS_SECONDS = _exposure.hsts_s
+# These two ask for a promise about other hosts of the same domain, which only its owner can give.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "seamlessflow_session"
 CSRF_COOKIE_NAME = "seamlessflow_csrf"
-CSRF_TRUSTED_ORIGINS = [WEB_URL]
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"

@@ -3,6 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from seamlessflow.core.protocol.exposure import (
+    MODE_VARIABLE,
+    SECRET_ACCEPTED,
+    Mode,
+    binding_refusal,
+    secret_weakness,
+)
+
 MIN_SECRET_CHARS = 16
 
 
@@ -38,7 +46,19 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
     window = environ.get("SEAMLESSFLOW_RETRY_WINDOW_S", "60")
     if not window.isdecimal():
         faults.append(f"SEAMLESSFLOW_RETRY_WINDOW_S must be a whole number of seconds, got {window!r}")
+    faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
     if faults:
         raise InvalidSettings("; ".join(faults) + ".")
     public_url = environ.get("SEAMLESSFLOW_GATEWAY_URL", f"http://{host}:{port}").rstrip("/")
     return Settings(database_url=url, secret_key=secret, public_url=public_url, retry_window_s=float(window))
+
+
+def _exposure_faults(mode: str, *, host: str, secret: str) -> list[str]:
+    if mode not in tuple(Mode):
+        return [f"{MODE_VARIABLE} must be {' or '.join(Mode)}, got {mode!r}"]
+    refusal = binding_refusal(host, mode=Mode(mode))
+    weakness = secret_weakness(secret) if mode == Mode.PRODUCTION else None
+    return [
+        *([refusal] if refusal else []),
+        *([f"SEAMLESSFLOW_SECRET_KEY is {weakness}; accepted: {SECRET_ACCEPTED}"] if weakness else []),
+    ]

@@ -75,8 +75,14 @@ class RolloutChild(ResidentChild):
     async def _load(self) -> None:
         self._client = EngineClient(self._socket)
         await self._client.wait_healthy()
-        on_traffic = self._surroundings.on_observed
-        self._front = Front(engine_socket=self._socket, job_id=self.key.job_id, on_change=on_traffic)
+        config = self._surroundings.config
+        self._front = Front(
+            engine_socket=self._socket,
+            job_id=self.key.job_id,
+            on_change=self._surroundings.on_observed,
+            listen_host=config.listen_host,
+            advertised_host=config.advertised_host,
+        )
         await self._front.start()
 
     async def _work(self) -> None:

@@ -1,4 +1,5 @@
-"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_HOME from the environment.
+"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON, SEAMLESSFLOW_HOME, SEAMLESSFLOW_LISTEN_HOST and
+SEAMLESSFLOW_ADVERTISED_HOST from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced and said.
 """
@@ -7,6 +8,7 @@ import argparse
 import logging
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from pathlib import Path
 
 from seamlessflow_workers.supervisor.capabilities import default_device
 
+LOOPBACK = "127.0.0.1"
+UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 MACHINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 log = logging.getLogger(__name__)
@@ -34,6 +38,9 @@ class SupervisorConfig:
     broker_url: str | None
     # What runs each kind of child, before its flags.
     engine_command: tuple[str, ...]
+    # Where fronts listen, and the name under which gateways reach them.
+    listen_host: str = LOOPBACK
+    advertised_host: str = LOOPBACK
     train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")
     agent_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.agents")
 
@@ -55,6 +62,8 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         home=options.home,
         device=options.device or default_device(),
         broker_url=environment.get("BROKER_URL") or None,
+        listen_host=options.listen_host,
+        advertised_host=_advertised_host(options.listen_host, options.advertised_host),
         engine_command=(options.engine_python, "-m", "seamlessflow_workers.rollout.engine"),
     )
 
@@ -70,11 +79,30 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--home", type=Path, default=Path(environment.get("SEAMLESSFLOW_HOME", ".seamlessflow"))
     )
+    parser.add_argument(
+        "--listen-host",
+        default=environment.get("SEAMLESSFLOW_LISTEN_HOST") or LOOPBACK,
+        help="where gateways reach engines: 0.0.0.0 when they run on other hosts; loopback by default",
+    )
+    parser.add_argument(
+        "--advertised-host",
+        default=environment.get("SEAMLESSFLOW_ADVERTISED_HOST") or None,
+        help="name or address of this machine for gateways; by default where it listens, else its host name",
+    )
     parser.add_argument("--engine-python", default=environment.get("ENGINE_PYTHON", sys.executable))
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="of engines; cuda where there is one by default"
     )
     return parser
+
+
+def _advertised_host(listen_host: str, given: str | None) -> str:
+    """An address that stands for every interface tells nobody where to go."""
+    if given in UNSPECIFIED:
+        raise InvalidSetting(
+            f"--advertised-host {given!r} is nobody's address; give the one that gateways reach"
+        )
+    return given or (socket.gethostname() if listen_host in UNSPECIFIED else listen_host)
 
 
 def _read_token(path: Path) -> str:

@@ -23,7 +23,10 @@ from seamlessflow_workers.supervisor.logs import OutputLog
 LAUNCH = Path(__file__).with_name("launch.py")
 READ_BYTES = 65_536
 PIPE_DRAIN_S = 0.2  # a grandchild may keep the pipe open
-SECRET_VARIABLES = ("BROKER_URL", "DATABASE_URL", "SECRET_KEY", "SEAMLESSFLOW_SECRET_KEY")
+SECRET_VARIABLES = (
+    "BROKER_URL", "DATABASE_URL", "SECRET_KEY", "SEAMLESSFLOW_JOIN_TOKEN", "SEAMLESSFLOW_SECRET_KEY",
+    "SEAMLESSFLOW_TOKEN",
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 

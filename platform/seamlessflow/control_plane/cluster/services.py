@@ -55,6 +55,18 @@ def machine_register(
     return machine, secret
 
 
+@transaction.atomic
+def machine_join(*, name: str, tags: Collection[str]) -> tuple[Machine, str]:
+    """A host registers itself, again after each restart: the tags that a person gave it meanwhile stand.
+
+    Earlier tokens end, so that of two hosts that claim one name only the later speaks for the machine.
+    """
+    is_known = Machine.objects.filter(name=name).exists()
+    return machine_register(
+        name=name, tags=None if is_known else tags, is_rotating=True, author=f"machine:{name}"
+    )
+
+
 def machine_edit(
     *, machine_id: UUID, edit: MachineEdit, reason: str, author: str, generation: int | None = None
 ) -> Machine:

@@ -13,17 +13,29 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from seamlessflow.control_plane.cluster.heartbeats import heartbeat_take
-from seamlessflow.control_plane.cluster.worker_auth import machine_authenticate, phase_authenticate
+from seamlessflow.control_plane.cluster.services import machine_join
+from seamlessflow.control_plane.cluster.worker_auth import (
+    join_authenticate,
+    machine_authenticate,
+    phase_authenticate,
+)
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
 from seamlessflow.control_plane.common.problems import data_refused, problem_response
 from seamlessflow.control_plane.policies.services import version_publish
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
-from seamlessflow.core.protocol.worker import PROTOCOL_VERSION, Heartbeat, MetricReport, Publication
+from seamlessflow.core.protocol.worker import (
+    PROTOCOL_VERSION,
+    Heartbeat,
+    Join,
+    Joined,
+    MetricReport,
+    Publication,
+)
 from seamlessflow.core.types.ledger import LedgerState
 
-Body = TypeVar("Body", Heartbeat, Publication, MetricReport)
+Body = TypeVar("Body", Heartbeat, Join, Publication, MetricReport)
 Arguments = ParamSpec("Arguments")
 # The version spoken here and the one before it.
 ACCEPTED_PROTOCOLS = frozenset({PROTOCOL_VERSION, PROTOCOL_VERSION - 1})
@@ -50,6 +62,14 @@ def worker_view(
 
     functools.update_wrapper(guarded, view)
     return csrf_exempt(guarded)
+
+
+@worker_view
+def join(request: HttpRequest) -> HttpResponse:
+    join_authenticate(request)
+    body = _decode(request, Join)
+    machine, secret = machine_join(name=body.name, tags=body.tags)
+    return _json(Joined(name=machine.name, tags=list(machine.tags), token=secret))
 
 
 @worker_view

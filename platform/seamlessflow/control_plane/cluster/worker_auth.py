@@ -1,8 +1,9 @@
-"""Who calls the worker API: a machine by its token, a phase by its signed credential.
+"""Who calls the worker API: a machine by its token, a phase by its signed credential, a newcomer by the join token.
 
 Machine tokens are looked up once in a few seconds and remembered; a revoked one therefore works that much longer.
 """
 
+import hmac
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -55,6 +56,18 @@ def phase_authenticate(request: HttpRequest) -> PhaseClaims:
         return phase_credential_verify(_bearer(request), secret=secret, now_s=time.time())
     except InvalidCredential as error:
         raise _unauthorized(str(error)) from error
+
+
+def join_authenticate(request: HttpRequest) -> None:
+    """Raises ApplicationError: 401 for another secret, 403 where none is configured."""
+    if not settings.JOIN_TOKEN:
+        raise ApplicationError(
+            "machines do not join this installation by themselves; register_machine makes a machine's token, "
+            "or SEAMLESSFLOW_JOIN_TOKEN on the web process lets them",
+            status=HTTPStatus.FORBIDDEN,
+        )
+    if not hmac.compare_digest(_bearer(request).encode(), settings.JOIN_TOKEN.encode()):
+        raise _unauthorized("this join token is not the installation's")
 
 
 def _bearer(request: HttpRequest) -> str:

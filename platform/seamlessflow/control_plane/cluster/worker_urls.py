@@ -5,6 +5,7 @@ from django.urls import path
 from seamlessflow.control_plane.cluster import worker_apis
 
 urlpatterns = [
+    path("join", worker_apis.join),
     path("heartbeat", worker_apis.heartbeat),
     path("publications", worker_apis.publications),
     path("metrics", worker_apis.metrics),

@@ -25,7 +25,11 @@ POLL_S = 0.5
 MIN_PAUSE_S = 0.01  # between cycles; notifications that come meanwhile are one cycle
 SLOW_CYCLE_S = 0.1
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
-CONNECT_KEYS = ("user", "password", "host", "port", "dbname")
+# Of Django's parameters those that say where and how to connect: its pool and cursor options are no business of ours.
+CONNECT_KEYS = (
+    "user", "password", "host", "port", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey", "gssencmode",
+    "target_session_attrs",
+)  # fmt: skip
 _log = logging.getLogger(__name__)
 Companion = Callable[[], AbstractContextManager[object]]
 

@@ -5,7 +5,8 @@ A doorbell only makes the supervisor send its next heartbeat at once. An order w
 
 Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`):
 `POST /publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204);
-by the machine token: `POST /phases/<uuid>/logs?stream=&offset=` (bytes → {"next_offset": n}).
+by the machine token: `POST /phases/<uuid>/logs?stream=&offset=` (bytes → {"next_offset": n}); by the installation's
+join token: `POST /join` (Join → Joined).
 """
 
 from typing import Any
@@ -18,6 +19,20 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 
 PROTOCOL_VERSION = 1
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that asks to be a machine. Tags count when it is new; a known machine keeps those it was given."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    name: str
+    tags: list[str] = []
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    tags: list[str]
+    token: str  # the machine's; earlier ones are revoked
 
 
 class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):

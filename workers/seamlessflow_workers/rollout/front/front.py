@@ -1,8 +1,8 @@
 """The front of one engine: authenticates gateways, checks what they expect, passes bytes through unparsed.
 
-Enters: HTTP on a free loopback port with `Authorization: Bearer <front token>`; generate requests name the job and the
-policy version they expect. Leaves: the engine's own answers (unary or server-sent events) with the version in
-`X-SeamlessFlow-Policy-Version`; refusals as JSON with a `code`.
+Enters: HTTP on a free port (of loopback, unless the machine listens to others) with `Authorization: Bearer <front
+token>`; generate requests name the job and the policy version they expect. Leaves: the engine's own answers (unary or
+server-sent events) with the version in `X-SeamlessFlow-Policy-Version`; refusals as JSON with a `code`.
 Invariants: no route of the engine is reachable but those of ROUTES; no request reaches weights of another job or
 version than it names; an answer that the engine did not finish is never ended properly.
 
@@ -32,6 +32,7 @@ GENERATE = ("POST", "/inference/v1/generate")
 ROUTES = frozenset(
     {GENERATE, ("POST", "/inference/v1/abort_requests"), ("GET", "/health"), ("GET", "/metrics")}
 )
+LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 256 << 20
 NUM_HELD_MAX = 4096
 # Below the engine's own keep-alive, so that a connection is never reused in the moment it is closed.
@@ -42,8 +43,18 @@ STOP_S = 1.0
 class Front:
     """One for each resident engine; `open` admits gateways of one phase."""
 
-    def __init__(self, *, engine_socket: Path, job_id: UUID, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        engine_socket: Path,
+        job_id: UUID,
+        on_change: Callable[[], None],
+        listen_host: str = LOOPBACK,
+        advertised_host: str = LOOPBACK,
+    ) -> None:
         self._engine_socket = engine_socket
+        self._listen_host = listen_host
+        self._advertised_host = f"[{advertised_host}]" if ":" in advertised_host else advertised_host
         self._job_names = (str(job_id), show_id(IdKind.JOB, job_id))
         self._on_change = on_change
         self._token: bytes | None = None
@@ -72,8 +83,8 @@ class Front:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.endpoint = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        await web.TCPSite(self._runner, self._listen_host, 0).start()
+        self.endpoint = f"http://{self._advertised_host}:{self._runner.addresses[0][1]}"
 
     def open(self, *, token: str, version: int) -> None:
         """Admit requests that bear `token` and expect `version`."""

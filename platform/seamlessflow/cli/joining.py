@@ -1,0 +1,67 @@
+"""How a host becomes a machine of a platform that runs elsewhere: by the installation's join token.
+
+Enters: a name, tags, the control plane's address and the secret SEAMLESSFLOW_JOIN_TOKEN. Leaves: the machine's own
+token in a file that only this user can read. The control plane may still be starting: it is waited for.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.state import Home
+from seamlessflow.core.protocol.worker import Join, Joined
+
+JOIN_TOKEN_VARIABLE = "SEAMLESSFLOW_JOIN_TOKEN"
+WAIT_S = 120.0
+POLL_S = 1.0
+TIMEOUT_S = 10.0
+
+
+def machine_join(
+    home: Home, *, name: str, tags: Sequence[str], control_plane_url: str, environ: Mapping[str, str]
+) -> Path:
+    """Return the token's file. Raises CliError with one sentence."""
+    secret = environ.get(JOIN_TOKEN_VARIABLE, "")
+    if not secret:
+        raise CliError(
+            f"--token-file is missing: make a token with `register_machine {name}` on the control plane, or set "
+            f"{JOIN_TOKEN_VARIABLE} to the installation's join token",
+            exit_code=2,
+        )
+    body = msgspec.json.encode(Join(name=name, tags=list(tags)))
+    answer = _post(f"{control_plane_url.rstrip('/')}/api/worker/v1/join", body, secret=secret)
+    joined = msgspec.json.decode(answer, type=Joined)
+    path = home.create().machines / f"{name}.token"
+    path.unlink(missing_ok=True)
+    home.kept(path, joined.token)
+    return path
+
+
+def _post(url: str, body: bytes, *, secret: str) -> bytes:
+    deadline_at = time.monotonic() + WAIT_S
+    headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+    while True:
+        try:
+            answer = httpx.post(url, content=body, headers=headers, timeout=TIMEOUT_S)
+        except httpx.TransportError as error:
+            trouble = f"it does not answer ({error})"
+        else:
+            if answer.is_success:
+                return answer.content
+            trouble = _detail(answer)
+            if answer.status_code < 500:
+                raise CliError(f"{url} refused: {trouble}", exit_code=2)
+        if time.monotonic() > deadline_at:
+            raise CliError(f"{url}: {trouble}, for {WAIT_S:.0f} s now")
+        time.sleep(POLL_S)
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {answer.status_code}"

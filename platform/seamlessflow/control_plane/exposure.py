@@ -1,0 +1,74 @@
+"""How the web process is exposed: hosts, origins, cookies, redirects, by the installation's mode.
+
+Enters: the environment and the address under which people reach the dashboard. Leaves: one `Exposure`.
+Invariant: in production the secret is strong, and browsers use TLS unless the address is this machine's own; a
+setting that would weaken it stops the process with the accepted values.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from seamlessflow.control_plane.env import ACCEPTED_URL, Environment, InvalidSetting
+from seamlessflow.core.protocol.exposure import (
+    MODE_VARIABLE,
+    SECRET_ACCEPTED,
+    Mode,
+    is_loopback,
+    secret_weakness,
+)
+
+LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+ONE_YEAR_S = 365 * 24 * 3600
+# What speaks plain HTTP inside the installation's own network: supervisors, probes, Prometheus.
+INTERNAL_PATHS = [r"^api/worker/", r"^healthz$", r"^metrics$"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    mode: Mode
+    allowed_hosts: list[str]
+    trusted_origins: list[str]
+    is_https: bool
+    redirects_to_https: bool
+    hsts_s: int
+
+
+def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposure:
+    """Raises InvalidSetting."""
+    mode = Mode(env.one_of(MODE_VARIABLE, default=Mode.LOCAL, choices=tuple(Mode)))
+    parts = urlsplit(web_url)
+    is_https = parts.scheme == "https"
+    if mode is Mode.PRODUCTION:
+        _check_production(env, web_url=web_url, secret_key=secret_key)
+    hosts = env.items("SEAMLESSFLOW_ALLOWED_HOSTS")
+    if mode is Mode.PRODUCTION and "*" in hosts:
+        raise InvalidSetting(
+            "SEAMLESSFLOW_ALLOWED_HOSTS",
+            ",".join(hosts),
+            "names joined by ',', as web,seamlessflow.example.org",
+        )
+    return Exposure(
+        mode=mode,
+        # The address itself always counts, and loopback: the health checks of containers come from there.
+        allowed_hosts=list(dict.fromkeys([*hosts, str(parts.hostname), *LOOPBACK_HOSTS])),
+        trusted_origins=[web_url, *env.items("SEAMLESSFLOW_TRUSTED_ORIGINS")],
+        is_https=is_https,
+        redirects_to_https=is_https and mode is Mode.PRODUCTION,
+        hsts_s=env.integer("SEAMLESSFLOW_HSTS_S", default=ONE_YEAR_S)
+        if is_https and mode is Mode.PRODUCTION
+        else 0,
+    )
+
+
+def _check_production(env: Environment, *, web_url: str, secret_key: str) -> None:
+    env.text("SEAMLESSFLOW_WEB_URL", accepted=ACCEPTED_URL)  # no guess: links and cookies depend on it
+    env.text("SEAMLESSFLOW_GATEWAY_URL", accepted=ACCEPTED_URL)
+    parts = urlsplit(web_url)
+    if parts.scheme != "https" and not is_loopback(str(parts.hostname)):
+        raise InvalidSetting(
+            "SEAMLESSFLOW_WEB_URL",
+            web_url,
+            "https://host[:port], with TLS ended by a proxy, or http://localhost[:port] for a trial on this machine",
+        )
+    if weakness := secret_weakness(secret_key):
+        raise InvalidSetting("SEAMLESSFLOW_SECRET_KEY", weakness, SECRET_ACCEPTED)

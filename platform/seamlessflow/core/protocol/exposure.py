@@ -1,0 +1,54 @@
+"""Who may be listened to: the rule that every plane applies to the address it binds.
+
+Enters: a host name or address and the installation's mode. Leaves: nothing, or one sentence that says why not.
+Invariant: a process of a local installation (plain HTTP, a secret that was made by itself) is reachable from its own
+machine alone; only production settings, which are checked as a whole at start, open it to others.
+"""
+
+import ipaddress
+from enum import StrEnum
+
+LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
+MIN_SECRET_LENGTH = 50
+MIN_SECRET_DISTINCT = 5
+SECRET_ACCEPTED = (
+    f"at least {MIN_SECRET_LENGTH} characters, {MIN_SECRET_DISTINCT} of them different, "
+    "as from `openssl rand -base64 48`"
+)
+
+
+class Mode(StrEnum):
+    LOCAL = "local"
+    PRODUCTION = "production"
+
+
+MODE_VARIABLE = "SEAMLESSFLOW_MODE"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`. A name that is not known to be loopback counts as open."""
+    if host.lower() in LOOPBACK_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def binding_refusal(host: str, *, mode: Mode) -> str | None:
+    """Why a process of this mode must not listen on `host`; None if it may."""
+    if mode is Mode.PRODUCTION or is_loopback(host):
+        return None
+    return (
+        f"--host {host!r} is reachable from other machines; accepted in mode {mode}: 127.0.0.1, ::1, localhost. "
+        f"{MODE_VARIABLE}={Mode.PRODUCTION} opens it, with the settings that this mode demands"
+    )
+
+
+def secret_weakness(secret: str) -> str | None:
+    """Why a secret is too weak for production; None if it will do. The secret itself is never quoted."""
+    if len(secret) < MIN_SECRET_LENGTH:
+        return f"{len(secret)} characters long"
+    if len(set(secret)) < MIN_SECRET_DISTINCT:
+        return f"made of {len(set(secret))} different characters"
+    return None

@@ -1,0 +1,38 @@
+"""Where fronts listen, and the name that gateways are told."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
+
+
+def config(folder: Path, *flags: str, **environment: str) -> SupervisorConfig:
+    token = folder / "token"
+    token.write_text("secret")
+    given = ["--name", "a", "--control-plane-url", "http://web:8000", "--token-file", str(token), *flags]
+    return read_config(given, environment)
+
+
+def addresses(config: SupervisorConfig) -> tuple[str, str]:
+    return config.listen_host, config.advertised_host
+
+
+def test_machine_keeps_to_itself_unless_told_otherwise(tmp_path: Path) -> None:
+    assert addresses(config(tmp_path)) == ("127.0.0.1", "127.0.0.1")
+    assert addresses(config(tmp_path, "--listen-host", "10.0.0.7")) == ("10.0.0.7", "10.0.0.7")
+
+
+def test_machine_that_listens_everywhere_is_reached_by_its_name_or_the_given_address(tmp_path: Path) -> None:
+    everywhere = config(tmp_path, SEAMLESSFLOW_LISTEN_HOST="0.0.0.0")
+    named = config(tmp_path, SEAMLESSFLOW_LISTEN_HOST="0.0.0.0", SEAMLESSFLOW_ADVERTISED_HOST="10.1.2.3")
+
+    assert addresses(everywhere) == ("0.0.0.0", socket.gethostname())
+    assert addresses(named) == ("0.0.0.0", "10.1.2.3")
+
+
+@pytest.mark.parametrize("nobody", ["0.0.0.0", "::"])
+def test_address_of_every_interface_is_nobodys_address(tmp_path: Path, nobody: str) -> None:
+    with pytest.raises(InvalidSetting, match="nobody's address"):
+        config(tmp_path, "--advertised-host", nobody)
