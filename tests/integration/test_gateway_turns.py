@@ -58,7 +58,8 @@ async def test_a_chat_becomes_rows_a_ready_group_and_a_batch(gateway_world: Gate
     assert engine.text.decode(trained.tolist()) == "46" * 4
     expected = np.array([logprob_of(int(token)) for token in trained], dtype=np.float32)
     np.testing.assert_array_equal(batch.behaviour_logprobs[batch.loss_mask != 0], expected)
-    assert sorted(set(batch.advantages[batch.loss_mask != 0].tolist())) == [-0.5, 0.5]
+    advantages = batch.advantages_positive + batch.advantages_negative
+    assert sorted(set(advantages[batch.loss_mask != 0].tolist())) == [-0.5, 0.5]
     assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", request))[1] == payload
     world.end_phase(trainer)
     assert (await world.phase_post(trainer, "/trainer/v1/batches/lease", request))[0] == 409

@@ -42,11 +42,13 @@ def test_value_and_gradient_equal_the_oracle_whatever_the_micro_batches(seed: in
     for ragged in torch.arange(257).split([1, 56, 150, 50]):
         targets = TokenTargets(
             behaviour_logprobs=tokens["behaviour"][ragged],
-            advantages=tokens["advantages"][ragged],
+            advantages_positive=tokens["advantages"][ragged].clamp(min=0),
+            advantages_negative=tokens["advantages"][ragged].clamp(max=0),
+            loss_weights=torch.ones(len(ragged), dtype=torch.float64),
             is_current=torch.ones(len(ragged), dtype=torch.bool),
             reference_logprobs=tokens["reference"][ragged] if kl_coef else None,
         )
-        loss = token_loss(logprobs[ragged], targets, algorithm, num_trained_tokens=300)
+        loss = token_loss(logprobs[ragged], targets, algorithm, loss_weight=300)
         loss.backward()
         total += float(loss.detach())
     assert logprobs.grad is not None
@@ -66,7 +68,9 @@ def test_statistics_are_means_over_tokens_whatever_the_micro_batches() -> None:
             entropies=torch.full_like(ratios[part], 3.0),
             targets=TokenTargets(
                 behaviour_logprobs=torch.full_like(ratios[part], -1.0),
-                advantages=advantages[part],
+                advantages_positive=advantages[part].clamp(min=0),
+                advantages_negative=advantages[part].clamp(max=0),
+                loss_weights=torch.ones_like(ratios[part]),
                 is_current=is_current[part],
             ),
         )

@@ -47,7 +47,7 @@ def main(model_path: Path) -> None:
     oracle = reference_loss(
         logprobs=logprobs.detach().numpy()[trained],
         behaviour_logprobs=behaviour[trained].astype(np.float64),
-        advantages=batch.advantages[trained].astype(np.float64),
+        advantages=(batch.advantages_positive + batch.advantages_negative)[trained].astype(np.float64),
         clip_low=0.2,
         clip_high=0.28,
         num_trained_tokens=int(trained.sum()),

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from seamlessflow.core.batching.format import Batch, BatchHeader, batch_encode
+from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.protocol.child import (
     Begin,
     Doing,
@@ -91,7 +92,10 @@ def make_batch(number: int, *, is_flat: bool = False, temperature: float = 1.0) 
         token_ids=rng.integers(0, VOCABULARY, size=num_tokens).astype(np.int32),
         loss_mask=mask,
         behaviour_logprobs=behaviour.astype(np.float32),
-        advantages=advantages.astype(np.float32),
+        sample_parents=np.full(10, NO_PARENT, dtype=np.int32),
+        advantages_positive=np.maximum(advantages, 0).astype(np.float32),
+        advantages_negative=np.minimum(advantages, 0).astype(np.float32),
+        loss_weights=mask.astype(np.float32),
         versions=np.where(mask != 0, number - 1, -1).astype(np.int32),
         rewards=rng.random(10).astype(np.float32),
     )

@@ -33,7 +33,7 @@ def trained_tokens(batch: Batch) -> list[Token]:
             int(batch.token_ids[i - 1]),
             int(batch.token_ids[i]),
             float(batch.behaviour_logprobs[i]),
-            float(batch.advantages[i]),
+            float(batch.advantages_positive[i] + batch.advantages_negative[i]),
             int(batch.versions[i]),
         )
         for i in np.flatnonzero(batch.loss_mask)
@@ -55,7 +55,7 @@ def computed_tokens(micro_batches: list[MicroBatch]) -> list[Token]:
             micro.columns,
             micro.targets,
             micro.behaviour_logprobs,
-            micro.advantages,
+            micro.advantages_positive + micro.advantages_negative,
             micro.versions,
             strict=True,
         )
@@ -86,9 +86,10 @@ def test_inputs_are_the_tokens_of_the_sample_from_its_start() -> None:
 def test_samples_without_advantage_are_skipped_but_counted() -> None:
     batch = make_batch(7)
     first = slice(int(batch.sample_starts[0]), int(batch.sample_starts[1]))
-    advantages = batch.advantages.copy()
-    advantages[first] = 0
-    batch = dataclasses.replace(batch, advantages=advantages)
+    for name in ("advantages_positive", "advantages_negative"):
+        advantages = getattr(batch, name).copy()
+        advantages[first] = 0
+        batch = dataclasses.replace(batch, **{name: advantages})
     assert batch.loss_mask[first].any()
     without_kl, with_kl = plan(batch), plan(batch, is_kl_on=True)
     assert without_kl.num_trained_tokens == with_kl.num_trained_tokens == int(batch.loss_mask.sum())

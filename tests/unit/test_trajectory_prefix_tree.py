@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.trajectory.linearize import linearize
+from seamlessflow.core.trajectory.flatten import flatten, unroll
 from seamlessflow.core.trajectory.messages import message_digest
 from seamlessflow.core.trajectory.prefix_tree import ForkCause, Node, NodeKind, PrefixTree
 
@@ -39,6 +39,15 @@ def add(
     )
     tree.add(node)
     return node
+
+
+def linear_samples(nodes: Sequence[Node]) -> list[tuple[list[int], list[int], list[int]]]:
+    """(token ids, loss mask, versions) of each branch."""
+    linear = unroll(flatten([nodes]), is_trained_once=True)
+    starts = linear.layout.sample_starts[1:-1]
+    arrays = (linear.token_ids, linear.loss_mask, linear.versions)
+    ids, masks, versions = ([part.tolist() for part in np.split(array, starts)] for array in arrays)
+    return list(zip(ids, masks, versions, strict=True))
 
 
 def grow(walks: list[list[int]]) -> PrefixTree:
@@ -74,11 +83,11 @@ def test_every_conversation_is_found_again_at_its_full_depth(walks: list[list[in
 @given(TURNS)
 def test_each_sampled_token_is_trained_exactly_once(walks: list[list[int]]) -> None:
     tree = grow(walks)
-    samples = linearize(tree.nodes)
+    samples = linear_samples(tree.nodes)
     num_sampled = sum(node.num_tokens for node in tree.nodes if node.kind is NodeKind.SAMPLED)
-    assert sum(int(sample.loss_mask.sum()) for sample in samples) == num_sampled
-    paths = {tree.path_tokens(leaf.index) for leaf in tree.leaves()}
-    assert {sample.token_ids.tobytes() for sample in samples} <= paths
+    assert sum(sum(mask) for _, mask, _ in samples) == num_sampled
+    paths = [np.frombuffer(tree.path_tokens(leaf.index), dtype="<i4").tolist() for leaf in tree.leaves()]
+    assert sorted(ids for ids, _, _ in samples) == sorted(paths)
 
 
 def test_shared_answer_is_trained_in_one_branch_only() -> None:
@@ -88,21 +97,19 @@ def test_shared_answer_is_trained_in_one_branch_only() -> None:
     for said in (4, 5):
         prompt = add(tree, shared.index, NodeKind.PROMPT, [said], (b"u%d" % said,))
         add(tree, prompt.index, NodeKind.SAMPLED, [said + 10], (b"a",))
-    masks = [sample.loss_mask.tolist() for sample in linearize(tree.nodes)]
-    assert masks == [[0, 1, 1, 0, 1], [0, 0, 0, 0, 1]]
+    assert [mask for _, mask, _ in linear_samples(tree.nodes)] == [[0, 1, 1, 0, 1], [0, 0, 0, 0, 1]]
 
 
 def test_partial_masked_and_unknown_tokens_are_never_trained() -> None:
     tree = PrefixTree()
     root = add(tree, None, NodeKind.ROOT, [1], (b"u",))
     add(tree, root.index, NodeKind.SAMPLED, [2], (b"a",), is_partial=True)
-    assert linearize(tree.nodes) == []
+    assert flatten([tree.nodes]).layout.num_samples == 0
     node = add(
         tree, root.index, NodeKind.SAMPLED, [2, 3, 4], (b"b",), loss_mask=np.packbits([1, 0, 1]).tobytes()
     )
-    (sample,) = linearize(tree.nodes)
-    assert sample.loss_mask.tolist() == [0, 1, 0, 1]
-    assert sample.versions.tolist() == [-1, 1, 1, 1]
+    ((_, mask, versions),) = linear_samples(tree.nodes)
+    assert (mask, versions) == ([0, 1, 0, 1], [-1, 1, 1, 1])
     assert node.num_path_tokens == 4
 
 

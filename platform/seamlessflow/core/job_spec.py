@@ -48,6 +48,14 @@ class AdvantageNorm(StrEnum):
     MEAN_STD = "mean_std"
 
 
+class TrainObjective(StrEnum):
+    """once: each sampled token counts once. by_leaves: once for each branch it is in, as if branches were trained
+    one by one."""
+
+    ONCE = "once"
+    BY_LEAVES = "by_leaves"
+
+
 class ModelSection(_Section):
     source: Reference
     """Where the initial model is: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
@@ -118,6 +126,8 @@ class TrainSection(_Section):
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
+    objective: TrainObjective = TrainObjective.ONCE
+    """How an answer counts that several branches of a session share: `once`, or `by_leaves` in each of them."""
     micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
     """Token budget of one forward and backward pass."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10

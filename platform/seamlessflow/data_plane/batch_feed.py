@@ -143,4 +143,5 @@ def _plan(claims: PhaseClaims, request: BatchLeaseRequest, spec: JobSpec) -> Bat
         policy_version=request.policy_version,
         temperature=spec.rollout.temperature,
         advantage_norm=spec.algorithm.advantage_norm,
+        objective=spec.train.objective,
     )

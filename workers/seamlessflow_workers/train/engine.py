@@ -161,7 +161,7 @@ class TrainEngine:
         step_version: int,
         statistics: StepStatistics,
     ) -> Tensor:
-        token_ids, rows, columns, tokens, behaviour, advantages, versions = (
+        token_ids, rows, columns, tokens, behaviour, positive, negative, weights, versions = (
             torch.from_numpy(array).to(self._device)
             for array in (
                 micro_batch.token_ids,
@@ -169,7 +169,9 @@ class TrainEngine:
                 micro_batch.columns,
                 micro_batch.targets,
                 micro_batch.behaviour_logprobs,
-                micro_batch.advantages,
+                micro_batch.advantages_positive,
+                micro_batch.advantages_negative,
+                micro_batch.loss_weights,
                 micro_batch.versions,
             )
         )
@@ -181,11 +183,13 @@ class TrainEngine:
         logprobs, entropies = self._engine(*inputs)
         targets = TokenTargets(
             behaviour_logprobs=behaviour,
-            advantages=advantages,
+            advantages_positive=positive,
+            advantages_negative=negative,
+            loss_weights=weights,
             is_current=versions == step_version,
             reference_logprobs=reference_logprobs,
         )
-        loss = token_loss(logprobs, targets, self._spec.algorithm, num_trained_tokens=plan.num_trained_tokens)
+        loss = token_loss(logprobs, targets, self._spec.algorithm, loss_weight=plan.loss_weight)
         statistics.add(loss=loss, logprobs=logprobs, entropies=entropies, targets=targets)
         return loss
 

@@ -1,6 +1,6 @@
 """The GRPO token loss on tensors, equal in value and gradient to `core.algorithms.reference_loss`.
 
-`TokenLoss` is what one micro-batch contributes: the differentiable loss, already divided by the trained tokens of the
+`TokenLoss` is what one micro-batch contributes: the differentiable loss, already divided by the weight of the
 whole batch, and sums from which `StepStatistics` makes the metrics of the step.
 """
 
@@ -17,22 +17,26 @@ class TokenTargets:
     """Facts about the N trained tokens of a micro-batch, [N] each."""
 
     behaviour_logprobs: Tensor
-    advantages: Tensor
+    advantages_positive: Tensor  # A⁺ and A⁻ of `core.algorithms.tree_weights`
+    advantages_negative: Tensor
+    loss_weights: Tensor
     is_current: Tensor  # bool: sampled by the very weights that are being trained
     reference_logprobs: Tensor | None = None
 
 
 def token_loss(
-    logprobs: Tensor, targets: TokenTargets, algorithm: AlgorithmSection, *, num_trained_tokens: int
+    logprobs: Tensor, targets: TokenTargets, algorithm: AlgorithmSection, *, loss_weight: float
 ) -> Tensor:
-    """Scalar loss of N tokens; `reference_loss` has the formula and its sources."""
+    """Scalar loss of N tokens over the batch's `loss_weight`; `reference_loss` has the formula and its sources."""
     ratio = torch.exp(logprobs - targets.behaviour_logprobs)
     clipped = ratio.clamp(1.0 - algorithm.clip_low, 1.0 + algorithm.clip_high)
-    loss = -torch.minimum(ratio * targets.advantages, clipped * targets.advantages)
+    loss = torch.zeros_like(ratio)
+    for advantages in (targets.advantages_positive, targets.advantages_negative):
+        loss = loss - torch.minimum(ratio * advantages, clipped * advantages)
     if targets.reference_logprobs is not None:
         difference = targets.reference_logprobs - logprobs
-        loss = loss + algorithm.kl_coef * (torch.expm1(difference) - difference)
-    return loss.sum() / num_trained_tokens
+        loss = loss + algorithm.kl_coef * targets.loss_weights * (torch.expm1(difference) - difference)
+    return loss.sum() / loss_weight
 
 
 @dataclass(slots=True)
@@ -50,15 +54,19 @@ class StepStatistics:
     @torch.no_grad()
     def add(self, *, loss: Tensor, logprobs: Tensor, entropies: Tensor, targets: TokenTargets) -> None:
         log_ratio = (logprobs - targets.behaviour_logprobs).double()
-        ratio, advantages = log_ratio.exp(), targets.advantages
+        ratio = log_ratio.exp()
         mismatch = log_ratio.abs()[targets.is_current]
         sums = {
             "entropy": entropies.double().sum(),
             "kl": -log_ratio.sum(),
             "ratio": ratio.sum(),
             "ratio_squared": ratio.square().sum(),
-            "clipped_low": ((ratio < 1.0 - self.algorithm.clip_low) & (advantages < 0)).sum(),
-            "clipped_high": ((ratio > 1.0 + self.algorithm.clip_high) & (advantages > 0)).sum(),
+            "clipped_low": (
+                (ratio < 1.0 - self.algorithm.clip_low) & (targets.advantages_negative < 0)
+            ).sum(),
+            "clipped_high": (
+                (ratio > 1.0 + self.algorithm.clip_high) & (targets.advantages_positive > 0)
+            ).sum(),
             "mismatch": mismatch.sum(),
         }
         if targets.reference_logprobs is not None:

@@ -1,12 +1,13 @@
 """Cuts a packed batch into padded micro-batches of bounded size: numpy in, numpy out.
 
-The loss is normalised by the trained tokens of the *whole* batch (`num_trained_tokens`), so neither the cut nor leaving
-out samples without a gradient changes it. Rows end where their last prediction is needed; right padding stands behind
-every token that counts, so causal attention needs no mask. The same batch always gives the same cut.
+The loss is normalised by the weight of the *whole* batch's trained tokens (`loss_weight`), so neither the cut nor
+leaving out samples without a gradient changes it. Rows end where their last prediction is needed; right padding stands
+behind every token that counts, so causal attention needs no mask. The same batch always gives the same cut.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,9 @@ class MicroBatch:
     columns: NDArray[np.int64]  # [N] position of the logits, one before the token itself
     targets: NDArray[np.int64]  # [N]
     behaviour_logprobs: NDArray[np.float32]  # [N]
-    advantages: NDArray[np.float32]  # [N]
+    advantages_positive: NDArray[np.float32]  # [N]
+    advantages_negative: NDArray[np.float32]  # [N]
+    loss_weights: NDArray[np.float32]  # [N]
     versions: NDArray[np.int32]  # [N]
 
 
@@ -34,7 +37,8 @@ class TrainPlan:
 
     micro_batches: list[MicroBatch]
     num_tokens: int
-    num_trained_tokens: int  # of admitted samples: the denominator of the loss
+    num_trained_tokens: int  # of admitted samples
+    loss_weight: float  # of their tokens: the denominator of the loss
     num_stale_samples: int  # left out by the staleness rule
     staleness_mean: float | None  # over trained samples, by their oldest token; None: nothing trained
     staleness_max: int | None
@@ -55,22 +59,24 @@ def plan_batch(
     counts = _sums_by_sample(mask.astype(np.int64), starts)
     is_trained = counts > 0
     is_admitted = admitted_samples(lags, max_staleness=max_staleness) & is_trained
-    has_gradient = _sums_by_sample((mask & (batch.advantages != 0)).astype(np.int64), starts) > 0
+    has_advantage = (batch.advantages_positive != 0) | (batch.advantages_negative != 0)
+    has_gradient = _sums_by_sample((mask & has_advantage).astype(np.int64), starts) > 0
     computed = np.flatnonzero(is_admitted & (has_gradient | is_kl_on))
     oldest = lags.oldest[is_admitted]
     return TrainPlan(
         micro_batches=[_build(batch, samples) for samples in _cut(batch, computed, micro_batch_tokens)],
         num_tokens=len(batch.token_ids),
         num_trained_tokens=int(counts[is_admitted].sum()),
+        loss_weight=float(_sums_by_sample(batch.loss_weights, starts)[is_admitted].sum()),
         num_stale_samples=int((is_trained & ~is_admitted).sum()),
         staleness_mean=float(oldest.mean()) if len(oldest) else None,
         staleness_max=int(oldest.max()) if len(oldest) else None,
     )
 
 
-def _sums_by_sample(values: NDArray[np.int64], starts: NDArray[np.int32]) -> NDArray[np.int64]:
-    totals = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
-    sums: NDArray[np.int64] = totals[starts[1:]] - totals[starts[:-1]]
+def _sums_by_sample(values: NDArray[Any], starts: NDArray[np.int32]) -> NDArray[np.float64]:
+    totals = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    sums: NDArray[np.float64] = totals[starts[1:]] - totals[starts[:-1]]
     return sums
 
 
@@ -108,6 +114,8 @@ def _build(batch: Batch, samples: list[int]) -> MicroBatch:
         columns=np.concatenate(columns),
         targets=batch.token_ids[place].astype(np.int64),
         behaviour_logprobs=batch.behaviour_logprobs[place],
-        advantages=batch.advantages[place],
+        advantages_positive=batch.advantages_positive[place],
+        advantages_negative=batch.advantages_negative[place],
+        loss_weights=batch.loss_weights[place],
         versions=batch.versions[place],
     )

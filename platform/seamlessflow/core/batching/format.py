@@ -1,10 +1,15 @@
-"""The bytes of a training batch: packed arrays of linearised samples, as one safetensors buffer.
+"""The bytes of a training batch: packed arrays of trees of samples, as one safetensors buffer.
 
-Samples are concatenated; sample s spans `sample_starts[s]:sample_starts[s + 1]`. The same batch always gives the same
-bytes (arrays are written in a fixed order), so a replay after a crash is exact.
+Samples are concatenated; sample s spans `sample_starts[s]:sample_starts[s + 1]` and goes on from token
+`sample_parents[s]` (`core.batching.tree_layout`). What a token weighs is in three arrays, see
+`core.algorithms.tree_weights`. The same batch always gives the same bytes (arrays are written in a fixed order), so a
+replay after a crash is exact.
+
+Version 1 had no trees (no `sample_parents`) and one array `advantages`; it is still read.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,7 +17,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load as _load
 from safetensors.numpy import save as _save
 
-FORMAT_VERSION = 1
+from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+
+FORMAT_VERSION = 2
+_OLDEST_READABLE = 1
 PROMPT_VERSION = -1  # in `versions`: the token was not sampled
 
 
@@ -35,10 +43,13 @@ class Batch:
 
     header: BatchHeader
     sample_starts: NDArray[np.int32]  # [S + 1]
+    sample_parents: NDArray[np.int32]  # [S] token that the sample goes on from, NO_PARENT: it begins a tree
     token_ids: NDArray[np.int32]  # [T]
     loss_mask: NDArray[np.uint8]  # [T] 1: sampled and trained
     behaviour_logprobs: NDArray[np.float32]  # [T] exactly as served; 0 where not sampled
-    advantages: NDArray[np.float32]  # [T] 0 where the mask is 0
+    advantages_positive: NDArray[np.float32]  # [T] A⁺ ≥ 0; 0 where the mask is 0
+    advantages_negative: NDArray[np.float32]  # [T] A⁻ ≤ 0; 0 where the mask is 0
+    loss_weights: NDArray[np.float32]  # [T] w > 0 where the mask is 1, else 0; their sum is the denominator
     versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
     rewards: NDArray[np.float32]  # [S]
 
@@ -46,13 +57,21 @@ class Batch:
     def num_samples(self) -> int:
         return len(self.sample_starts) - 1
 
+    @property
+    def layout(self) -> TreeLayout:
+        """Raises InvalidTreeLayout."""
+        return TreeLayout(self.sample_starts.astype(np.int64), self.sample_parents.astype(np.int64))
+
 
 _ARRAYS = (
     "sample_starts",
+    "sample_parents",
     "token_ids",
     "loss_mask",
     "behaviour_logprobs",
-    "advantages",
+    "advantages_positive",
+    "advantages_negative",
+    "loss_weights",
     "versions",
     "rewards",
 )
@@ -68,6 +87,25 @@ def batch_decode(raw: bytes) -> Batch:
     """Invert `batch_encode`. Raises ValueError on an unknown format version."""
     arrays = _load(raw)
     header = msgspec.json.decode(arrays.pop("header").tobytes(), type=BatchHeader)
-    if header.format_version != FORMAT_VERSION:
-        raise ValueError(f"batch format_version {header.format_version} is not {FORMAT_VERSION}")
+    if not _OLDEST_READABLE <= header.format_version <= FORMAT_VERSION:
+        raise ValueError(
+            f"batch format_version {header.format_version} is not from {_OLDEST_READABLE} to {FORMAT_VERSION}"
+        )
+    if header.format_version == 1:
+        header, arrays = _upgraded(header, arrays)
     return Batch(header=header, **arrays)
+
+
+def _upgraded(
+    header: BatchHeader, arrays: dict[str, NDArray[Any]]
+) -> tuple[BatchHeader, dict[str, NDArray[Any]]]:
+    """A batch of version 1: every sample a tree of its own, every trained token of weight 1."""
+    advantages = arrays.pop("advantages")
+    num_samples = len(arrays["sample_starts"]) - 1
+    return msgspec.structs.replace(header, format_version=FORMAT_VERSION), {
+        **arrays,
+        "sample_parents": np.full(num_samples, NO_PARENT, dtype=np.int32),
+        "advantages_positive": np.maximum(advantages, np.float32(0)),
+        "advantages_negative": np.minimum(advantages, np.float32(0)),
+        "loss_weights": arrays["loss_mask"].astype(np.float32),
+    }

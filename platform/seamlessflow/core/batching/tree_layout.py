@@ -1,0 +1,142 @@
+"""How trees of tokens lie in one flat array: depth first, each token once.
+
+A tree of conversations is cut into *samples*, one for each branch. The first branch holds its whole path; every later
+one holds only what no branch before it has, and goes on from a token of an earlier sample, its parent. A batch without
+any sharing is the special case in which no sample has a parent.
+
+    tokens   a b c d | e f | g          sample_starts   0 4 6 7
+    sample      0       1    2          sample_parents  -1 2 0      paths: abcd, abcef, ag
+
+Invariant (`TreeLayout` refuses anything else): the order is depth first, so a parent lies on the path of the sample
+before. Therefore what descends from a token is one contiguous range behind it, and the branches through a token are
+one contiguous range of samples. Nothing here loops over tokens in Python.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_PARENT = -1
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class InvalidTreeLayout(ValueError):
+    """Starts and parents do not describe trees in depth-first order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLayout:
+    """T tokens in S samples. Raises InvalidTreeLayout; the derived arrays are made once."""
+
+    sample_starts: Ints  # [S + 1]
+    sample_parents: Ints  # [S] the token that the sample goes on from, NO_PARENT: it begins a tree
+    positions: Ints = field(init=False)  # [T] tokens before it on its path
+    descendant_ends: Ints = field(
+        init=False
+    )  # [T] u descends from t, or is t, iff t <= u < descendant_ends[t]
+
+    def __post_init__(self) -> None:
+        lengths = np.diff(self.sample_starts)
+        if len(self.sample_starts) != len(self.sample_parents) + 1 or self.sample_starts[0] != 0:
+            raise InvalidTreeLayout("S samples need S + 1 starts, the first of them 0, and S parents")
+        if (lengths <= 0).any():
+            raise InvalidTreeLayout(f"sample {int(np.argmax(lengths <= 0))} has no token of its own")
+        positions, ends = self._walk()
+        object.__setattr__(self, "positions", positions)
+        object.__setattr__(self, "descendant_ends", ends)
+
+    @classmethod
+    def of_lengths(cls, lengths: Sequence[int]) -> "TreeLayout":
+        """Samples that share nothing."""
+        starts = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+        return cls(starts, np.full(len(lengths), NO_PARENT))
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.sample_starts[-1])
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.sample_parents)
+
+    @property
+    def num_linear_tokens(self) -> int:
+        """Tokens of all branches written out one by one."""
+        ends = self.sample_starts[1:] - 1
+        return int((self.positions[ends] + 1).sum())
+
+    @property
+    def predecessors(self) -> Ints:
+        """[T] the token before each one on its path, NO_PARENT at the beginning of a tree."""
+        before = np.arange(-1, self.num_tokens - 1)
+        before[self.sample_starts[:-1]] = self.sample_parents
+        return before
+
+    @property
+    def samples(self) -> Ints:
+        """[T] the sample that holds each token."""
+        return np.repeat(np.arange(self.num_samples), np.diff(self.sample_starts))
+
+    @property
+    def last_samples(self) -> Ints:
+        """[T] the last branch through each token; the first is the sample that holds it, all between go through it."""
+        last: Ints = np.searchsorted(self.sample_starts, self.descendant_ends, side="left") - 1
+        return last
+
+    def branch_sums(self, values: Floats) -> Floats:
+        """Σ of `values` [S] over the branches that go through each token, [T]."""
+        totals = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+        sums: Floats = totals[self.last_samples + 1] - totals[self.samples]
+        return sums
+
+    def path_sums(self, values: Floats) -> Floats:
+        """Σ of `values` [T] over the tokens of each whole branch, root to end, [S]."""
+        sums = np.empty(self.num_samples)
+        for sample, pieces in enumerate(self.paths()):
+            sums[sample] = sum(values[piece].sum() for piece in pieces)
+        return sums
+
+    def paths(self) -> Iterator[list[slice]]:
+        """For each sample the contiguous pieces of its whole branch, root first."""
+        for _, pieces in self._open_pieces():
+            yield [slice(start, end) for start, end in pieces]
+
+    def trees(self) -> list[slice]:
+        """The samples of each tree."""
+        roots = np.append(np.flatnonzero(self.sample_parents == NO_PARENT), self.num_samples)
+        return [slice(int(first), int(end)) for first, end in pairwise(roots)]
+
+    def _walk(self) -> tuple[Ints, Ints]:
+        positions = np.empty(self.num_tokens, dtype=np.int64)
+        ends = np.empty(self.num_tokens, dtype=np.int64)
+        for closed, pieces in self._open_pieces():
+            start, end = pieces[-1]
+            for piece_start, piece_end in closed:
+                ends[piece_start:piece_end] = start
+            depth = sum(piece_end - piece_start for piece_start, piece_end in pieces[:-1])
+            positions[start:end] = np.arange(depth, depth + end - start)
+            ends[start:end] = self.num_tokens  # until a later sample closes it
+        return positions, ends
+
+    def _open_pieces(self) -> Iterator[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+        """For each sample the pieces that it leaves for good, and those of its own path (valid until the next step)."""
+        pieces: list[tuple[int, int]] = []
+        starts, parents = self.sample_starts.tolist(), self.sample_parents.tolist()
+        for sample, parent in enumerate(parents):
+            closed = []
+            while pieces and pieces[-1][0] > parent:
+                closed.append(pieces.pop())
+            if parent != NO_PARENT:
+                if not pieces or not pieces[-1][0] <= parent < pieces[-1][1]:
+                    raise InvalidTreeLayout(
+                        f"sample {sample} goes on from token {parent}, which is not on the path of the sample before it"
+                    )
+                start, end = pieces.pop()
+                pieces.append((start, parent + 1))
+                closed.append((parent + 1, end))
+            pieces.append((starts[sample], starts[sample + 1]))
+            yield closed, pieces

@@ -1,0 +1,201 @@
+"""Conversations of one or more sessions → trees of tokens, depth first, each token once (`core.batching.tree_layout`).
+
+Context that sessions or branches begin with in the same way is held once, found by its tokens; what was sampled is
+never joined, for every draw is a sample of its own. Partial answers are left out (what follows them goes on from the
+node above); so is context behind the last trained token of a branch. Tokens of unknown version and masked tokens are
+kept as context and never trained. The same sessions always give the same trees.
+
+Source: "Tree Training" (arXiv 2511.00413), where the flat sequence is attended to by ancestors only.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow.core.batching.format import PROMPT_VERSION
+from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+from seamlessflow.core.trajectory.version_spans import spans_expand
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatTrees:
+    """T tokens of S branches."""
+
+    layout: TreeLayout
+    sample_sessions: NDArray[np.int64]  # [S] index of the session whose branch it is
+    token_ids: NDArray[np.int32]  # [T]
+    loss_mask: NDArray[np.uint8]  # [T] 1: sampled and trained
+    behaviour_logprobs: NDArray[np.float32]  # [T] as served; 0 where not sampled
+    versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Tokens between two forks of the tree in the making."""
+
+    session: int
+    is_sampled: bool
+    token_ids: NDArray[np.int32]
+    loss_mask: NDArray[np.uint8]
+    behaviour_logprobs: NDArray[np.float32]
+    versions: NDArray[np.int32]
+    children: list["_Piece"] = field(default_factory=list)
+
+    def part(self, tokens: slice) -> "_Piece":
+        """Some of the tokens, without children."""
+        return _Piece(
+            session=self.session,
+            is_sampled=self.is_sampled,
+            token_ids=self.token_ids[tokens],
+            loss_mask=self.loss_mask[tokens],
+            behaviour_logprobs=self.behaviour_logprobs[tokens],
+            versions=self.versions[tokens],
+        )
+
+
+def flatten(sessions: Sequence[Sequence[Node]]) -> FlatTrees:
+    """Trees of all branches that train something. Nodes of a session in order of their index."""
+    top: list[_Piece] = []
+    for number, nodes in enumerate(sessions):
+        for root in _session_roots(number, nodes):
+            _insert(top, root)
+    stack = [*top]
+    while stack:
+        piece = stack.pop()
+        children, piece.children = piece.children, []
+        for child in children:
+            _insert(piece.children, child)
+        stack.extend(piece.children)
+    return _lay_out(top)
+
+
+def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
+    """The same branches written out whole, one sample each; a shared answer is trained in the first, or in all."""
+    layout = trees.layout
+    own_starts = layout.sample_starts[:-1]
+    parts, masks = [], []
+    for pieces, own_start in zip(layout.paths(), own_starts, strict=True):
+        tokens = np.concatenate([np.arange(piece.start, piece.stop) for piece in pieces])
+        mask = trees.loss_mask[tokens]
+        parts.append(tokens)
+        masks.append(np.where(tokens >= own_start, mask, np.uint8(0)) if is_trained_once else mask)
+    places = _concatenated(parts, np.int64)
+    return FlatTrees(
+        layout=TreeLayout.of_lengths([len(part) for part in parts]),
+        sample_sessions=trees.sample_sessions,
+        token_ids=trees.token_ids[places],
+        loss_mask=_concatenated(masks, np.uint8),
+        behaviour_logprobs=trees.behaviour_logprobs[places],
+        versions=trees.versions[places],
+    )
+
+
+def _session_roots(number: int, nodes: Sequence[Node]) -> list[_Piece]:
+    """The session's own trees, without what trains nothing."""
+    below: defaultdict[int | None, list[_Piece]] = defaultdict(list)  # by parent, newest first
+    for node in reversed(nodes):
+        children = below.pop(node.index, [])
+        if node.is_partial or not node.token_ids:
+            below[node.parent].extend(children)
+            continue
+        piece = _piece(number, node)
+        piece.children = children[::-1]
+        if not children:
+            trained = np.flatnonzero(piece.loss_mask)
+            piece = piece.part(slice(int(trained[-1]) + 1 if len(trained) else 0))
+        if len(piece.token_ids):
+            below[node.parent].append(piece)
+    return below[None][::-1]
+
+
+def _insert(siblings: list[_Piece], piece: _Piece) -> None:
+    """Add a piece; context joins the sibling that begins with the same tokens."""
+    if not piece.is_sampled:
+        for place, other in enumerate(siblings):
+            num_shared = 0 if other.is_sampled else _num_shared(other.token_ids, piece.token_ids)
+            if num_shared:
+                siblings[place] = _joined(other, piece, num_shared)
+                return
+    siblings.append(piece)
+
+
+def _joined(first: _Piece, second: _Piece, num_shared: int) -> _Piece:
+    head = first.part(slice(num_shared))
+    for piece in (first, second):
+        if num_shared == len(piece.token_ids):
+            head.children.extend(piece.children)
+        else:
+            rest = piece.part(slice(num_shared, None))
+            rest.children = piece.children
+            head.children.append(rest)
+    return head
+
+
+def _num_shared(first: NDArray[np.int32], second: NDArray[np.int32]) -> int:
+    length = min(len(first), len(second))
+    differs = first[:length] != second[:length]
+    return int(differs.argmax()) if differs.any() else length
+
+
+def _lay_out(top: list[_Piece]) -> FlatTrees:
+    pieces: list[_Piece] = []
+    starts, parents, sessions, num_tokens = [], [], [], 0
+    stack = [(piece, NO_PARENT) for piece in reversed(top)]
+    while stack:
+        piece, parent = stack.pop()
+        if parent == NO_PARENT or parent != num_tokens - 1:
+            starts.append(num_tokens)
+            parents.append(parent)
+            sessions.append(piece.session)
+        sessions[-1] = piece.session  # shared context belongs to whoever came first, the branch to its end
+        pieces.append(piece)
+        num_tokens += len(piece.token_ids)
+        stack.extend((child, num_tokens - 1) for child in reversed(piece.children))
+    return FlatTrees(
+        layout=TreeLayout(np.array([*starts, num_tokens]), np.array(parents, dtype=np.int64)),
+        sample_sessions=np.array(sessions, dtype=np.int64),
+        token_ids=_concatenated([piece.token_ids for piece in pieces], np.int32),
+        loss_mask=_concatenated([piece.loss_mask for piece in pieces], np.uint8),
+        behaviour_logprobs=_concatenated([piece.behaviour_logprobs for piece in pieces], np.float32),
+        versions=_concatenated([piece.versions for piece in pieces], np.int32),
+    )
+
+
+def _concatenated(parts: Sequence[NDArray[_Scalar]], dtype: type[_Scalar]) -> NDArray[_Scalar]:
+    return np.concatenate([np.empty(0, dtype=dtype), *parts])
+
+
+def _piece(session: int, node: Node) -> _Piece:
+    ids = np.frombuffer(node.token_ids, dtype="<i4").astype(np.int32, copy=False)
+    if node.kind != NodeKind.SAMPLED:
+        return _Piece(
+            session=session,
+            is_sampled=False,
+            token_ids=ids,
+            loss_mask=np.zeros(len(ids), dtype=np.uint8),
+            behaviour_logprobs=np.zeros(len(ids), dtype=np.float32),
+            versions=np.full(len(ids), PROMPT_VERSION, dtype=np.int32),
+        )
+    versions = spans_expand(node.spans, len(ids))
+    return _Piece(
+        session=session,
+        is_sampled=True,
+        token_ids=ids,
+        loss_mask=(_stored_mask(node) & (versions >= 0)).astype(np.uint8),
+        behaviour_logprobs=np.frombuffer(node.logprobs, dtype="<f4").astype(np.float32, copy=False),
+        versions=versions,
+    )
+
+
+def _stored_mask(node: Node) -> NDArray[np.bool_]:
+    if node.loss_mask is None:
+        return np.ones(node.num_tokens, dtype=np.bool_)
+    bits = np.frombuffer(node.loss_mask, dtype=np.uint8)
+    return np.unpackbits(bits, count=node.num_tokens).astype(np.bool_)

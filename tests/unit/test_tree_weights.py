@@ -1,0 +1,89 @@
+"""The tree's loss is the sum of its branches' losses, clipping, signs and KL included."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from seamlessflow.core.algorithms.reference_loss import ReferenceLoss, reference_loss
+from seamlessflow.core.algorithms.tree_weights import token_weights
+from seamlessflow.core.batching.tree_layout import TreeLayout
+from seamlessflow.core.job_spec import TrainObjective
+from tests.fixtures.random_trees import branch_tokens, tree_layouts
+
+Floats = NDArray[np.float64]
+KL_COEF = 0.3
+
+
+def loss(
+    tokens: NDArray[np.int64], facts: dict[str, Floats], advantages: Floats, *, kl_coef: float
+) -> ReferenceLoss:
+    return reference_loss(
+        logprobs=facts["logprobs"][tokens],
+        behaviour_logprobs=facts["behaviour"][tokens],
+        reference_logprobs=facts["reference"][tokens],
+        advantages=advantages,
+        clip_low=0.2,
+        clip_high=0.28,
+        num_trained_tokens=1,
+        kl_coef=kl_coef,
+    )
+
+
+def branch_by_branch(
+    layout: TreeLayout,
+    mask: NDArray[np.uint8],
+    facts: dict[str, Floats],
+    values: Floats,
+    objective: TrainObjective,
+) -> tuple[float, Floats, int]:
+    """Loss, gradient by token and number of trained tokens of branches that are trained one by one."""
+    total, gradient, num_trained = 0.0, np.zeros(layout.num_tokens), 0
+    for sample, branch in enumerate(branch_tokens(layout)):
+        tokens = np.array([t for t in branch if mask[t]], dtype=np.int64)
+        if objective is TrainObjective.ONCE:
+            tokens = tokens[tokens >= layout.sample_starts[sample]]  # others have it masked
+        part = loss(tokens, facts, np.full(len(tokens), values[sample]), kl_coef=KL_COEF)
+        total += part.loss
+        gradient[tokens] += part.gradient
+        num_trained += len(tokens)
+    return total, gradient, num_trained
+
+
+@given(layout=tree_layouts(), seed=st.integers(0, 2**32 - 1), objective=st.sampled_from(TrainObjective))
+def test_loss_gradient_and_denominator_equal_branch_by_branch(
+    layout: TreeLayout, seed: int, objective: TrainObjective
+) -> None:
+    rng = np.random.default_rng(seed)
+    facts = {name: rng.normal(-1, 0.4, layout.num_tokens) for name in ("logprobs", "behaviour", "reference")}
+    mask = (rng.random(layout.num_tokens) < 0.7).astype(np.uint8)
+    values = rng.normal(size=layout.num_samples) * (rng.random(layout.num_samples) < 0.8)
+    expected, expected_gradient, num_trained = branch_by_branch(layout, mask, facts, values, objective)
+
+    found = token_weights(layout, mask, values, objective)
+    tokens = np.flatnonzero(mask)
+    total, gradient = 0.0, np.zeros(layout.num_tokens)
+    for advantages in (found.positive, found.negative):
+        part = loss(tokens, facts, advantages[tokens], kl_coef=0.0)
+        total += part.loss
+        gradient[tokens] += part.gradient
+    difference = facts["reference"] - facts["logprobs"]
+    total += KL_COEF * float((found.weights * (np.exp(difference) - difference - 1)).sum())
+    gradient += KL_COEF * found.weights * (1 - np.exp(difference))
+    assert total == pytest.approx(expected, abs=1e-10)
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-10)
+    assert found.weights.sum() == num_trained
+    assert ((found.weights > 0) == (mask != 0)).all()
+
+
+def test_one_weight_a_token_would_not_do() -> None:
+    """Branches of advantage 1 and -1 through one token whose ratio is clipped on one side: the sum is not zero."""
+    layout = TreeLayout(np.array([0, 3, 4]), np.array([-1, 1]))
+    weights = token_weights(
+        layout, np.array([0, 1, 1, 1], dtype=np.uint8), np.array([1.0, -1.0]), TrainObjective.BY_LEAVES
+    )
+    assert (weights.positive[1], weights.negative[1], weights.weights[1]) == (1.0, -1.0, 2.0)
+    ratio, clipped = 2.0, 1.28
+    surrogate = min(ratio * 1.0, clipped * 1.0) + min(ratio * -1.0, clipped * -1.0)
+    assert surrogate == pytest.approx(1.28 - 2.0)
