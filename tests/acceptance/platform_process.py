@@ -33,17 +33,18 @@ def eventually(probe: Callable[[], Result], *, timeout_s: float, what: str) -> R
 
 @dataclass
 class PlatformProcess:
-    """`seamlessflow up` in a home of its own."""
+    """`seamlessflow up` in a home of its own; `prefix` is a command that starts it, e.g. in a namespace."""
 
     home: Home
     environ: dict[str, str]
+    prefix: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> None:
         self.home.create()
         with (self.home.logs / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "seamlessflow.cli", "up", *arguments],
+                [*self.prefix, sys.executable, "-m", "seamlessflow.cli", "up", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -16,6 +16,14 @@ def test_demo_raises_the_reward_as_promised(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.timeout(600)
+def test_demo_without_learning_stays_where_it_started(tmp_path: Path) -> None:
+    ended = run_demo(tmp_path, "--lr", "0", "--updates", "30")
+
+    print(ended.stdout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
 def run_demo(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """The demo decides by itself whether it kept its promise; its exit code is the verdict."""
     return subprocess.run(

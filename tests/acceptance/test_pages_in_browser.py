@@ -157,6 +157,7 @@ def test_a_page_survives_a_lost_connection_and_cancels_only_when_sure(
             "id"
         ]
     line = Line(page)
+    expect(page.locator("#live-said")).to_have_text("● live")  # to leave while it connects is a complaint
     page.locator(f"a[href='/jobs/{job_id}']").click()
     expect(page.locator("#job-reason")).to_contain_text("gpu=none-has-it")
 

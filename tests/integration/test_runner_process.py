@@ -166,10 +166,13 @@ async def test_no_more_episodes_run_at_once_than_the_job_allows(tmp_path: Path) 
 
 async def test_a_gateway_restart_loses_no_session(tmp_path: Path) -> None:
     async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
-        gateway.answer_delay_s = 0.1
+        gateway.answer_delay_s = 0.3
         sessions = add_groups(gateway, 4)
         await runner.begin()
-        await until(lambda: len(gateway.finished) >= 2, what="some sessions are through")
+        await until(
+            lambda: len(gateway.finished) >= 2 and gateway.num_open > 0,
+            what="some sessions are through, some in the middle of a turn",
+        )
         await gateway.stop()
         await gateway.start()
         await all_finished(gateway, sessions)

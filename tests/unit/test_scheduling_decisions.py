@@ -104,6 +104,12 @@ def test_a_starting_job_runs_once_an_engine_and_the_agents_are_active() -> None:
     assert plan.waiting_reasons[JOB] == ""
 
 
+def test_a_running_job_whose_phases_fail_says_how_often_and_why() -> None:
+    failing = replace(RUNNING, num_failures=2, last_failure="the disk is full")
+    reason = plan_of(failing, machines=AT_WORK).waiting_reasons[JOB]
+    assert reason == "tried again after 2 failed phases; the last: the disk is full"
+
+
 def test_a_dedicated_machine_trains_for_as_long_as_the_job_runs() -> None:
     machines = (*AT_WORK, machine("delta", "train"))
     plan = plan_of(RUNNING, machines=machines)

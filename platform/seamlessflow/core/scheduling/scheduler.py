@@ -176,6 +176,8 @@ def _versions(job: JobView, held: tuple[MachineView, ...]) -> Iterator[SetDesire
 def _waiting(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> str:
     if layout.shortages:
         return "; ".join(layout.shortages)
+    if job.num_failures and job.last_failure:
+        return f"tried again after {job.num_failures} failed phases; the last: {job.last_failure}"
     if _is_up(job, held):
         return ""
     if _is_training_alone(job, held):

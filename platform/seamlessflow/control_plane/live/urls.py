@@ -1,5 +1,0 @@
-"""Pages of the dashboard."""
-
-from django.urls import URLPattern
-
-urlpatterns: list[URLPattern] = []
