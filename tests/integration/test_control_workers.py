@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from seamlessflow.control_plane.cluster.models import MachineHeartbeat
 from seamlessflow.control_plane.cluster.phases import phase_move
-from seamlessflow.control_plane.cluster.services import MachineEdit, machine_edit
+from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
@@ -21,6 +21,7 @@ from seamlessflow.control_plane.telemetry import services as telemetry_services
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, LogChunk, MetricPoint
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Interval, PhaseReport, Publication, PublicationReply
+from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role

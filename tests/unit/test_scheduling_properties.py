@@ -8,64 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
-from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
+from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, MoveJob, SetDesiredVersion
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
-
-TAGS = ["rollout", "train", "agent", "gpu"]
-JOBS = [UUID(int=n) for n in (1, 2, 3)]
-LIVE_JOB_STATES = [s for s in JobState if s not in TERMINAL_JOB_STATES]
-
-
-@st.composite
-def phases(draw: st.DrawFn, number: int) -> PhaseView:
-    return PhaseView(
-        id=UUID(int=1000 + number),
-        job_id=draw(st.sampled_from(JOBS)),
-        role=draw(st.sampled_from(list(Role))),
-        state=draw(st.sampled_from(sorted(LIVE_PHASE_STATES))),
-        fence=number + 1,
-        desired_version=draw(st.integers(0, 3)),
-        age_s=draw(st.sampled_from([0.0, 30.0, 5000.0])),
-    )
-
-
-@st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
-    machines = [
-        MachineView(
-            id=UUID(int=100 + n),
-            name=f"m{n}",
-            tags=draw(st.frozensets(st.sampled_from(TAGS))),
-            is_healthy=draw(st.booleans()),
-            is_cordoned=draw(st.booleans()),
-            is_draining=draw(st.booleans()),
-            unheard_s=draw(st.sampled_from([0.0, 200.0])),
-            phase=draw(st.none() | phases(n)),
-        )
-        for n in range(draw(st.integers(0, 6)))
-    ]
-    jobs = [
-        JobView(
-            id=job_id,
-            order=draw(st.integers(0, 2)),
-            state=draw(st.sampled_from(LIVE_JOB_STATES)),
-            desired=draw(st.sampled_from(list(DesiredJobState))),
-            groups_per_batch=draw(st.integers(1, 4)),
-            num_updates=draw(st.integers(1, 3)),
-            published_batch=draw(st.integers(0, 3)),
-            latest_version=draw(st.integers(0, 3)),
-            num_ready_groups=draw(st.integers(0, 10)),
-            num_unpublished_batches=draw(st.integers(0, 1)),
-            num_failures=draw(st.sampled_from([0, 1, 11])),
-            has_external_agents=draw(st.booleans()),
-            train_tags=draw(st.sampled_from([frozenset[str](), frozenset({"gpu"})])),
-        )
-        for job_id in draw(st.lists(st.sampled_from(JOBS), unique=True))
-    ]
-    return Snapshot(machines=tuple(machines), jobs=tuple(jobs))
+from tests.fixtures.snapshots import JOBS, snapshots
 
 
 @given(snapshots(), st.randoms(use_true_random=False))

@@ -8,6 +8,7 @@ from seamlessflow.control_plane.cluster import apis as cluster
 from seamlessflow.control_plane.common import apis as common
 from seamlessflow.control_plane.common import fields
 from seamlessflow.control_plane.jobs import apis as jobs
+from seamlessflow.control_plane.scheduling import apis as scheduling
 
 register_converter(fields.JobIdConverter, "job")
 register_converter(fields.MachineIdConverter, "machine")
@@ -27,6 +28,9 @@ urlpatterns = [
     path("jobs/<job:job_id>/ledger", cluster.JobLedgerApi.as_view()),
     path("machines", cluster.MachineListRegisterApi.as_view()),
     path("machines/<machine:machine_id>", cluster.MachineDetailApi.as_view()),
+    path("machines/preview", scheduling.MachinesPreviewApi.as_view()),
+    path("machines/<machine:machine_id>/preview", scheduling.MachinePreviewApi.as_view()),
+    path("machines/<machine:machine_id>/events", cluster.MachineEventListApi.as_view()),
     path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
     path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
     path("uploads", common.UploadApi.as_view()),

@@ -12,9 +12,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
-from seamlessflow.control_plane.cluster.services import MachineEdit, machine_edit
+from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.admin import author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
 

@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -15,6 +14,7 @@ from rest_framework.response import Response
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.selectors import (
+    machine_event_list,
     machine_get_visible,
     machine_list_visible,
     phase_get_visible,
@@ -28,7 +28,8 @@ from seamlessflow.control_plane.cluster.serializers import (
     MachineRegisteredOutput,
     MachineRegisterInput,
 )
-from seamlessflow.control_plane.cluster.services import MachineEdit, machine_edit, machine_register
+from seamlessflow.control_plane.cluster.services import machine_edit, machine_register
+from seamlessflow.control_plane.common.bodies import body_read
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.pages import (
     PAGE_PARAMETERS,
@@ -37,8 +38,10 @@ from seamlessflow.control_plane.common.pages import (
     query_integer,
 )
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
+from seamlessflow.control_plane.jobs.serializers import EventOutput
 from seamlessflow.control_plane.telemetry.ledger_selectors import machine_ledger
 from seamlessflow.control_plane.telemetry.log_selectors import log_read
+from seamlessflow.core.scheduling.edits import MachineEdit
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
 MAX_LEDGER_WINDOW = timedelta(days=7)
@@ -86,7 +89,7 @@ class MachineDetailApi(ProjectApi):
         machine_get_visible(access=access, machine_id=machine_id)
         access.check_operator()
         generation = _if_match(request)
-        edit = _edit_input(request)
+        edit = body_read(request, MachineEditInput)
         machine_edit(
             machine_id=machine_id,
             edit=MachineEdit(
@@ -99,6 +102,18 @@ class MachineDetailApi(ProjectApi):
             generation=generation,
         )
         return _machine_response(machine_get_visible(access=access, machine_id=machine_id))
+
+
+class MachineEventListApi(ProjectApi):
+    @extend_schema(
+        operation_id="machine_event_list",
+        description="Edits of the machine, newest first: who, when, why, before and after.",
+        parameters=PAGE_PARAMETERS,
+        responses=page_serializer(EventOutput),
+    )
+    def get(self, request: Request, machine_id: UUID) -> Response:
+        machine = machine_get_visible(access=self.access, machine_id=machine_id)
+        return page_response(request, machine_event_list(machine=machine), EventOutput)
 
 
 class MachineLedgerApi(ProjectApi):
@@ -174,16 +189,6 @@ def _if_match(request: Request) -> int:
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= MAX_DIGITS):
         raise field_error("If-Match", f'{value!r} is not accepted; accepted: the generation, as in "3"')
     return int(digits)
-
-
-def _edit_input(request: Request) -> dict[str, Any]:
-    body = MachineEditInput(data=request.data)
-    body.is_valid(raise_exception=True)
-    known = set(body.fields)
-    for field in request.data:
-        if field not in known:
-            raise field_error(str(field), f"is not a known field; accepted: {', '.join(sorted(known))}")
-    return dict(body.validated_data)
 
 
 def _query_moment(request: Request, name: str, *, default: datetime) -> datetime:

@@ -91,6 +91,9 @@ def _row_write(row: MachineHeartbeat, boot: Boot, heartbeat: Heartbeat, now: dat
     row.open_state = heartbeat.open_state or ""
     row.open_cause = heartbeat.open_cause or ""
     row.open_since_at = None if heartbeat.open_since_s is None else boot.moment(heartbeat.open_since_s)
+    row.num_in_flight = next(
+        (report.num_in_flight for report in heartbeat.phases if report.num_in_flight is not None), None
+    )
     if heartbeat.capabilities is not None:
         row.capabilities = msgspec.to_builtins(heartbeat.capabilities)
     row.save(force_update=True)

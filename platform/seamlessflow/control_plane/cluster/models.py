@@ -58,6 +58,9 @@ class MachineHeartbeat(models.Model):
     open_state = models.CharField(max_length=16, blank=True, default="")
     open_cause = models.CharField(max_length=24, blank=True, default="")
     open_since_at = models.DateTimeField(null=True)
+    num_in_flight = models.PositiveIntegerField(
+        null=True, help_text="Requests at the front of its rollout phase; null without one."
+    )
     capabilities = models.JSONField(default=dict)
 
     def __str__(self) -> str:

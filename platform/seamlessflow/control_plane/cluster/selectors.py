@@ -7,6 +7,7 @@ from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, 
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.common.errors import not_found
+from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -43,6 +44,11 @@ def machine_get_visible(*, access: Access, machine_id: UUID) -> Machine:
     if machine is None:
         raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
     return machine
+
+
+def machine_event_list(*, machine: Machine) -> QuerySet[Event]:
+    """Newest first."""
+    return Event.objects.filter(subject_type=SubjectType.MACHINE, subject_id=machine.id).order_by("-id")
 
 
 def phase_get_visible(*, access: Access, phase_id: UUID) -> Phase:

@@ -5,7 +5,6 @@ Invariant: each edit bumps `generation` (the ETag), carries a reason and an auth
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from http import HTTPStatus
 from uuid import UUID
 
@@ -18,19 +17,11 @@ from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error, not_found
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-
-
-@dataclass(frozen=True, slots=True)
-class MachineEdit:
-    """What to change; None leaves it."""
-
-    tags: Collection[str] | None = None
-    is_cordoned: bool | None = None
-    is_draining: bool | None = None
 
 
 @transaction.atomic
@@ -42,7 +33,7 @@ def machine_register(
         raise field_error(
             "name", f"{name!r} must be 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends"
         )
-    machine, is_new = Machine.objects.get_or_create(name=name, defaults={"tags": _checked_tags(tags or [])})
+    machine, is_new = Machine.objects.get_or_create(name=name, defaults={"tags": checked_tags(tags or [])})
     if is_new:
         _edit_record(machine, kind="machine.registered", reason="registered", author=author)
     elif tags is not None and set(tags) != set(machine.tags):
@@ -70,10 +61,13 @@ def machine_join(*, name: str, tags: Collection[str]) -> tuple[Machine, str]:
 def machine_edit(
     *, machine_id: UUID, edit: MachineEdit, reason: str, author: str, generation: int | None = None
 ) -> Machine:
-    """Apply an edit. Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag."""
+    """Apply an edit; one that changes nothing leaves generation and events alone.
+
+    Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag or no reason.
+    """
     if not reason.strip():
         raise field_error("reason", "must say why the machine is edited")
-    tags = None if edit.tags is None else _checked_tags(edit.tags)
+    tags = None if edit.tags is None else checked_tags(edit.tags)
     with transaction.atomic():
         machine = Machine.objects.select_for_update().filter(id=machine_id).first()
         if machine is None:
@@ -90,10 +84,7 @@ def machine_edit(
 
 
 def _changes(machine: Machine, tags: list[str] | None, edit: MachineEdit) -> dict[str, object]:
-    wanted = {"tags": tags, "is_cordoned": edit.is_cordoned, "is_draining": edit.is_draining}
-    if edit.is_draining:
-        # What is being emptied must get nothing new.
-        wanted["is_cordoned"] = True
+    wanted = {"tags": tags, "is_cordoned": edit.cordons, "is_draining": edit.is_draining}
     return {
         field: value
         for field, value in wanted.items()
@@ -136,7 +127,7 @@ def _edit_record(
     scheduler_notify(reason=f"machine {machine.name}: {kind}")
 
 
-def _checked_tags(tags: Collection[str]) -> list[str]:
+def checked_tags(tags: Collection[str]) -> list[str]:
     try:
         return sorted(parse_tags(tags))
     except InvalidTag as error:

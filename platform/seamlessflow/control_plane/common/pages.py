@@ -1,5 +1,6 @@
 """Pages of lists: `?limit=&offset=`, answered with the count of all rows."""
 
+from functools import cache
 from typing import Any
 
 from django.db.models import QuerySet
@@ -22,8 +23,9 @@ PAGE_PARAMETERS = [
 ]
 
 
+@cache
 def page_serializer(item: type[serializers.Serializer]) -> serializers.Serializer:
-    """The shape of a page, for OpenAPI."""
+    """The shape of a page, for OpenAPI; one for each kind of item, as its name is one component there."""
     return inline_serializer(
         name=f"{item.__name__.removesuffix('Output')}Page",
         fields={

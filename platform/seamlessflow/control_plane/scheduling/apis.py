@@ -1,0 +1,61 @@
+"""Dry runs over REST: what an edit of one machine, or of several at once, would do to each running thing."""
+
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.cluster.selectors import machine_get_visible
+from seamlessflow.control_plane.cluster.services import checked_tags
+from seamlessflow.control_plane.common.bodies import body_read
+from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.scheduling.previews import machines_preview
+from seamlessflow.control_plane.scheduling.serializers import (
+    MachinePreviewInput,
+    MachinesPreviewInput,
+    MachinesPreviewOutput,
+    machine_edit_of,
+)
+from seamlessflow.core.scheduling.edits import MachineEdit
+
+DESCRIPTION = "Asks the scheduler itself about the machines as they would be. Nothing is changed. For staff."
+
+
+class _PreviewApi(ProjectApi):
+    def preview(self, edits: dict[UUID, MachineEdit]) -> Response:
+        for machine_id, edit in edits.items():
+            machine_get_visible(access=self.access, machine_id=machine_id)
+            if edit.tags is not None:
+                checked_tags(edit.tags)
+        self.access.check_operator()
+        return Response(MachinesPreviewOutput(machines_preview(access=self.access, edits=edits)).data)
+
+
+class MachinePreviewApi(_PreviewApi):
+    @extend_schema(
+        operation_id="machine_preview",
+        description=DESCRIPTION,
+        request=MachinePreviewInput,
+        responses=MachinesPreviewOutput,
+    )
+    def post(self, request: Request, machine_id: UUID) -> Response:
+        body = body_read(request, MachinePreviewInput)
+        return self.preview({machine_id: machine_edit_of(body)})
+
+
+class MachinesPreviewApi(_PreviewApi):
+    @extend_schema(
+        operation_id="machines_preview",
+        description=DESCRIPTION,
+        request=MachinesPreviewInput,
+        responses=MachinesPreviewOutput,
+    )
+    def post(self, request: Request) -> Response:
+        edits: dict[UUID, MachineEdit] = {}
+        for edit in body_read(request, MachinesPreviewInput)["edits"]:
+            if edit["machine_id"] in edits:
+                raise field_error("edits", "name each machine once")
+            edits[edit["machine_id"]] = machine_edit_of(edit)
+        return self.preview(edits)

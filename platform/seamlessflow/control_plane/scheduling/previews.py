@@ -1,0 +1,135 @@
+"""Dry runs: what an edit of machines would do now, asked of the scheduler itself; nothing is written.
+
+Jobs of projects that the caller may not read are named "a job of another project".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
+from seamlessflow.core.scheduling.preview import JobOutlook, PhaseFate, preview
+from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
+from seamlessflow.core.scheduling.snapshot import MachineView
+from seamlessflow.core.types.tags import Role
+
+HIDDEN_JOB = "a job of another project"
+# What lives on a phase: requests at the front, open episodes, the batch in hand.
+_LOADS = """
+    SELECT p.id, CASE p.role
+        WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h
+                               WHERE h.machine_id = p.machine_id)
+        WHEN %(agent)s THEN (SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
+                             WHERE g.lease_phase_id = p.id AND g.state = 'open' AND s.state = 'open')
+        ELSE (SELECT min(b.number) FROM trajectory_batch b JOIN jobs_job j ON j.id = b.job_id
+              WHERE b.job_id = p.job_id AND b.number > j.published_batch) END
+    FROM scheduling_phase p WHERE p.id = ANY(%(phases)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedMachine:
+    """One machine, as it is and as it would be. `generation` is the ETag of what was looked at."""
+
+    id: UUID
+    name: str
+    generation: int
+    before: MachineView
+    after: MachineView
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFate:
+    fate: PhaseFate
+    job_name: str | None  # None: not the caller's
+    load: int | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOutlook:
+    outlook: JobOutlook
+    job_name: str | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachinesPreview:
+    machines: list[EditedMachine]
+    phases: list[ShownFate]
+    jobs: list[ShownOutlook]
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of it, to be read from top to bottom."""
+        said = [shown.sentence for shown in self.phases]
+        said += [shown.sentence for shown in self.jobs if shown.outlook.is_changed]
+        return said or ["Nothing that runs or waits is concerned."]
+
+
+def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> MachinesPreview:
+    """What these edits would do. Machines that do not exist are left out."""
+    snapshot = snapshot_load()
+    names = _job_names(access)
+    foreseen = preview(snapshot, edits)
+    loads = _loads([fate.phase.id for fate in foreseen.phases])
+    return MachinesPreview(
+        machines=_edited_machines(snapshot.machines, edits),
+        phases=[_shown_fate(fate, names, loads) for fate in foreseen.phases],
+        jobs=[_shown_outlook(outlook, names) for outlook in foreseen.jobs],
+    )
+
+
+def _job_names(access: Access) -> dict[UUID, str]:
+    """Of the caller's jobs that have not ended, or that still hold a machine."""
+    live = Job.objects.filter(phases__state__in=LIVE_PHASE_STATES).values_list("id", "name")
+    unfinished = Job.objects.filter(ended_at=None).values_list("id", "name")
+    return dict(live.filter(project_id__in=access.readable)) | dict(
+        unfinished.filter(project_id__in=access.readable)
+    )
+
+
+def _loads(phase_ids: list[UUID]) -> dict[UUID, int | None]:
+    arguments: dict[str, Any] = {
+        "rollout": Role.ROLLOUT.value,
+        "agent": Role.AGENT.value,
+        "phases": phase_ids,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_LOADS, arguments)
+        return dict(cursor.fetchall())
+
+
+def _edited_machines(
+    machines: tuple[MachineView, ...], edits: Mapping[UUID, MachineEdit]
+) -> list[EditedMachine]:
+    generations = dict(Machine.objects.filter(id__in=list(edits)).values_list("id", "generation"))
+    return [
+        EditedMachine(
+            id=machine.id,
+            name=machine.name,
+            generation=generations[machine.id],
+            before=machine,
+            after=machine_edited(machine, edits[machine.id]),
+        )
+        for machine in machines
+        if machine.id in edits and machine.id in generations
+    ]
+
+
+def _shown_fate(fate: PhaseFate, names: Mapping[UUID, str], loads: Mapping[UUID, int | None]) -> ShownFate:
+    name, load = names.get(fate.phase.job_id), loads.get(fate.phase.id)
+    return ShownFate(fate, name, load, phase_sentence(fate, job=name or HIDDEN_JOB, load=load))
+
+
+def _shown_outlook(outlook: JobOutlook, names: Mapping[UUID, str]) -> ShownOutlook:
+    name = names.get(outlook.job_id)
+    return ShownOutlook(outlook, name, job_sentence(outlook, job=name or HIDDEN_JOB))

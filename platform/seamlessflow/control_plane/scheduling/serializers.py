@@ -1,0 +1,99 @@
+"""What the API says of dry runs."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.scheduling.previews import ShownFate, ShownOutlook
+from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.preview import Fate
+from seamlessflow.core.types.ids import IdKind, show_id
+
+
+class MachinePreviewInput(serializers.Serializer):
+    tags = serializers.ListField(child=serializers.CharField(), required=False)
+    is_cordoned = serializers.BooleanField(required=False)
+    is_draining = serializers.BooleanField(required=False, help_text="True cordons it too.")
+
+
+class OneMachinePreviewInput(MachinePreviewInput):
+    machine_id = ShownIdField(IdKind.MACHINE)
+
+
+class MachinesPreviewInput(serializers.Serializer):
+    edits = serializers.ListField(child=OneMachinePreviewInput(), allow_empty=False, max_length=500)
+
+
+class DesiredOutput(serializers.Serializer):
+    tags = serializers.SerializerMethodField()
+    is_cordoned = serializers.BooleanField()
+    is_draining = serializers.BooleanField()
+
+    def get_tags(self, machine: Any) -> list[str]:
+        return sorted(machine.tags)
+
+
+class EditedMachineOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.MACHINE)
+    name = serializers.CharField()
+    generation = serializers.IntegerField(help_text="Of what was looked at: the `If-Match` of the edit.")
+    before = DesiredOutput()
+    after = DesiredOutput()
+
+
+class PhaseFateOutput(serializers.Serializer):
+    phase_id = ShownIdField(IdKind.PHASE, source="fate.phase.id")
+    machine = serializers.CharField(source="fate.machine")
+    role = serializers.CharField(source="fate.phase.role")
+    state = serializers.CharField(source="fate.phase.state")
+    job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
+    job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
+    fate = serializers.ChoiceField(choices=[f.value for f in Fate], source="fate.fate")
+    reason = serializers.CharField(source="fate.reason", help_text="Why it ends; empty when it stays.")
+    is_by_edit = serializers.BooleanField(
+        source="fate.is_by_edit", help_text="False: it would end anyway, or stays."
+    )
+    successors = serializers.ListField(
+        child=serializers.CharField(), source="fate.successors", help_text="Machines that take the role over."
+    )
+    load = serializers.IntegerField(
+        allow_null=True, help_text="Requests (rollout), episodes (agent) or the batch in hand (train)."
+    )
+    sentence = serializers.CharField()
+
+    def get_job_id(self, shown: ShownFate) -> str | None:
+        return show_id(IdKind.JOB, shown.fate.phase.job_id) if shown.job_name is not None else None
+
+
+class PlacesOutput(serializers.Serializer):
+    state = serializers.CharField(allow_null=True, help_text="Null: it has ended.")
+    rollout = serializers.ListField(child=serializers.CharField())
+    train = serializers.ListField(child=serializers.CharField(), help_text="Who trains once a batch is due.")
+    agent = serializers.ListField(child=serializers.CharField())
+    waiting = serializers.CharField(help_text="Why it waits; empty when it does not.")
+
+
+class JobOutlookOutput(serializers.Serializer):
+    job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
+    job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
+    is_changed = serializers.BooleanField(source="outlook.is_changed")
+    before = PlacesOutput(source="outlook.before", help_text="Where the job comes to rest without the edit.")
+    after = PlacesOutput(source="outlook.after", help_text="Where it comes to rest with it.")
+    sentence = serializers.CharField()
+
+    def get_job_id(self, shown: ShownOutlook) -> str | None:
+        return show_id(IdKind.JOB, shown.outlook.job_id) if shown.job_name is not None else None
+
+
+class MachinesPreviewOutput(serializers.Serializer):
+    machines = EditedMachineOutput(many=True)
+    phases = PhaseFateOutput(many=True)
+    jobs = JobOutlookOutput(many=True)
+    sentences = serializers.ListField(child=serializers.CharField(), help_text="All of it, for people.")
+
+
+def machine_edit_of(body: dict[str, Any]) -> MachineEdit:
+    return MachineEdit(
+        tags=body.get("tags"), is_cordoned=body.get("is_cordoned"), is_draining=body.get("is_draining")
+    )

@@ -1,0 +1,39 @@
+"""Edits of a machine's desired state, as values: what a person asks for, and the machine as it would be."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from seamlessflow.core.scheduling.snapshot import MachineView, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class MachineEdit:
+    """What to change; None leaves it."""
+
+    tags: Collection[str] | None = None
+    is_cordoned: bool | None = None
+    is_draining: bool | None = None
+
+    @property
+    def cordons(self) -> bool | None:
+        """What is being emptied must get nothing new: draining cordons too."""
+        return True if self.is_draining else self.is_cordoned
+
+
+def machine_edited(machine: MachineView, edit: MachineEdit) -> MachineView:
+    return replace(
+        machine,
+        tags=machine.tags if edit.tags is None else frozenset(edit.tags),
+        is_cordoned=machine.is_cordoned if edit.cordons is None else edit.cordons,
+        is_draining=machine.is_draining if edit.is_draining is None else edit.is_draining,
+    )
+
+
+def snapshot_edited(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Snapshot:
+    """The snapshot as it would be; machines without an edit stay."""
+    machines = tuple(
+        machine_edited(machine, edits[machine.id]) if machine.id in edits else machine
+        for machine in snapshot.machines
+    )
+    return replace(snapshot, machines=machines)

@@ -1,0 +1,181 @@
+"""Dry runs over REST: computed by the scheduler, shown with what is in flight, changing nothing."""
+
+import json
+from typing import Any
+
+from django.utils import timezone
+
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.trajectories.models import Session
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.worker import PhaseReport
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.types.ids import IdKind, show_id
+from tests.fixtures.control_plane import Cast, Person, Worker, group_make, worker_make
+
+
+def cycle() -> None:
+    plan_apply(decide(snapshot_load()))
+
+
+def running_job(cast: Cast) -> tuple[Job, dict[str, Worker]]:
+    """On alpha {rollout, train}, beta {rollout} and gamma {agent}, all phases active."""
+    tags = {"alpha": ("rollout", "train"), "beta": ("rollout",), "gamma": ("agent",)}
+    workers = {name: worker_make(name, *wanted) for name, wanted in tags.items()}
+    for worker in workers.values():
+        worker.heartbeat()
+    job = cast.job()
+    cycle()
+    for phase in Phase.objects.filter(state=PhaseState.LEASED):
+        assert phase_move(phase_id=phase.id, to=PhaseState.ACTIVE, reason="test", author="machine")
+    cycle()
+    return Job.objects.get(id=job.id), workers
+
+
+def preview(person: Person, *edits: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    body = {"edits": [{"machine_id": machine_id(name), **edit} for name, edit in edits]}
+    response = person.call("POST", "machines/preview", body)
+    assert response.status_code == 200, response.content
+    return dict(json.loads(response.content))
+
+
+def machine_id(name: str) -> str:
+    return show_id(IdKind.MACHINE, Machine.objects.get(name=name).id)
+
+
+def report_requests(worker: Worker, number: int) -> None:
+    phase = Phase.objects.get(machine=worker.machine)
+    report = PhaseReport(
+        phase_id=phase.id, fence=phase.fence, state=PhaseState.ACTIVE, served_version=0, num_in_flight=number
+    )
+    worker.heartbeat(phases=[report])
+
+
+def test_the_dry_run_of_a_retag_says_what_happens_to_each_running_thing(cast: Cast) -> None:
+    _, workers = running_job(cast)
+    report_requests(workers["alpha"], 12)
+
+    shown = preview(cast.owner, ("alpha", {"tags": ["train"]}))
+
+    (fate,) = shown["phases"]
+    assert (fate["machine"], fate["fate"], fate["successors"], fate["load"]) == (
+        "alpha",
+        "drains",
+        ["beta"],
+        12,
+    )
+    assert fate["sentence"] == (
+        "alpha: the rollout phase of calculator drains, because alpha lacks the tag rollout; "
+        "its 12 requests are handed over to beta and go on from their own tokens."
+    )
+    (job,) = shown["jobs"]
+    assert (job["before"]["rollout"], job["after"]["rollout"]) == (["alpha", "beta"], ["beta"])
+    assert job["sentence"] == "calculator rolls out on beta instead of alpha and beta."
+
+
+def test_the_dry_run_of_several_edits_at_once_sees_them_together(cast: Cast) -> None:
+    running_job(cast)
+
+    shown = preview(cast.owner, ("alpha", {"tags": ["rollout"]}), ("beta", {"tags": ["rollout", "train"]}))
+
+    assert [(fate["machine"], fate["fate"]) for fate in shown["phases"]] == [
+        ("alpha", "stays"),
+        ("beta", "stays"),
+    ]
+    assert shown["jobs"][0]["sentence"] == "calculator trains on beta instead of alpha."
+
+
+def test_the_dry_run_says_that_the_job_would_wait_and_for_what(cast: Cast) -> None:
+    running_job(cast)
+
+    shown = preview(cast.owner, ("alpha", {"tags": ["rollout"]}))
+
+    assert "no machine has the tags for role train: train" in shown["jobs"][0]["sentence"]
+    assert shown["jobs"][0]["after"]["train"] == []
+
+
+def test_the_dry_run_counts_the_episodes_of_an_agent_machine(cast: Cast) -> None:
+    job, workers = running_job(cast)
+    group = group_make(job, 0)
+    group.lease_phase_id = Phase.objects.get(machine=workers["gamma"].machine).id
+    group.save()
+    for slot in range(3):
+        Session.objects.create(
+            id=new_id(), project_id=job.project_id, job=job, group=group, slot=slot, opened_at=timezone.now(),
+            month=timezone.now().date().replace(day=1), key_digest=bytes([slot]),
+        )  # fmt: skip
+
+    shown = preview(cast.owner, ("gamma", {"is_draining": True}))
+
+    assert "its 3 episodes get 10 s to end" in shown["phases"][0]["sentence"]
+    assert shown["machines"][0]["after"]["is_cordoned"], "draining cordons"
+
+
+def test_a_dry_run_changes_nothing_and_hides_the_jobs_of_others(cast: Cast) -> None:
+    running_job(cast)
+    before = (list(Machine.objects.values()), list(Phase.objects.values()), Event.objects.count())
+    cast.outsider.user.is_staff = True
+    cast.outsider.user.save()
+
+    shown = preview(cast.outsider, ("beta", {"is_draining": True}))
+
+    assert shown["phases"][0]["job_name"] is None
+    assert "calculator" not in json.dumps(shown)
+    assert "a job of another project" in shown["phases"][0]["sentence"]
+    assert before == (list(Machine.objects.values()), list(Phase.objects.values()), Event.objects.count())
+
+
+def test_a_dry_run_is_for_staff_and_refuses_what_the_edit_would(cast: Cast) -> None:
+    running_job(cast)
+    path = f"machines/{machine_id('alpha')}/preview"
+
+    assert cast.member.call("POST", path, {"tags": []}).status_code == 403
+    bad: object
+    for bad in ({"tags": ["Bad Tag"]}, {"tagz": []}, [1]):
+        assert cast.owner.call("POST", path, bad).status_code == 400
+    twice = [{"machine_id": machine_id("alpha")}] * 2
+    refused = cast.owner.call("POST", "machines/preview", {"edits": twice})
+    assert (refused.status_code, b"once" in refused.content) == (400, True)
+
+
+def test_the_dry_run_agrees_with_what_the_scheduler_then_does(cast: Cast) -> None:
+    _, workers = running_job(cast)
+    edits: dict[str, dict[str, Any]] = {
+        "alpha": {"tags": ["rollout"]},
+        "beta": {"tags": ["rollout", "train"]},
+        "gamma": {"tags": []},
+    }
+    shown = preview(cast.owner, *edits.items())
+
+    for name, edit in edits.items():
+        response = cast.owner.call(
+            "PATCH", f"machines/{machine_id(name)}", {**edit, "reason": "test"}, **{"If-Match": '"1"'}
+        )
+        assert response.status_code == 200
+    for worker in workers.values():
+        worker.heartbeat()
+    cycle()
+
+    drained = set(Phase.objects.filter(state=PhaseState.DRAINING).values_list("machine__name", flat=True))
+    assert drained == {fate["machine"] for fate in shown["phases"] if fate["fate"] == "drains"} == {"gamma"}
+
+
+def test_the_events_of_a_machine_tell_who_edited_it_and_why(cast: Cast) -> None:
+    worker_make("alpha", "rollout")
+    path = f"machines/{machine_id('alpha')}"
+
+    cast.owner.call("PATCH", path, {"is_cordoned": True, "reason": "new disk"}, **{"If-Match": '"1"'})
+    cast.owner.call("PATCH", path, {"is_cordoned": True, "reason": "again"}, **{"If-Match": '"2"'})
+
+    events = json.loads(cast.owner.call("GET", f"{path}/events").content)["results"]
+    assert [(event["reason"], event["author"]) for event in events] == [
+        ("new disk", "user:olga"),
+        ("registered", "system"),
+    ]

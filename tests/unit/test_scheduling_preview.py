@@ -1,0 +1,145 @@
+"""Dry runs of edits: they are what the scheduler decides, they come to a rest, and they read well."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase
+from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.foresight import foresee
+from seamlessflow.core.scheduling.preview import Fate, Preview, preview
+from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.snapshots import machine_edits, snapshots
+
+JOB = UUID(int=1)
+
+
+@given(snapshots(), machine_edits())
+def test_a_dry_run_begins_with_exactly_the_plan_of_the_edited_snapshot(
+    snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]
+) -> None:
+    assert preview(snapshot, edits).first == decide(snapshot_edited(snapshot, edits))
+
+
+@given(snapshots(), machine_edits())
+def test_a_dry_run_names_the_fate_of_each_phase_that_the_edit_ends(
+    snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]
+) -> None:
+    foreseen = preview(snapshot, edits)
+
+    def ended(plan_of: Snapshot) -> set[UUID]:
+        return {d.phase_id for d in decide(plan_of).decisions if isinstance(d, DrainPhase | FailPhase)}
+
+    fates = {fate.phase.id: fate for fate in foreseen.phases}
+    for phase_id in ended(snapshot_edited(snapshot, edits)) - {
+        d.phase_id for d in foresee(snapshot).decisions if isinstance(d, DrainPhase | FailPhase)
+    }:
+        assert fates[phase_id].fate is not Fate.STAYS
+        assert fates[phase_id].reason
+    for machine in snapshot.machines:
+        if machine.id in edits and machine.phase is not None:
+            assert machine.phase.id in fates, "what lives on an edited machine is always told of"
+
+
+@given(snapshots())
+def test_every_snapshot_comes_to_a_rest_that_breaks_no_tag(snapshot: Snapshot) -> None:
+    course = foresee(snapshot)
+
+    jobs = {job.id: job for job in course.rest.jobs}
+    for decision in decide(course.rest).decisions:
+        # What is left to say concerns machines that nobody hears.
+        assert isinstance(decision, DrainPhase | FailPhase)
+    for machine in course.rest.machines:
+        phase = machine.phase
+        if phase is not None and machine.is_healthy and phase.job_id in jobs:
+            assert jobs[phase.job_id].tags_of(phase.role) <= machine.tags
+            assert not machine.is_draining
+
+
+@given(snapshots(), st.just({}))
+def test_no_edit_changes_nothing(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> None:
+    foreseen = preview(snapshot, edits)
+    assert foreseen.phases == ()
+    assert not any(outlook.is_changed for outlook in foreseen.jobs)
+
+
+def machine(name: str, *tags: str, role: Role | None = None) -> MachineView:
+    machine_id = UUID(bytes=name.encode().ljust(16, b"\0"))
+    phase = None
+    if role is not None:
+        phase = PhaseView(
+            id=UUID(int=machine_id.int + 1), job_id=JOB, role=role, state=PhaseState.ACTIVE, fence=1
+        )
+    return MachineView(id=machine_id, name=name, tags=frozenset(tags), phase=phase)
+
+
+RUNNING = JobView(id=JOB, order=1, state=JobState.RUNNING, groups_per_batch=4, num_updates=10)
+AT_WORK = (
+    machine("alpha", "rollout", "train", role=Role.ROLLOUT),
+    machine("beta", "rollout", role=Role.ROLLOUT),
+    machine("gamma", "agent", role=Role.AGENT),
+)
+
+
+def told(*edits: tuple[str, MachineEdit], machines: tuple[MachineView, ...] = AT_WORK) -> list[str]:
+    """What a dry run says, with 12 of whatever lives on each phase."""
+    ids = {machine.name: machine.id for machine in machines}
+    foreseen: Preview = preview(
+        Snapshot(machines=machines, jobs=(RUNNING,)), {ids[name]: edit for name, edit in edits}
+    )
+    said = [phase_sentence(fate, job="calc", load=12) for fate in foreseen.phases]
+    return said + [job_sentence(outlook, job="calc") for outlook in foreseen.jobs]
+
+
+def test_a_rollout_machine_that_is_lost_hands_its_requests_to_the_others() -> None:
+    assert told(("beta", MachineEdit(is_draining=True))) == [
+        (
+            "beta: the rollout phase of calc drains, because beta is being drained; its 12 requests are handed over to "
+            "alpha and go on from their own tokens."
+        ),
+        "calc rolls out on alpha instead of alpha and beta.",
+    ]
+
+
+def test_requests_of_the_last_rollout_machine_are_held() -> None:
+    said = told(("alpha", MachineEdit(tags=["train"])), ("beta", MachineEdit(tags=[])))
+    assert "its 12 requests are held until a machine rolls out for the job again" in said[0]
+    assert "waits: no machine has the tags for role rollout: rollout" in said[-1]
+
+
+def test_a_trainer_that_is_lost_ends_after_its_step_and_another_goes_on() -> None:
+    training = (machine("alpha", "rollout", "train", role=Role.TRAIN), *AT_WORK[1:])
+    said = told(
+        ("alpha", MachineEdit(tags=["rollout"])),
+        ("beta", MachineEdit(tags=["rollout", "train"])),
+        machines=training,
+    )
+    assert said == [
+        (
+            "alpha: the train phase of calc drains, because alpha lacks the tag train; it ends after the step on "
+            "batch 12, which is published; what was not begun is given again to beta."
+        ),
+        "beta: the rollout phase of calc goes on as it is.",
+        "calc trains on beta instead of alpha.",
+    ]
+
+
+def test_a_cordon_lets_what_runs_go_on() -> None:
+    assert told(("beta", MachineEdit(is_cordoned=True))) == [
+        "beta: the rollout phase of calc goes on as it is.",
+        "calc goes on as before.",
+    ]
+
+
+def test_a_silent_machine_is_given_up_with_or_without_the_edit() -> None:
+    silent = (*AT_WORK[:1], replace(AT_WORK[1], is_healthy=False, unheard_s=20.0), AT_WORK[2])
+    said = told(("beta", MachineEdit(tags=[])), machines=silent)
+    assert said[0] == "beta: the rollout phase of calc is given up, because beta sends no heartbeats."
