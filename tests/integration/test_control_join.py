@@ -15,8 +15,9 @@ from seamlessflow.cli.local.state import Home
 from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.cluster import worker_auth
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.cluster.services import MachineEdit, machine_edit
+from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.core.protocol.worker import Heartbeat, Join, Joined
+from seamlessflow.core.scheduling.edits import MachineEdit
 from tests.fixtures.control_plane import worker_post
 
 JOIN_TOKEN = "join-" + "0123456789abcdef" * 3
