@@ -7,22 +7,29 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 	$(if $(UPDATES),--updates $(UPDATES)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports schema bench soak clean
+.PHONY: help setup demo test check lint types imports schema frontend frontend-check bench soak clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-setup: ## make or update the environment .seamlessflow/venvs/app
+setup: ## make or update the environment .seamlessflow/venvs/app, build the dashboard
 	@$(PYTHON) deploy/local/bootstrap.py
 
 demo: setup ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES)
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
-test: setup lint types imports schema ## every check and every test that needs no GPU
+test: setup lint types imports schema frontend-check ## every check and every test that needs no GPU
 	$(BIN)/python -m pytest
 
-check: setup lint types imports schema ## the fast subset: lint, types, import rules, schema drift, unit tests
+check: setup lint types imports schema frontend-check ## the fast subset: lint, types, import rules, schema drift, unit tests
 	$(BIN)/python -m pytest tests/unit tests/architecture
+
+frontend: setup ## build the dashboard (part of setup; says here why it failed)
+	@$(BIN)/python deploy/local/frontend.py
+
+# Types, lint and unit tests of the dashboard.
+frontend-check:
+	@$(BIN)/python deploy/local/frontend.py --check
 
 lint:
 	$(BIN)/ruff format --check .

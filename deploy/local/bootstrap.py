@@ -2,7 +2,7 @@
 
 Enters: a Linux machine with Python, this checkout's `pyproject.toml` and `deploy/constraints/app.txt`; with `--check`
 nothing is made.
-Leaves: a virtual environment with everything that `make demo` and `make test` need, and its log.
+Leaves: a virtual environment with everything that `make demo` and `make test` need, its log, and the built dashboard.
 Invariants: nothing is downloaded before every preflight check has passed; an interrupted run is continued by the
 next one; a run with nothing to do only compares a stamp. Standard library only, and a syntax that an old Python can
 read, so that even that one gets a clear sentence.
@@ -25,7 +25,7 @@ HOME = ROOT / ".seamlessflow"
 VENV = HOME / "venvs" / "app"
 LOG = HOME / "logs" / "setup.log"
 CONSTRAINTS = ROOT / "deploy" / "constraints" / "app.txt"
-EXTRAS = "control,data,rollout,train,dev"
+EXTRAS = "control,data,rollout,train,dev,frontend"
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_GLIBC = (2, 28)
@@ -44,8 +44,10 @@ def main() -> int:
     try:
         if sys.argv[1:] == ["--check"]:
             say(f"this machine is suitable; {preflight()} would be used")
-        elif not is_up_to_date():
-            set_up()
+        else:
+            if not is_up_to_date():
+                set_up()
+            build_frontend()
     except SetupFailed as failure:
         print("setup: " + str(failure), file=sys.stderr)
         return 1
@@ -76,6 +78,13 @@ def set_up() -> None:
         install(python)
         (VENV / "setup-stamp").write_text(wanted_stamp())
     say(f"environment ready in {time.monotonic() - started_at:.0f} s: {VENV.relative_to(ROOT)}")
+
+
+def build_frontend() -> None:
+    """Compares a digest if nothing changed. The platform runs without it, so a failure there is only told."""
+    command = [str(VENV / "bin" / "python"), str(ROOT / "deploy" / "local" / "frontend.py"), "--optional"]
+    if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        raise SetupFailed("the dashboard's build broke down (see above).")
 
 
 def preflight() -> str:

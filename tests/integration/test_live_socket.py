@@ -84,7 +84,7 @@ async def rename(job: Job, name: str) -> None:
 
 async def test_a_subscriber_gets_a_snapshot_then_numbered_deltas(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
-    topic, name = f"job:{job.id}", f"job:{show_id(IdKind.JOB, job.id)}"
+    topic = name = f"job:{show_id(IdKind.JOB, job.id)}"
     feeder = await feeder_make()
     async with Browser() as browser:
         await browser.say(token=cast.owner.secret, subscribe=[name])
@@ -103,7 +103,7 @@ async def test_a_subscriber_gets_a_snapshot_then_numbered_deltas(cast: Cast) -> 
 
 async def test_a_client_that_comes_back_gets_the_deltas_it_lacks(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
-    topic, name = f"job:{job.id}", f"job:{show_id(IdKind.JOB, job.id)}"
+    topic = name = f"job:{show_id(IdKind.JOB, job.id)}"
     feeder = await feeder_make()
     async with Browser() as browser:
         await browser.say(token=cast.owner.secret, subscribe=[name])

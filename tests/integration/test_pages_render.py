@@ -56,7 +56,7 @@ def test_a_job_page_holds_its_job_and_machines(cast: Cast) -> None:
     assert "<b>bold</b>" not in html
     state = embedded_state(html)
     assert state["subscribe"] == [f"job:{show_id(IdKind.JOB, job.id)}", "machines"]
-    assert set(state["topics"]) == {f"job:{job.id}", "machines"}  # type: ignore[call-overload]
+    assert set(state["topics"]) == {f"job:{show_id(IdKind.JOB, job.id)}", "machines"}  # type: ignore[call-overload]
     assert browser(cast.outsider).get(path).status_code == 404
 
 

@@ -34,6 +34,7 @@ urlpatterns = [
     path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
     path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
     path("uploads", common.UploadApi.as_view()),
+    path("me", accounts.MeApi.as_view()),
     path("tokens", accounts.TokenListCreateApi.as_view()),
     path("tokens/<token:token_id>", accounts.TokenRevokeApi.as_view()),
     path("", include("seamlessflow.control_plane.trajectories.urls")),

@@ -66,10 +66,12 @@ INSTALLED_APPS = [
     f"{_PACKAGE}.telemetry",
     f"{_PACKAGE}.live",
     f"{_PACKAGE}.pages",
+    f"{_PACKAGE}.dashboard",
 ]
 MIDDLEWARE = [
     f"{_PACKAGE}.common.middleware.RequestCounterMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    f"{_PACKAGE}.dashboard.content_policy.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -148,6 +150,8 @@ STATIC_URL = "/static/"
 # Files are served from the installed packages: nothing has to be collected before the first start.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
+# The front end's build names its files by their content.
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/dashboard/assets/"
 # JSON bodies are small; files stream to disk through `common.apis` and have a limit of their own.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
 FILE_UPLOAD_TEMP_DIR = str(INCOMING_DIR)

@@ -15,6 +15,7 @@ urlpatterns = [
     path("healthz", healthz),
     path("metrics", metrics),
     path("admin/", admin.site.urls),
+    path("", include("seamlessflow.control_plane.dashboard.urls")),
     path("", include("seamlessflow.control_plane.pages.urls")),
 ]
 handler404 = page_not_found

@@ -9,7 +9,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.accounts.selectors import project_for_write, token_list_visible
+from seamlessflow.control_plane.accounts.selectors import (
+    project_for_write,
+    project_list_readable,
+    token_list_visible,
+)
 from seamlessflow.control_plane.accounts.services import api_token_create, token_revoke
 from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.fields import ShownIdField
@@ -37,6 +41,31 @@ class TokenCreateInput(serializers.Serializer):
     project = serializers.SlugField(
         required=False, help_text="May be left out by who is in one project only."
     )
+
+
+class MyProjectOutput(serializers.Serializer):
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    may_write = serializers.BooleanField()
+
+
+class MeOutput(serializers.Serializer):
+    username = serializers.CharField()
+    is_staff = serializers.BooleanField(help_text="May edit machines, which belong to the installation.")
+    projects = MyProjectOutput(many=True)
+
+
+class MeApi(ProjectApi):
+    @extend_schema(operation_id="me", responses=MeOutput)
+    def get(self, request: Request) -> Response:
+        access = self.access
+        projects = [
+            {"slug": project.slug, "name": project.name, "may_write": project.id in access.writable}
+            for project in project_list_readable(access=access)
+        ]
+        return Response(
+            {"username": access.user.username, "is_staff": access.is_operator, "projects": projects}
+        )
 
 
 class TokenListCreateApi(ProjectApi):

@@ -96,9 +96,13 @@ def token_list_visible(*, access: Access) -> QuerySet[Token]:
     )
 
 
+def project_list_readable(*, access: Access) -> QuerySet[Project]:
+    return Project.objects.filter(id__in=access.readable).order_by("slug")
+
+
 def project_for_write(*, access: Access, slug: str | None) -> Project:
     """The named project, or the only one the caller may write in. Raises ApplicationError."""
-    projects = list(Project.objects.filter(id__in=access.readable).order_by("slug"))
+    projects = list(project_list_readable(access=access))
     accepted = ", ".join(project.slug for project in projects) or "none: you are in no project"
     chosen = [project for project in projects if project.slug == slug] if slug else projects
     if slug is None and len(projects) > 1:

@@ -47,4 +47,6 @@ def topic_snapshot(topic: str) -> Row:
     kind, _, identifier = topic.partition(":")
     if kind == "machines":
         return machines_snapshot()
-    return jobs_snapshot(UUID(identifier)) if kind == "jobs" else job_snapshot(UUID(identifier))
+    if kind == "jobs":
+        return jobs_snapshot(UUID(identifier))
+    return job_snapshot(parse_id(IdKind.JOB, identifier))

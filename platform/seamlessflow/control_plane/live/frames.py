@@ -1,14 +1,17 @@
 """What goes over `/ws/live`: frames `{v, topic, epoch, seq, kind, at, data}`, times in epoch milliseconds.
 
-Topics: `jobs:<project uuid>`, `job:<job uuid>`, `machines`. `epoch` names one life of the broker's numbering: after a
+Topics: `jobs:<project uuid>`, `job:<shown id>`, `machines`. `epoch` names one life of the broker's numbering: after a
 change, numbers begin anew and clients take a snapshot. Snapshot and delta hold the same keys of rows; a row replaces
 the one with its key, so applying a delta twice changes nothing.
 """
 
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 import msgspec
+
+from seamlessflow.core.types.ids import IdKind, show_id
 
 FRAME_VERSION = 1
 MACHINES_TOPIC = "machines"
@@ -55,5 +58,5 @@ def jobs_topic(project_id: object) -> str:
     return f"jobs:{project_id}"
 
 
-def job_topic(job_id: object) -> str:
-    return f"job:{job_id}"
+def job_topic(job_id: UUID) -> str:
+    return f"job:{show_id(IdKind.JOB, job_id)}"

@@ -1,0 +1,29 @@
+// Routes. Each page is a module of its own, loaded when it is first opened.
+import { lazy, Suspense } from "react";
+import { Route, Routes } from "react-router";
+import { Layout } from "./features/layout/Layout";
+import { NotFound } from "./features/layout/NotFound";
+import { Loading } from "./ui/Loading";
+
+const JobsPage = lazy(() => import("./features/jobs/JobsPage"));
+const JobPage = lazy(() => import("./features/job/JobPage"));
+const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
+const GroupPage = lazy(() => import("./features/groups/GroupPage"));
+const SessionPage = lazy(() => import("./features/sessions/SessionPage"));
+
+export function App() {
+  return (
+    <Layout>
+      <Suspense fallback={<Loading />}>
+        <Routes>
+          <Route path="/" element={<JobsPage />} />
+          <Route path="/jobs/:jobId" element={<JobPage />} />
+          <Route path="/groups/:groupId" element={<GroupPage />} />
+          <Route path="/sessions/:sessionId" element={<SessionPage />} />
+          <Route path="/machines" element={<MachinesPage />} />
+          <Route path="*" element={<NotFound />} />
+        </Routes>
+      </Suspense>
+    </Layout>
+  );
+}

@@ -1,0 +1,67 @@
+// The REST client: typed by the generated schema, signed by the browser's session, refusals turned into `ApiProblem`.
+import createClient, { type Middleware } from "openapi-fetch";
+import type { components, paths } from "./schema.gen";
+
+export type Schemas = components["schemas"];
+
+export interface FieldFault {
+  field: string;
+  detail: string;
+}
+
+/** An answer of `application/problem+json` (RFC 9457), or the lack of any answer (status 0). */
+export class ApiProblem extends Error {
+  readonly status: number;
+  readonly faults: FieldFault[];
+
+  constructor(status: number, detail: string, faults: FieldFault[] = []) {
+    super(detail);
+    this.name = "ApiProblem";
+    this.status = status;
+    this.faults = faults;
+  }
+}
+
+const CSRF_COOKIE = "seamlessflow_csrf";
+const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
+const SIGNED_OUT = new Set([401, 403]);
+
+export function csrfToken(cookies: string = document.cookie): string {
+  const found = cookies.split("; ").find((cookie) => cookie.startsWith(`${CSRF_COOKIE}=`));
+  return found ? decodeURIComponent(found.slice(CSRF_COOKIE.length + 1)) : "";
+}
+
+const session: Middleware = {
+  onRequest({ request }) {
+    if (!SAFE_METHODS.has(request.method)) request.headers.set("X-CSRFToken", csrfToken());
+    return request;
+  },
+  onError({ error }) {
+    return new ApiProblem(0, `The platform could not be reached: ${error instanceof Error ? error.message : error}`);
+  },
+};
+
+export const api = createClient<paths>({ baseUrl: "/" });
+api.use(session);
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** The body of an answer. Throws ApiProblem for a refusal. */
+export async function bodyOf<T>(pending: Promise<Answer<T>>): Promise<T> {
+  const { data, error, response } = await pending;
+  if (response.ok) return data as T;
+  throw problemOf(response.status, error);
+}
+
+export function problemOf(status: number, body: unknown): ApiProblem {
+  const said = (body ?? {}) as { detail?: string; title?: string; errors?: FieldFault[] };
+  return new ApiProblem(status, said.detail ?? said.title ?? `the platform answered ${status}`, said.errors ?? []);
+}
+
+export function isSignedOut(error: unknown): boolean {
+  return error instanceof ApiProblem && SIGNED_OUT.has(error.status) && /credentials|signed? in/i.test(error.message);
+}

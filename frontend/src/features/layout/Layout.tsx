@@ -1,0 +1,53 @@
+// The frame around every page: navigation, how the live line is, theme, who is signed in.
+import type { ReactNode } from "react";
+import { Link, NavLink } from "react-router";
+import { useMe } from "../../api/queries";
+import { Icon } from "../../ui/Icon";
+import { ThemeToggle } from "../../ui/ThemeToggle";
+import { LineBadge } from "./LineBadge";
+import { SignOut } from "./SignOut";
+
+export function Layout({ children }: { children: ReactNode }) {
+  const me = useMe().data;
+  return (
+    <div className="shell">
+      <a className="skip" href="#content">
+        Skip to content
+      </a>
+      <header className="side">
+        <Link className="brand" to="/">
+          <Icon name="wave" /> SeamlessFlow
+        </Link>
+        <nav aria-label="Main">
+          <NavLink to="/" end>
+            <Icon name="jobs" /> Jobs
+          </NavLink>
+          <NavLink to="/machines">
+            <Icon name="machines" /> Machines
+          </NavLink>
+          {me?.is_staff ? (
+            <a href="/admin/">
+              <Icon name="shield" /> Admin
+            </a>
+          ) : null}
+          <a href="/api/v1/schema/ui">
+            <Icon name="code" /> API
+          </a>
+        </nav>
+        <div className="side-end">
+          <LineBadge />
+          <div className="side-user">
+            <span className="side-name" title={me?.username}>
+              {me?.username}
+            </span>
+            <ThemeToggle />
+            <SignOut />
+          </div>
+        </div>
+      </header>
+      <main id="content" tabIndex={-1}>
+        {children}
+      </main>
+    </div>
+  );
+}

@@ -1,0 +1,32 @@
+// Whether what is shown is current, and by how many seconds it is behind where not.
+
+import type { LineState } from "../../live/LiveClient";
+import { useLine } from "../../live/LiveProvider";
+
+const WORDS: Record<LineState, string> = {
+  connecting: "connecting",
+  live: "live",
+  held_up: "live events are held up",
+  silent: "no news",
+  lost: "connection lost",
+  signed_out: "signed out",
+};
+
+export function LineBadge() {
+  const line = useLine();
+  const isCurrent = line.state === "live";
+  // The counting seconds are kept from screen readers: they hear of the change only.
+  return (
+    <div className={isCurrent ? "line current" : "line"}>
+      <span className="line-dot" aria-hidden="true" />
+      <span role="status" data-testid="line">
+        {line.state === "signed_out" ? <a href="/signin">{WORDS.signed_out}: sign in again</a> : WORDS[line.state]}
+      </span>
+      {isCurrent || line.state === "connecting" || line.state === "signed_out" ? null : (
+        <span aria-hidden="true" data-testid="behind">
+          behind by {line.behindS} s
+        </span>
+      )}
+    </div>
+  );
+}

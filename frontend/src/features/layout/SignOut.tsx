@@ -1,0 +1,18 @@
+// Ends the browser's session by a form of its own: it works as long as the page does.
+import { csrfToken } from "../../api/client";
+import { Icon } from "../../ui/Icon";
+
+export function SignOut() {
+  return (
+    <form method="post" action="/signout" onSubmit={(event) => fillToken(event.currentTarget)}>
+      <input type="hidden" name="csrfmiddlewaretoken" />
+      <button type="submit" className="icon-button" aria-label="Sign out" title="Sign out">
+        <Icon name="exit" />
+      </button>
+    </form>
+  );
+}
+
+function fillToken(form: HTMLFormElement): void {
+  (form.elements.namedItem("csrfmiddlewaretoken") as HTMLInputElement).value = csrfToken();
+}

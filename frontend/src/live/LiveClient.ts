@@ -1,0 +1,167 @@
+// One websocket for the whole page. Enters: subscriptions by name. Leaves: frames to their listeners, and a status.
+//
+// States of the line: connecting -> live -> (lost -> connecting)*; signed_out is final. While live the server may say
+// that its own source is behind. A delta that does not follow its predecessor is dropped and its topic is asked for
+// anew, so a listener sees a snapshot and then every delta after it, without a gap.
+import { type Frame, type Position, subscriptionOf } from "./frames";
+
+export type Listener = (frame: Frame) => void;
+export type LineState = "connecting" | "live" | "held_up" | "silent" | "lost" | "signed_out";
+
+export interface LineStatus {
+  state: LineState;
+  /** Whole seconds since the newest frame. */
+  behindS: number;
+  /** What the server refused, if it did. */
+  detail: string;
+}
+
+export interface SocketLike {
+  onopen: (() => void) | null;
+  onmessage: ((event: { data: string }) => void) | null;
+  onclose: ((event: { code: number }) => void) | null;
+  send(text: string): void;
+  close(): void;
+}
+
+export interface Surroundings {
+  open: () => SocketLike;
+  now: () => number;
+  after: (ms: number, act: () => void) => () => void;
+}
+
+const RETRY_MS = [300, 1000, 2000, 5000, 10_000];
+// The server sends something on `machines` each five seconds: silence means that something is stuck.
+export const SILENT_MS = 12_000;
+const DEAD_MS = 25_000;
+const SIGNED_OUT_CODE = 4401;
+
+export class LiveClient {
+  readonly #world: Surroundings;
+  readonly #listeners = new Map<string, Listener>();
+  readonly #positions = new Map<string, Position>();
+  readonly #statusListeners = new Set<() => void>();
+  #socket: SocketLike | null = null;
+  #isOpen = false;
+  #numRetries = 0;
+  #heardAt: number;
+  #openedAt: number;
+  #clockOffset = 0;
+  #status: LineStatus = { state: "connecting", behindS: 0, detail: "" };
+  #isHeldUp = false;
+  #stopRetry: () => void = () => {};
+
+  constructor(world: Surroundings) {
+    this.#world = world;
+    this.#heardAt = this.#openedAt = world.now();
+  }
+
+  /** Milliseconds of the server's clock. */
+  serverNow(): number {
+    return this.#world.now() + this.#clockOffset;
+  }
+
+  get status(): LineStatus {
+    return this.#status;
+  }
+
+  onStatus = (listener: () => void): (() => void) => {
+    this.#statusListeners.add(listener);
+    return () => this.#statusListeners.delete(listener);
+  };
+
+  connect(): void {
+    const socket = this.#world.open();
+    this.#socket = socket;
+    socket.onopen = () => this.#opened();
+    socket.onmessage = (event) => this.#hear(JSON.parse(event.data) as Frame);
+    socket.onclose = (event) => {
+      if (socket === this.#socket) this.#closed(event.code);
+    };
+  }
+
+  close(): void {
+    const socket = this.#socket;
+    this.#socket = null;
+    this.#isOpen = false;
+    this.#stopRetry();
+    socket?.close();
+  }
+
+  /** Frames of a subscription: a snapshot first, then every delta. A name has one listener, which keeps its state. */
+  subscribe(name: string, listener: Listener): () => void {
+    this.#listeners.set(name, listener);
+    this.#send({ subscribe: [name] });
+    return () => {
+      this.#listeners.delete(name);
+      for (const topic of [...this.#positions.keys()]) {
+        if (subscriptionOf(topic) === name) this.#positions.delete(topic);
+      }
+      this.#send({ unsubscribe: [name] });
+    };
+  }
+
+  /** Look at the clock: call about twice a second. */
+  watch(): void {
+    const silentMs = this.#world.now() - this.#heardAt;
+    if (this.#isOpen && this.#world.now() - Math.max(this.#heardAt, this.#openedAt) > DEAD_MS) this.#socket?.close();
+    if (this.#isOpen) this.#show(this.#isHeldUp ? "held_up" : silentMs > SILENT_MS ? "silent" : "live");
+    else this.#show(this.#status.state);
+  }
+
+  #opened(): void {
+    this.#isOpen = true;
+    this.#isHeldUp = false;
+    this.#numRetries = 0;
+    this.#openedAt = this.#world.now();
+    const since = Object.fromEntries(this.#positions);
+    this.#socket?.send(JSON.stringify({ subscribe: [...this.#listeners.keys()], since }));
+    this.#show("live");
+  }
+
+  #closed(code: number): void {
+    this.#isOpen = false;
+    if (code === SIGNED_OUT_CODE) return this.#show("signed_out");
+    this.#show("lost");
+    const delay = RETRY_MS[Math.min(this.#numRetries++, RETRY_MS.length - 1)] as number;
+    this.#stopRetry = this.#world.after(delay, () => this.connect());
+  }
+
+  #hear(frame: Frame): void {
+    if (frame.kind === "notice") {
+      this.#isHeldUp = frame.data.code === "behind";
+      return this.watch();
+    }
+    if (frame.kind === "error") return this.#show(this.#status.state, String(frame.data.detail));
+    this.#heardAt = this.#world.now();
+    this.#clockOffset = frame.at - this.#heardAt;
+    const name = subscriptionOf(frame.topic);
+    if (frame.kind === "delta" && !this.#follows(frame)) return this.#resync(frame.topic, name);
+    this.#positions.set(frame.topic, [frame.epoch, frame.seq]);
+    this.#listeners.get(name)?.(frame);
+  }
+
+  #follows(frame: Frame): boolean {
+    const position = this.#positions.get(frame.topic);
+    return position !== undefined && position[0] === frame.epoch && position[1] + 1 === frame.seq;
+  }
+
+  #resync(topic: string, name: string): void {
+    // Known gap: until the snapshot is here, further deltas fall through this same door and are dropped.
+    if (!this.#positions.delete(topic)) return;
+    this.#send({ unsubscribe: [name] });
+    this.#send({ subscribe: [name] });
+  }
+
+  #send(message: object): void {
+    if (this.#isOpen) this.#socket?.send(JSON.stringify(message));
+  }
+
+  #show(state: LineState, detail = ""): void {
+    const behindS = Math.round((this.#world.now() - this.#heardAt) / 1000);
+    const old = this.#status;
+    if (old.state === state && old.behindS === behindS && old.detail === detail) return;
+    this.#status = { state, behindS, detail };
+    for (const listener of this.#statusListeners) listener();
+  }
+}

@@ -1,0 +1,75 @@
+// The state of each subscribed topic, shared by all components that look at it.
+//
+// A topic definition says how frames become state; it must be pure and return a new object when something changed.
+// State stays a moment after the last reader left, so that going back and forth costs no new snapshot.
+import type { Frame } from "./frames";
+import type { LiveClient } from "./LiveClient";
+
+export interface TopicDefinition<State> {
+  initial: State;
+  reduce: (state: State, frame: Frame) => State;
+}
+
+interface Entry {
+  state: unknown;
+  /** False until the first snapshot. */
+  isLoaded: boolean;
+  readers: Set<() => void>;
+  leave: () => void;
+  forget: () => void;
+}
+
+const LINGER_MS = 5_000;
+
+export class TopicStore {
+  readonly #client: LiveClient;
+  readonly #after: (ms: number, act: () => void) => () => void;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(client: LiveClient, after: (ms: number, act: () => void) => () => void) {
+    this.#client = client;
+    this.#after = after;
+  }
+
+  /** The state, or undefined before the first snapshot. */
+  read<State>(name: string): State | undefined {
+    const entry = this.#entries.get(name);
+    return entry?.isLoaded ? (entry.state as State) : undefined;
+  }
+
+  /** Keep a topic alive and hear of its changes, until the returned function is called. */
+  watch<State>(name: string, definition: TopicDefinition<State>, reader: () => void): () => void {
+    const entry = this.#entries.get(name) ?? this.#open(name, definition);
+    entry.forget();
+    entry.readers.add(reader);
+    return () => {
+      entry.readers.delete(reader);
+      if (entry.readers.size === 0) entry.forget = this.#after(LINGER_MS, () => this.#close(name, entry));
+    };
+  }
+
+  #open<State>(name: string, definition: TopicDefinition<State>): Entry {
+    const entry: Entry = {
+      state: definition.initial,
+      isLoaded: false,
+      readers: new Set(),
+      leave: () => {},
+      forget: () => {},
+    };
+    this.#entries.set(name, entry);
+    entry.leave = this.#client.subscribe(name, (frame) => {
+      const state = definition.reduce(entry.state as State, frame);
+      const isNews = state !== entry.state || !entry.isLoaded;
+      entry.state = state;
+      entry.isLoaded ||= frame.kind === "snapshot";
+      if (isNews) for (const reader of [...entry.readers]) reader();
+    });
+    return entry;
+  }
+
+  #close(name: string, entry: Entry): void {
+    if (entry.readers.size > 0) return;
+    entry.leave();
+    this.#entries.delete(name);
+  }
+}

@@ -1,0 +1,109 @@
+// Rows as control_plane/live/rows.py makes them. Times in epoch milliseconds; null is "not known", never zero.
+
+export type JobState =
+  | "queued"
+  | "starting"
+  | "running"
+  | "pausing"
+  | "paused"
+  | "cancelling"
+  | "completed"
+  | "failed"
+  | "cancelled"
+  | "lost";
+
+export interface JobRow {
+  id: string;
+  name: string;
+  state: JobState;
+  state_reason: string;
+  waiting_reason: string;
+  desired: "run" | "pause" | "cancel";
+  latest_version: number;
+  num_updates_done: number;
+  num_updates: number;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+}
+
+export interface PhaseRow {
+  id: string;
+  machine: string;
+  role: "rollout" | "train" | "agent";
+  state: "leased" | "starting" | "active" | "draining" | "ended" | "failed";
+  reason: string;
+  fence: number;
+  desired_version: number;
+  served_version: number | null;
+  num_batches: number | null;
+  leased_at: number;
+  ended_at: number | null;
+}
+
+export interface MachineRow {
+  id: string;
+  name: string;
+  tags: string[];
+  pool: string;
+  generation: number;
+  is_cordoned: boolean;
+  is_draining: boolean;
+  is_healthy: boolean;
+  reason: string;
+  role: PhaseRow["role"] | null;
+  phase_state: PhaseRow["state"] | null;
+  version: number | null;
+  open_state: string;
+  open_cause: string;
+  open_since: number | null;
+  capabilities: { num_cores?: number; memory_bytes?: number; accelerators?: string[] };
+}
+
+export interface IntervalRow {
+  id: number;
+  machine: string;
+  state: string;
+  cause: string;
+  start: number;
+  end: number;
+}
+
+export interface EventRow {
+  id: number;
+  at: number;
+  kind: string;
+  from: string;
+  to: string;
+  reason: string;
+  author: string;
+  data: Record<string, unknown>;
+}
+
+export interface MetricRow {
+  name: string;
+  step: number;
+  value: number;
+}
+
+export interface RewardRow {
+  batch: number;
+  mean: number;
+  spread: number;
+  num_groups: number;
+}
+
+export interface GroupRow {
+  id: string;
+  index: number;
+  state: "open" | "ready" | "batched" | "dropped";
+  reason: string;
+  size: number;
+  num_verdicts: number;
+  reward_mean: number | null;
+  reward_std: number | null;
+  min_version: number | null;
+  max_version: number | null;
+  batch: number | null;
+  created_at: number;
+}

@@ -1,0 +1,28 @@
+import { expect, it } from "vitest";
+import { tableOf, tableWith } from "./tables";
+
+const keyOf = (row: { id: number }) => row.id;
+
+it("replaces the row with the same key", () => {
+  const table = tableOf(
+    [
+      { id: 1, said: "old" },
+      { id: 2, said: "kept" },
+    ],
+    keyOf,
+  );
+  const next = tableWith(table, [{ id: 1, said: "new" }], keyOf);
+  expect([...next.values()].map((row) => row.said)).toEqual(["new", "kept"]);
+  expect(table.get(1)?.said).toBe("old");
+});
+
+it("is the same table when nothing came", () => {
+  const table = tableOf([{ id: 1 }], keyOf);
+  expect(tableWith(table, [], keyOf)).toBe(table);
+  expect(tableWith(table, undefined, keyOf)).toBe(table);
+});
+
+it("lets the oldest rows go", () => {
+  const table = tableWith(tableOf([{ id: 3 }, { id: 1 }], keyOf), [{ id: 2 }], keyOf, { most: 2, age: keyOf });
+  expect([...table.keys()].sort()).toEqual([2, 3]);
+});

@@ -1,0 +1,25 @@
+// Tables of rows by key: what snapshots and deltas are folded into. Pure; a table that does not change stays the same
+// object, so that what depends on it is not drawn anew.
+
+export type Table<Row> = ReadonlyMap<string | number, Row>;
+
+/** Upsert rows by key; of a table that outgrows `most`, those with the smallest `age` go. */
+export function tableWith<Row>(
+  table: Table<Row>,
+  rows: readonly Row[] | undefined,
+  keyOf: (row: Row) => string | number,
+  limit?: { most: number; age: (row: Row) => number },
+): Table<Row> {
+  if (!rows || rows.length === 0) return table;
+  const next = new Map(table);
+  for (const row of rows) next.set(keyOf(row), row);
+  if (limit && next.size > limit.most) {
+    const oldest = [...next.values()].sort((a, b) => limit.age(a) - limit.age(b)).slice(0, next.size - limit.most);
+    for (const row of oldest) next.delete(keyOf(row));
+  }
+  return next;
+}
+
+export function tableOf<Row>(rows: readonly Row[] | undefined, keyOf: (row: Row) => string | number): Table<Row> {
+  return tableWith(new Map(), rows, keyOf);
+}

@@ -1,0 +1,34 @@
+// Line drawings of 16 by 16; decoration only: what they mean is always said in words too.
+
+const PATHS = {
+  wave: "M1.5 5.5c3-3 6 3 9 0s3-1.5 4 0M1.5 10.500c3-3 6 3 9 0s3-1.5 4 0",
+  jobs: "M2.5 3.500h11M2.5 8h11M2.5 12.500h7",
+  machines: "M2.5 2.500h11v4h-11zM2.5 9.500h11v4h-11zM5 4.500h.01M5 11.500h.01",
+  shield: "M8 1.5 13.5 4v4c0 3.3-2.3 5.6-5.5 6.500C4.8 13.6 2.5 11.3 2.5 8V4z",
+  code: "M5.5 4.5 2 8l3.5 3.500M10.5 4.5 14 8l-3.5 3.5",
+  moon: "M13.5 9.500A6 6 0 0 1 6.5 2.500a6 6 0 1 0 7 7z",
+  sun: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8 1v1.500M8 13.500V15M1 8h1.500M13.5 8H15M3 3l1 1M12 12l1 1M3 13l1-1M12 4l1-1",
+  exit: "M6 2.500H2.500v11H6M10 5l3 3-3 3M13 8H6",
+  plus: "M8 3v10M3 8h10",
+  search: "M7 2.500a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9zM10.3 10.3 13.5 13.5",
+  pause: "M5 3v10M11 3v10",
+  play: "M4.5 2.500v11l9-5.500z",
+  stop: "M3.5 3.500h9v9h-9z",
+  copy: "M5.5 5.500h8v8h-8zM3.5 10.500h-1v-8h8v1",
+  pencil: "M2.5 13.5 3 10.500l7.5-7.5 2.5 2.500L5.5 13z",
+  close: "m3.5 3.5 9 9M12.5 3.500l-9 9",
+  chevron: "m6 3.5 4.5 4.500L6 12.5",
+  warning: "M8 2 14.5 13.500h-13zM8 6.500v3M8 11.500h.01",
+  upload: "M8 10.500v-8M4.5 6 8 2.5 11.5 6M2.5 10.500v3h11v-3",
+  tree: "M3.5 2.500v11M3.5 5h5M3.5 11h5M8.5 3.500h4v3h-4zM8.5 9.500h4v3h-4z",
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg className="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
+      <path d={PATHS[name]} />
+    </svg>
+  );
+}

@@ -1,0 +1,47 @@
+"""The browser application: every one of its addresses answers with the same built page, which routes by itself.
+
+Enters: a signed-in visitor. Leaves: `index.html` as the front end's build made it, never cached, with the CSRF cookie
+that its requests need; where nothing was built, a small page that says how to build.
+"""
+
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+
+from django.contrib.auth import logout
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import ensure_csrf_cookie
+from django.views.decorators.http import require_POST, require_safe
+
+INDEX = Path(__file__).parent / "static" / "dashboard" / "index.html"
+
+
+@require_safe
+@login_required(login_url="/signin")
+@ensure_csrf_cookie
+@never_cache
+def application(request: HttpRequest, path: str = "") -> HttpResponse:
+    """`path` is the application's own affair."""
+    page = built_page()
+    if page is None:
+        return render(request, "dashboard/not_built.html", status=HTTPStatus.SERVICE_UNAVAILABLE)
+    return HttpResponse(page)
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    logout(request)
+    return HttpResponseRedirect("/signin")
+
+
+def built_page() -> bytes | None:
+    """The page of the build, read once. None where there is none."""
+    return _read(INDEX) if INDEX.exists() else None
+
+
+@cache
+def _read(page: Path) -> bytes:
+    return page.read_bytes()
