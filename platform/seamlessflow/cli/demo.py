@@ -137,9 +137,13 @@ def _tags_set(client: Client, layout: str) -> None:
     """Machines registered by an earlier start keep their tags: give them this layout's."""
     registered = {machine["name"]: machine for machine in client.machine_list()}
     for machine in LAYOUTS[layout]:
-        if sorted(registered[machine.name]["tags"]) != sorted(machine.tags):
+        known = registered[machine.name]
+        if sorted(known["tags"]) != sorted(machine.tags):
             client.machine_edit(
-                machine.name, changes={"tags": list(machine.tags)}, reason=f"demo layout {layout}"
+                known["id"],
+                changes={"tags": list(machine.tags)},
+                reason=f"demo layout {layout}",
+                generation=known["generation"],
             )
 
 
@@ -147,7 +151,7 @@ def _leftovers_cancel(client: Client) -> None:
     """A demo that was interrupted left its job to be resumed; this demo needs the machines."""
     for job in client.job_list():
         if job["name"] == JOB_NAME and job["state"] not in TERMINAL_JOB_STATES:
-            client.job_edit(job["id"], "cancel")
+            client.job_edit(job["id"], "cancel", reason="left by an interrupted demo")
             click.echo(f"cancelled  {job['id']}, left by an interrupted demo")
 
 

@@ -78,20 +78,48 @@ def jobs_audit(job_id: str) -> None:
         raise CliError("the audit found faults")
 
 
-def _steering(verb: str, text: str) -> click.Command:
+def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
+    """A command that asks for a state; `goals`: where the job is then, or has nothing more to come."""
+
     @click.command(verb, help=text)
     @click.argument("job_id")
-    def command(job_id: str) -> None:
+    @click.option("--reason", default="", help="Kept in the audit trail.")
+    @click.option("--wait", is_flag=True, help=f"Return when the job is {' or '.join(sorted(goals))}.")
+    def command(job_id: str, reason: str, wait: bool) -> None:
         with connect() as client:
-            job = client.job_edit(job_id, verb)
-        click.echo(f"{job['id']} {job['state']}")
+            job = client.job_edit(job_id, verb, reason=reason)
+            click.echo(_asked_line(job))
+            if wait and job["state"] not in goals:
+                _follow_to(client, job, goals, verb)
 
     return command
 
 
-jobs.add_command(_steering("cancel", "Stop a job; what it has published stays."))
-jobs.add_command(_steering("pause", "Free the machines and keep the state."))
-jobs.add_command(_steering("resume", "Go on with a paused job."))
+jobs.add_command(
+    _steering("cancel", frozenset({"cancelled"}), "Stop a job; what it has published stays, whole.")
+)
+jobs.add_command(_steering("pause", frozenset({"paused"}), "Free a job's machines and keep its state."))
+jobs.add_command(
+    _steering("resume", frozenset({"running"}), "Go on with a paused job, on whichever machines fit.")
+)
+
+
+def _asked_line(job: dict[str, Any]) -> str:
+    return f"{job['id']} {job['state']}, asked to {job['desired']}"
+
+
+def _follow_to(client: Client, job: dict[str, Any], goals: frozenset[str], verb: str) -> None:
+    """Print each change on the way. Raises CliError when the job ends elsewhere."""
+    shown: tuple[object, ...] = ()
+    for seen in client.job_watch(job["id"], every_s=0.2):
+        job = seen
+        line = (job["state"], job["waiting_reason"])
+        if line != shown:
+            shown = line
+            click.echo(f"{job['state']:<10} {job['waiting_reason']}".rstrip())
+        if job["state"] in goals:
+            return
+    raise CliError(f"the job ended {job['state']} before the {verb} was through: {job['state_reason']}")
 
 
 def _spec_read(file: Path) -> dict[str, Any]:

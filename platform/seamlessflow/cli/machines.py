@@ -1,8 +1,16 @@
-"""`machines`: list and edit desired state. Every edit carries a reason."""
+"""`machines`: list and edit desired state. Every edit carries a reason; each can be tried with `--dry-run` first."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
 from seamlessflow.cli.connection import connect
+from seamlessflow.cli.errors import CliError
+from seamlessflow.client import Client
+
+Changes = Callable[[Mapping[str, Any]], dict[str, Any]]  # of a machine as it is, to what is to change
+Command = Callable[..., None]
 
 
 @click.group()
@@ -12,45 +20,139 @@ def machines() -> None:
 
 @machines.command("list")
 def machines_list() -> None:
-    """Machines with tags, health and what they do."""
+    """Machines with generation, tags, health and what they do."""
     with connect() as client:
         rows = client.machine_list()
     if not rows:
         click.echo("no machines yet; start one with `seamlessflow worker --name NAME --tags rollout,train`")
     for machine in rows:
-        health = "healthy" if machine["is_healthy"] else "down"
-        marks = " cordoned" if machine["is_cordoned"] else ""
-        click.echo(f"{machine['name']:<16} {health:<8} {','.join(machine['tags']) or '-'}{marks}")
+        health = "healthy" if machine["is_up"] else "down"
+        phase = machine["phase"]
+        work = (
+            f"{phase['role']} {phase['state']} for {phase['job_name'] or 'another project'}" if phase else ""
+        )
+        line = f"{machine['name']:<16} {health:<8} generation {machine['generation']:<4} {_desired(machine):<32} "
+        click.echo((line + work).rstrip())
+
+
+@machines.command("events")
+@click.argument("name")
+@click.option("--limit", default=20, show_default=True)
+def machines_events(name: str, limit: int) -> None:
+    """Who edited machine NAME, when and why; newest first."""
+    with connect() as client:
+        for event in client.machine_events(client.machine_get(name)["id"], limit=limit):
+            click.echo(
+                f"{event['at']}  {event['author']:<20} {_edit_said(event['data'])}  ({event['reason']})"
+            )
+
+
+def _edit_options(command: Command) -> Command:
+    """What every edit takes."""
+    options = (
+        click.argument("names", nargs=-1, required=True, metavar="NAME..."),
+        click.option("--reason", help="Kept in the audit trail; needed unless --dry-run."),
+        click.option(
+            "--generation", type=int, help="Edit only if the machine is still at this generation (one NAME)."
+        ),
+        click.option("--dry-run", is_flag=True, help="Only say what would happen to each running thing."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @machines.command("tag")
-@click.argument("name")
-@click.argument("tags")
-@click.option("--reason", required=True, help="Kept in the audit trail.")
-def machines_tag(name: str, tags: str, reason: str) -> None:
-    """Give machine NAME exactly the comma-separated TAGS."""
-    _edit(name, {"tags": [tag for tag in tags.split(",") if tag]}, reason)
+@_edit_options
+@click.option("--add", multiple=True, metavar="TAG[,TAG]", help="Give these tags.")
+@click.option("--remove", multiple=True, metavar="TAG[,TAG]", help="Take these tags.")
+@click.option("--set", "exactly", metavar="TAG[,TAG]", help='Give exactly these tags; "" for none.')
+def machines_tag(
+    names: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...], exactly: str | None, **options: Any
+) -> None:
+    """Retag machines; what no longer fits them is handed over to others."""
+    added, removed = _tags_of(add), _tags_of(remove)
+    if (exactly is None) == (not added and not removed):
+        raise CliError("give --set, or --add and --remove", exit_code=2)
+    if both := added & removed:
+        raise CliError(f"{', '.join(sorted(both))}: given to both --add and --remove", exit_code=2)
+
+    def changes(machine: Mapping[str, Any]) -> dict[str, Any]:
+        tags = (set(machine["tags"]) | added) - removed if exactly is None else _tags_of((exactly,))
+        return {"tags": sorted(tags)}
+
+    _edit(names, changes, **options)
 
 
-@machines.command("cordon")
-@click.argument("name")
-@click.option("--off", is_flag=True, help="Take work again.")
-@click.option("--reason", required=True, help="Kept in the audit trail.")
-def machines_cordon(name: str, off: bool, reason: str) -> None:
-    """Give machine NAME no new phases."""
-    _edit(name, {"is_cordoned": not off}, reason)
+def _fixed_edit(verb: str, text: str, changed: dict[str, Any]) -> click.Command:
+    @click.command(verb, help=text)
+    @_edit_options
+    def command(names: tuple[str, ...], **options: Any) -> None:
+        _edit(names, lambda machine: changed, **options)
+
+    return command
 
 
-@machines.command("drain")
-@click.argument("name")
-@click.option("--off", is_flag=True, help="Take work again.")
-@click.option("--reason", required=True, help="Kept in the audit trail.")
-def machines_drain(name: str, off: bool, reason: str) -> None:
-    """Hand over what runs on machine NAME and give it nothing new."""
-    _edit(name, {"is_draining": not off}, reason)
+machines.add_command(
+    _fixed_edit("cordon", "Give machines nothing new; what runs goes on.", {"is_cordoned": True})
+)
+machines.add_command(
+    _fixed_edit("drain", "Hand over what runs on machines and give them nothing new.", {"is_draining": True})
+)
+machines.add_command(
+    _fixed_edit(
+        "uncordon",
+        "Let machines work again, drained or cordoned.",
+        {"is_cordoned": False, "is_draining": False},
+    )
+)
 
 
-def _edit(name: str, changes: dict[str, object], reason: str) -> None:
+def _edit(
+    names: tuple[str, ...], changes: Changes, *, reason: str | None, generation: int | None, dry_run: bool
+) -> None:
+    if not dry_run and not (reason or "").strip():
+        raise CliError("--reason must say why; --dry-run needs none", exit_code=2)
+    if generation is not None and len(names) > 1:
+        raise CliError("--generation is of one machine, not of several", exit_code=2)
     with connect() as client:
-        machine = client.machine_edit(name, changes=changes, reason=reason)
-    click.echo(f"{machine['name']} {','.join(machine['tags']) or '-'}")
+        known = [client.machine_get(name) for name in names]
+        if dry_run:
+            _dry_run(client, known, changes)
+            return
+        for machine in known:
+            edited = client.machine_edit(
+                machine["id"],
+                changes=changes(machine),
+                reason=reason or "",
+                generation=machine["generation"] if generation is None else generation,
+            )
+            is_same = edited["generation"] == machine["generation"]
+            said = "unchanged" if is_same else f"generation {edited['generation']}"
+            click.echo(f"{edited['name']}: {_desired(edited)} ({said})")
+
+
+def _dry_run(client: Client, known: list[dict[str, Any]], changes: Changes) -> None:
+    foreseen = client.machines_preview({machine["id"]: changes(machine) for machine in known})
+    for machine in foreseen["machines"]:
+        click.echo(
+            f"{machine['name']} (generation {machine['generation']}): {_desired(machine['before'])} → "
+            f"{_desired(machine['after'])}"
+        )
+    for sentence in foreseen["sentences"]:
+        click.echo(f"  {sentence}")
+
+
+def _tags_of(given: tuple[str, ...]) -> set[str]:
+    return {tag.strip() for text in given for tag in text.split(",") if tag.strip()}
+
+
+def _desired(machine: Mapping[str, Any]) -> str:
+    marks = " draining" if machine["is_draining"] else " cordoned" if machine["is_cordoned"] else ""
+    return f"{{{', '.join(machine['tags'])}}}{marks}"
+
+
+def _edit_said(data: Mapping[str, Any]) -> str:
+    before, after = data.get("before", {}), data.get("after", {})
+    return ", ".join(f"{field} {before[field]} → {value}" if field in before else f"{field} {value}"
+                     for field, value in after.items())  # fmt: skip

@@ -70,7 +70,7 @@ def status() -> None:
     click.echo(f"up since {run.started_at}: {run.web_url} (gateway {run.gateway_url}, process {run.pid})")
     with client_of(home) as client:
         for machine in client.machine_list():
-            health = "healthy" if machine["is_healthy"] else "down"
+            health = "healthy" if machine["is_up"] else "down"
             click.echo(f"machine {machine['name']:<10} {health:<8} {','.join(machine['tags'])}")
         for job in client.job_list(state="running"):
             click.echo(f"job     {job['id']} {job['name']} version {job['latest_version']}")

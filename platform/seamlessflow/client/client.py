@@ -67,17 +67,11 @@ class Client:
 
     def job_list(self, *, state: str | None = None) -> Iterator[Json]:
         """Every job, newest first, page by page."""
-        offset = 0
-        while True:
-            page = self._send("GET", "jobs", params={"offset": offset, **({"state": state} if state else {})})
-            yield from page["results"]
-            offset += len(page["results"])
-            if not page["results"] or offset >= page["count"]:
-                return
+        return self._pages("jobs", **({"state": state} if state else {}))
 
-    def job_edit(self, job_id: str, verb: str) -> Json:
-        """`verb` is cancel, pause or resume."""
-        return self._send("POST", f"jobs/{job_id}/{verb}")
+    def job_edit(self, job_id: str, verb: str, *, reason: str = "") -> Json:
+        """`verb` is cancel, pause or resume. Asking again for the same changes nothing."""
+        return self._send("POST", f"jobs/{job_id}/{verb}", json={"reason": reason})
 
     def job_part(self, job_id: str, part: str, **params: Any) -> Json:
         """`part` is versions, metrics, events, phases, groups, ledger or audit."""
@@ -121,19 +115,34 @@ class Client:
         return job
 
     def machine_list(self) -> list[Json]:
-        return list(self._send("GET", "machines")["results"])
+        return list(self._pages("machines"))
 
-    def machine_edit(self, name: str, *, changes: Mapping[str, Any], reason: str) -> Json:
-        """Retag, cordon or drain, against the generation seen just before."""
+    def machine_get(self, name: str) -> Json:
+        """A machine by name or identifier."""
         machine = next((m for m in self.machine_list() if name in (m["name"], m["id"])), None)
         if machine is None:
-            raise ApiError(f"no machine is named {name!r}")
+            raise ApiError(f"no machine is named {name!r}", status=404)
+        return machine
+
+    def machine_edit(
+        self, machine_id: str, *, changes: Mapping[str, Any], reason: str, generation: int
+    ) -> Json:
+        """Retag, cordon or drain. Raises ApiError (412) when the machine is not at `generation` any more."""
         return self._send(
             "PATCH",
-            f"machines/{machine['id']}",
+            f"machines/{machine_id}",
             json={**changes, "reason": reason},
-            headers={"If-Match": f'"{machine["generation"]}"'},
+            headers={"If-Match": f'"{generation}"'},
         )
+
+    def machines_preview(self, edits: Mapping[str, Mapping[str, Any]]) -> Json:
+        """What these edits, by machine identifier, would do to each running thing; nothing is changed."""
+        body = [{"machine_id": machine_id, **changes} for machine_id, changes in edits.items()]
+        return self._send("POST", "machines/preview", json={"edits": body})
+
+    def machine_events(self, machine_id: str, *, limit: int = 50) -> list[Json]:
+        """Edits of a machine, newest first."""
+        return list(self._send("GET", f"machines/{machine_id}/events", params={"limit": limit})["results"])
 
     def machine_register(self, name: str, tags: Sequence[str]) -> Json:
         """Make a machine and its token, which is shown this once. For administrators."""
@@ -150,6 +159,15 @@ class Client:
                     archive.add(file, arcname=str(file.relative_to(path)))
             stream.seek(0)
             return self._upload(f"{path.name}.tar", stream, unpack=True)
+
+    def _pages(self, path: str, **params: Any) -> Iterator[Json]:
+        offset = 0
+        while True:
+            page = self._send("GET", path, params={"offset": offset, **params})
+            yield from page["results"]
+            offset += len(page["results"])
+            if not page["results"] or offset >= page["count"]:
+                return
 
     def _upload(self, name: str, stream: Any, *, unpack: bool) -> str:
         params = {"unpack": "true"} if unpack else {}

@@ -1,20 +1,20 @@
 """Machines in the admin site: tags, cordon and drain, alone or many at once, each edit with its reason.
 
-Every edit goes through `machine_edit`, so it bumps the generation and leaves an event, as over REST.
+Actions on several machines show a dry run first (`bulk_edit`). Every edit goes through the services, so it bumps the
+generation and leaves an event, as over REST.
 """
 
 from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
+from seamlessflow.control_plane.cluster.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.admin import author_of
-from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
@@ -47,14 +47,9 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
-class ReasonActionForm(ActionForm):
-    reason = forms.CharField(required=False, max_length=1000, label="Reason")
-
-
 @admin.register(Machine)
 class MachineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     form = MachineForm
-    action_form = ReasonActionForm
     list_display = ["name", "tags", "is_cordoned", "is_draining", "pool", "generation", "reason", "edited_by"]
     list_filter = ["is_cordoned", "is_draining", "pool"]
     search_fields = ["name"]
@@ -70,7 +65,7 @@ class MachineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         "seen_generation",
     ]
     readonly_fields = ["name", "pool", "generation", "edited_by"]
-    actions = ["cordon", "uncordon", "drain", "undrain"]
+    actions = ["retag", "cordon", "drain", "uncordon"]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """`register_machine` makes machines, because it hands out their token."""
@@ -88,33 +83,21 @@ class MachineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             generation=cleaned["seen_generation"],
         )
 
-    @admin.action(description="Cordon: no new phases")
-    def cordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
-        self._edit_all(request, machines, MachineEdit(is_cordoned=True))
+    @admin.action(description="Retag, after a look at what would happen", permissions=["change"])
+    def retag(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="retag", work=Work.LEAVE)
 
-    @admin.action(description="Uncordon")
-    def uncordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
-        self._edit_all(request, machines, MachineEdit(is_cordoned=False))
+    @admin.action(description="Cordon: no new phases", permissions=["change"])
+    def cordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="cordon", work=Work.CORDON)
 
-    @admin.action(description="Drain: hand running phases over")
-    def drain(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
-        self._edit_all(request, machines, MachineEdit(is_draining=True))
+    @admin.action(description="Drain: hand running phases over", permissions=["change"])
+    def drain(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="drain", work=Work.DRAIN)
 
-    @admin.action(description="Undo drain and cordon")
-    def undrain(self, request: HttpRequest, machines: QuerySet[Machine]) -> None:
-        self._edit_all(request, machines, MachineEdit(is_draining=False, is_cordoned=False))
-
-    def _edit_all(self, request: HttpRequest, machines: QuerySet[Machine], edit: MachineEdit) -> None:
-        try:
-            for machine in machines:
-                machine_edit(
-                    machine_id=machine.id,
-                    edit=edit,
-                    reason=request.POST.get("reason", ""),
-                    author=author_of(request),
-                )
-        except ApplicationError as error:
-            self.message_user(request, error.detail, level="error")
+    @admin.action(description="Let work again: undo drain and cordon", permissions=["change"])
+    def uncordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="uncordon", work=Work.TAKE)
 
 
 @admin.register(PoolGrant)

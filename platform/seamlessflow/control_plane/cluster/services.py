@@ -4,7 +4,7 @@ Invariant: each edit bumps `generation` (the ETag), carries a reason and an auth
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from uuid import UUID
 
@@ -81,6 +81,30 @@ def machine_edit(
         if changes:
             _apply(machine, changes, reason=reason, author=author)
     return machine
+
+
+@transaction.atomic
+def machines_edit(
+    *, edits: Mapping[UUID, MachineEdit], generations: Mapping[UUID, int], reason: str, author: str
+) -> list[Machine]:
+    """Apply several edits, all or none. Raises ApplicationError as `machine_edit` does, naming the machine."""
+    edited = []
+    for machine_id in sorted(edits):  # one order of locks for all callers
+        try:
+            machine = machine_edit(
+                machine_id=machine_id,
+                edit=edits[machine_id],
+                reason=reason,
+                author=author,
+                generation=generations[machine_id],
+            )
+        except ApplicationError as error:
+            name = Machine.objects.filter(id=machine_id).values_list("name", flat=True).first()
+            raise ApplicationError(
+                f"{name or machine_id}: {error.detail}", status=error.status, faults=error.faults
+            ) from error
+        edited.append(machine)
+    return edited
 
 
 def _changes(machine: Machine, tags: list[str] | None, edit: MachineEdit) -> dict[str, object]:

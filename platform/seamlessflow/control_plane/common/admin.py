@@ -1,6 +1,8 @@
 """Events and artifacts in the admin site, and the base of pages that show without editing."""
 
+from django import forms
 from django.contrib import admin
+from django.contrib.admin.helpers import ActionForm
 from django.db import models
 from django.http import HttpRequest
 
@@ -18,6 +20,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no par
 
     def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         return False
+
+
+class ReasonActionForm(ActionForm):
+    """Asks with each action why it is done."""
+
+    reason = forms.CharField(required=False, max_length=1000, label="Reason")
 
 
 def author_of(request: HttpRequest) -> str:

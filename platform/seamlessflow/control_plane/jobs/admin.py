@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, author_of
+from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, ReasonActionForm, author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services import job_desire
@@ -17,17 +17,25 @@ class JobAdmin(ReadOnlyAdmin):
     list_filter = ["state", "project"]
     list_select_related = ["project"]
     search_fields = ["name", "=id"]
-    actions = ["cancel"]
+    action_form = ReasonActionForm
+    actions = ["pause", "resume", "cancel"]
+
+    @admin.action(description="Pause: free the machines, keep the state")
+    def pause(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
+        self._desire(request, jobs, DesiredJobState.PAUSE)
+
+    @admin.action(description="Resume")
+    def resume(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
+        self._desire(request, jobs, DesiredJobState.RUN)
 
     @admin.action(description="Cancel")
     def cancel(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
+        self._desire(request, jobs, DesiredJobState.CANCEL)
+
+    def _desire(self, request: HttpRequest, jobs: QuerySet[Job], desired: DesiredJobState) -> None:
+        reason = request.POST.get("reason", "").strip() or "asked for in the admin site"
         for job in jobs:
             try:
-                job_desire(
-                    job_id=job.id,
-                    desired=DesiredJobState.CANCEL,
-                    reason="cancelled in the admin site",
-                    author=author_of(request),
-                )
+                job_desire(job_id=job.id, desired=desired, reason=reason, author=author_of(request))
             except ApplicationError as error:
                 self.message_user(request, f"{job.name}: {error.detail}", level="warning")

@@ -45,6 +45,10 @@ class EditedMachine:
     before: MachineView
     after: MachineView
 
+    @property
+    def sentence(self) -> str:
+        return f"{self.name}: {_desired(self.before)} → {_desired(self.after)}"
+
 
 @dataclass(frozen=True, slots=True)
 class ShownFate:
@@ -86,6 +90,11 @@ def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> Ma
         phases=[_shown_fate(fate, names, loads) for fate in foreseen.phases],
         jobs=[_shown_outlook(outlook, names) for outlook in foreseen.jobs],
     )
+
+
+def _desired(machine: MachineView) -> str:
+    marks = ", draining" if machine.is_draining else ", cordoned" if machine.is_cordoned else ""
+    return f"{{{', '.join(sorted(machine.tags))}}}{marks}"
 
 
 def _job_names(access: Access) -> dict[UUID, str]:

@@ -1,0 +1,126 @@
+"""`seamlessflow machines` and `jobs` against a real web process: what they change, what they print, how they end."""
+
+import pytest
+from click.testing import CliRunner, Result
+from pytest_django.live_server_helper import LiveServer
+
+from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.main import cli
+from seamlessflow.client import ApiError
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.types.ids import IdKind, show_id
+from tests.fixtures.control_plane import Cast, worker_make
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def signed_in(cast: Cast, live_server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_WEB_URL", live_server.url)
+    monkeypatch.setenv("SEAMLESSFLOW_TOKEN", cast.owner.secret)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, standalone_mode=False)
+
+
+def said(*arguments: str) -> list[str]:
+    result = run(*arguments)
+    if result.exception is not None:
+        raise result.exception
+    return result.output.splitlines()
+
+
+def refused(*arguments: str) -> str:
+    exception = run(*arguments).exception
+    assert isinstance(exception, CliError | ApiError), exception
+    return str(exception)
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_tags_are_added_removed_and_set(cast: Cast) -> None:
+    for name in ("alpha", "beta"):
+        worker_make(name, "rollout", "old")
+
+    retagged = said(
+        "machines", "tag", "alpha", "beta", "--add", "train,big", "--remove", "old", "--reason", "r"
+    )
+    again = said("machines", "tag", "alpha", "--add", "train", "--reason", "r")
+    exact = said("machines", "tag", "beta", "--set", "agent", "--reason", "s")
+
+    assert retagged == [
+        "alpha: {big, rollout, train} (generation 2)",
+        "beta: {big, rollout, train} (generation 2)",
+    ]
+    assert again == ["alpha: {big, rollout, train} (unchanged)"]
+    assert exact == ["beta: {agent} (generation 3)"]
+    assert "user:olga" in said("machines", "events", "beta")[0]
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_a_dry_run_of_the_command_line_changes_nothing(cast: Cast) -> None:
+    worker_make("alpha", "rollout").heartbeat()
+
+    lines = said("machines", "tag", "alpha", "--set", "train", "--dry-run")
+    drain = said("machines", "drain", "alpha", "--dry-run")
+
+    assert lines[0] == "alpha (generation 1): {rollout} → {train}"
+    assert drain[0] == "alpha (generation 1): {rollout} → {rollout} draining"
+    assert Machine.objects.get().generation == 1
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_drain_cordons_and_uncordon_undoes_both(cast: Cast) -> None:
+    worker_make("alpha", "rollout").heartbeat()
+
+    said("machines", "drain", "alpha", "--reason", "disk")
+    listed = said("machines", "list")
+    said("machines", "uncordon", "alpha", "--reason", "new disk")
+
+    assert "healthy" in listed[0]
+    assert "draining" in listed[0]
+    machine = Machine.objects.get()
+    assert (machine.is_draining, machine.is_cordoned, machine.generation) == (False, False, 3)
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_bad_use_is_refused_with_one_sentence(cast: Cast) -> None:
+    worker_make("alpha", "rollout")
+
+    assert "--reason" in refused("machines", "cordon", "alpha")
+    assert "--set, or --add" in refused("machines", "tag", "alpha", "--reason", "r")
+    assert "both" in refused("machines", "tag", "alpha", "--add", "x", "--remove", "x", "--reason", "r")
+    assert "nobody" in refused("machines", "cordon", "nobody", "--reason", "r")
+    assert "generation 1, not 7" in refused(
+        "machines", "cordon", "alpha", "--reason", "r", "--generation", "7"
+    )
+    assert "must match" in refused("machines", "tag", "alpha", "--add", "Bad Tag", "--reason", "r")
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_steering_a_job_says_what_was_asked_and_keeps_the_reason(cast: Cast) -> None:
+    job = cast.job()
+    shown = show_id(IdKind.JOB, job.id)
+
+    paused = said("jobs", "pause", shown, "--reason", "lunch")
+    plan_apply(decide(snapshot_load()))
+    at_rest = said("jobs", "pause", shown, "--wait")
+    said("jobs", "resume", shown, "--reason", "back")
+    said("jobs", "cancel", shown, "--reason", "wrong model")
+    plan_apply(decide(snapshot_load()))
+    ended = said("jobs", "cancel", shown, "--wait")
+
+    assert paused == [f"{shown} queued, asked to pause"]
+    assert at_rest == [f"{shown} paused, asked to pause"]
+    assert ended == [f"{shown} cancelled, asked to cancel"]
+    assert "cannot be asked" in refused("jobs", "resume", shown) or "only a job" in refused(
+        "jobs", "resume", shown
+    )
+    assert Job.objects.get().state == "cancelled"
+    wishes = Event.objects.filter(kind="job.desired").order_by("id").values_list("reason", "author")
+    assert list(wishes) == [("lunch", "user:olga"), ("back", "user:olga"), ("wrong model", "user:olga")]
