@@ -14,12 +14,12 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype
+from seamlessflow_workers.train.tree_blocks import TreeBlocks
+from seamlessflow_workers.train.tree_support import ModelLoadError, tree_attention_enable
+
+__all__ = ["ModelLoadError", "Policy", "policy_load"]
 
 _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
-
-
-class ModelLoadError(RuntimeError):
-    """The folder holds no causal language model that transformers can load."""
 
 
 class Policy(nn.Module):
@@ -40,11 +40,21 @@ class Policy(nn.Module):
         return super().train(False)
 
     def forward(
-        self, token_ids: Tensor, rows: Tensor, columns: Tensor, targets: Tensor, temperature: float
+        self,
+        token_ids: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        targets: Tensor,
+        temperature: float,
+        tree: TreeBlocks | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(logprobs [N] with a gradient, entropies [N] without), float32 or wider."""
+        """(logprobs [N] with a gradient, entropies [N] without), float32 or wider.
+
+        `tree`: the one row of `token_ids` is a flat tree; the model must have been loaded for it.
+        """
         self._positions = (rows, columns)
-        logits = self.model(input_ids=token_ids, use_cache=False).logits
+        structure = {} if tree is None else {"tree": tree, "position_ids": _positions(tree, token_ids.device)}
+        logits = self.model(input_ids=token_ids, use_cache=False, **structure).logits
         self._positions = None
         if logits.dtype == torch.bfloat16:
             logits = logits.float()
@@ -65,8 +75,13 @@ def _logprobs_and_entropies(logits: Tensor, targets: Tensor) -> tuple[Tensor, Te
     return logprobs, entropies
 
 
-def policy_load(model_path: Path, dtype: Dtype) -> Policy:
-    """Load from local files only. Raises ModelLoadError."""
+def _positions(tree: TreeBlocks, device: torch.device) -> Tensor:
+    """[1, T] of each token on its own path."""
+    return torch.from_numpy(tree.layout.positions).to(device)[None]
+
+
+def policy_load(model_path: Path, dtype: Dtype, *, is_tree: bool = False) -> Policy:
+    """Load from local files only; `is_tree`: every row will be a flat tree. Raises ModelLoadError."""
     transformers_logging.disable_progress_bar()
     try:
         model = AutoModelForCausalLM.from_pretrained(
@@ -74,4 +89,6 @@ def policy_load(model_path: Path, dtype: Dtype) -> Policy:
         )
     except (OSError, ValueError, KeyError) as error:
         raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
+    if is_tree:
+        tree_attention_enable(model)
     return Policy(model)
