@@ -144,6 +144,10 @@ class Client:
         """Edits of a machine, newest first."""
         return list(self._send("GET", f"machines/{machine_id}/events", params={"limit": limit})["results"])
 
+    def machine_ledger(self, machine_id: str, *, since: str, until: str) -> Json:
+        """What the machine did between two moments (RFC 3339): totals by state and cause, and the intervals."""
+        return self._send("GET", f"machines/{machine_id}/ledger", params={"since": since, "until": until})
+
     def machine_register(self, name: str, tags: Sequence[str]) -> Json:
         """Make a machine and its token, which is shown this once. For administrators."""
         return self._send("POST", "machines", json={"name": name, "tags": list(tags)})

@@ -40,11 +40,12 @@ from seamlessflow_workers.supervisor.launch import bind_to_parent
 LINE_BYTES = 1 << 20
 
 PhaseRun = Callable[[PhaseOrder, asyncio.Event], Coroutine[None, None, None]]
+MakeEnvironment = Callable[..., Environment]
 
 logger = logging.getLogger(__name__)
 
 
-def main() -> None:
+def main(make_environment: MakeEnvironment = environment_create) -> None:
     parser = argparse.ArgumentParser(prog="seamlessflow_workers.agents", description="Runs agent episodes.")
     parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
     parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
@@ -54,14 +55,14 @@ def main() -> None:
     for chatty in ("httpx", "httpx2", "openai"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
-    uvloop.run(_serve(arguments.control_fd, resident))
+    uvloop.run(_serve(arguments.control_fd, resident, make_environment))
 
 
-async def _serve(control_fd: int, resident: Resident) -> None:
+async def _serve(control_fd: int, resident: Resident, make_environment: MakeEnvironment) -> None:
     connection = socket.socket(fileno=control_fd)
     connection.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=LINE_BYTES)
-    runner = AgentRunner(resident, writer)
+    runner = AgentRunner(resident, writer, make_environment)
     try:
         await runner.obey(_messages(reader))
     finally:
@@ -84,7 +85,13 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[ToChild]:
 class AgentRunner:
     """One phase at a time; the environment and its connections outlive phases."""
 
-    def __init__(self, resident: Resident, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        resident: Resident,
+        writer: asyncio.StreamWriter,
+        make_environment: MakeEnvironment = environment_create,
+    ) -> None:
+        self._make_environment = make_environment
         self._gateway_url = resident.gateway_url.rstrip("/")
         self._spec = JobSpec.model_validate(resident.spec)
         self._writer = writer
@@ -139,7 +146,7 @@ class AgentRunner:
     async def _run_until_drained(self, order: PhaseOrder, drained: asyncio.Event) -> None:
         policy_url = f"{self._gateway_url}/v1"
         if self._environment is None:
-            self._environment = environment_create(self._spec.environment, base_url=policy_url)
+            self._environment = self._make_environment(self._spec.environment, base_url=policy_url)
         async with RunnerClient(gateway_url=self._gateway_url, credential=order.credential) as client:
             phase = AgentPhase(
                 spec=self._spec,

@@ -4,10 +4,12 @@ Exit status: 0 after SIGTERM or Ctrl-C, 1 with one line for a setting that canno
 """
 
 import asyncio
+import dataclasses
 import logging
 import os
 import signal
 import sys
+from typing import Any
 
 import aiohttp
 
@@ -17,12 +19,13 @@ from seamlessflow_workers.supervisor.launch import bind_to_parent
 from seamlessflow_workers.supervisor.machine import Machine
 
 
-def main() -> int:
+def main(**replaced: Any) -> int:
+    """`replaced`: fields of the configuration that no flag sets, such as the programs of children."""
     # SIGTERM, not SIGKILL: when the launcher goes, gateways still get their partial tokens.
     bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGTERM)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        config = read_config(sys.argv[1:], os.environ)
+        config = dataclasses.replace(read_config(sys.argv[1:], os.environ), **replaced)
         with MachineHome(config.home, name=config.name) as home:
             asyncio.run(_run(config, home))
     except (InvalidSetting, AlreadyRunning) as error:

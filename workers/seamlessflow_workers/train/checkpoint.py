@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.weights.publish import fsync_folder, write_durably, write_failure
 
 _FORMAT_VERSION = 1
@@ -47,7 +47,7 @@ class CheckpointReadError(RuntimeError):
     """A checkpoint exists but cannot be loaded."""
 
 
-def checkpoint_save(checkpoints: Path, engine: TrainEngine, progress: Progress) -> Path:
+def checkpoint_save(checkpoints: Path, engine: StepEngine, progress: Progress) -> Path:
     """Save and return the folder. Raises CheckpointWriteError."""
     temporary = checkpoints / f"{_SAVING_PREFIX}{progress.batch_number}"
     target = checkpoints / f"{_FOLDER_PREFIX}{progress.batch_number}"
@@ -95,7 +95,7 @@ def checkpoint_newest(checkpoints: Path) -> tuple[Path, Progress] | None:
     return folder, progress
 
 
-def checkpoint_load(folder: Path, engine: TrainEngine) -> None:
+def checkpoint_load(folder: Path, engine: StepEngine) -> None:
     engine.state_load(folder, _TAG)
 
 

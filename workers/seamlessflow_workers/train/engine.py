@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import Dtype, JobSpec
-from seamlessflow_workers.train.distributed import deepspeed, training_device
+from seamlessflow_workers.train.distributed import deepspeed, process_group_start, training_device
 from seamlessflow_workers.train.loss import StepStatistics, TokenTargets, token_loss
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.policy import Policy, policy_load
@@ -42,6 +42,12 @@ class Stopwatch:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started_s
+
+
+def engine_load(model_path: Path, spec: JobSpec) -> "TrainEngine":
+    """Raises ModelLoadError."""
+    process_group_start()
+    return TrainEngine(model_path, spec)
 
 
 class TrainEngine:

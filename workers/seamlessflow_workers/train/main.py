@@ -7,6 +7,7 @@ the next one starts from the last checkpoint, never from weights of which nobody
 import argparse
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -19,9 +20,7 @@ from seamlessflow.core.protocol.worker import PhaseOrder, Resident
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
-from seamlessflow_workers.train.distributed import process_group_start
-from seamlessflow_workers.train.engine import TrainEngine
-from seamlessflow_workers.train.policy import ModelLoadError
+from seamlessflow_workers.train.step_engine import ModelLoadError, StepEngine
 from seamlessflow_workers.train.trainer import BatchMismatch, Trainer
 from seamlessflow_workers.weights.publish import WeightsWriteError
 
@@ -38,8 +37,10 @@ _ANTICIPATED = (
 EXIT_NOT_LOADED = 2
 EXIT_PHASE_FAILED = 3
 
+LoadEngine = Callable[[Path, JobSpec], StepEngine]  # runs in the thread that later computes
 
-def main() -> None:
+
+def main(load_engine: LoadEngine) -> None:
     parser = argparse.ArgumentParser(prog="seamlessflow_workers.train", description=__doc__.splitlines()[0])
     parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
     parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
@@ -47,21 +48,19 @@ def main() -> None:
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
-    asyncio.run(_serve(arguments.control_fd, resident))
+    asyncio.run(_serve(arguments.control_fd, resident, load_engine))
 
 
-async def _serve(control_fd: int, resident: Resident) -> None:
+async def _serve(control_fd: int, resident: Resident, load_engine: LoadEngine) -> None:
     channel = await ControlChannel.open(control_fd)
     # One thread for everything of torch: steps, files and the event loop never compete for its state.
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
     spec = JobSpec.model_validate(resident.spec)
-
-    def load() -> TrainEngine:
-        process_group_start()
-        return TrainEngine(Path(resident.model_path), spec)
-
+    loading = asyncio.get_running_loop().run_in_executor(
+        executor, load_engine, Path(resident.model_path), spec
+    )
     try:
-        engine = await asyncio.get_running_loop().run_in_executor(executor, load)
+        engine = await loading
         trainer = Trainer(resident=resident, spec=spec, engine=engine, executor=executor, report=channel.send)
         await trainer.resume()
     except (ModelLoadError, CheckpointReadError) as error:

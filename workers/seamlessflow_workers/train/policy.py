@@ -14,10 +14,9 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype
+from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
-from seamlessflow_workers.train.tree_support import ModelLoadError, tree_attention_enable
-
-__all__ = ["ModelLoadError", "Policy", "policy_load"]
+from seamlessflow_workers.train.tree_support import tree_attention_enable
 
 _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 

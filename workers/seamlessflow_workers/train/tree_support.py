@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from seamlessflow.core.batching.tree_layout import TreeLayout
+from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.tree_attention import TREE_ATTENTION, TreeAttentionError
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
 
@@ -22,10 +23,6 @@ _PROBE_TOLERANCES = {torch.bfloat16: 0.1, torch.float16: 0.05, torch.float32: 1e
 # A fork in the middle of a sample, one at its beginning, so that siblings stand side by side.
 _PROBE_LAYOUT = TreeLayout(np.array([0, 6, 9, 11]), np.array([-1, 3, 1]))
 _TREE_LAYERS = frozenset({"full_attention", "sliding_attention"})
-
-
-class ModelLoadError(RuntimeError):
-    """The folder holds no causal language model that transformers can load, or none that the job can train."""
 
 
 class TreeRefused(ModelLoadError):

@@ -15,15 +15,20 @@ from seamlessflow.cli.local.process_tree import ProcessSpec
 from seamlessflow.cli.local.state import Home
 
 STOP_TIMEOUT_S = 20.0
+SUPERVISOR = "seamlessflow_workers.supervisor"
 
 
 @dataclass(frozen=True, slots=True)
 class LocalMachine:
-    """`tags` are those of its registration; `core` counts the cores we may use, from 0; None: unpinned."""
+    """`tags` are those of its registration; `core` counts the cores we may use, from 0; None: unpinned.
+
+    `module` is the program that supervises it.
+    """
 
     name: str
     tags: tuple[str, ...]
     core: int | None = None
+    module: str = SUPERVISOR
 
 
 def token_file(home: Home, machine: LocalMachine) -> Path:
@@ -57,7 +62,7 @@ def supervisor_spec(
     return ProcessSpec(
         name=f"supervisor-{machine.name}",
         command=(
-            *(sys.executable, "-m", "seamlessflow_workers.supervisor"),
+            *(sys.executable, "-m", machine.module),
             *("--name", machine.name, *pinned),
             *("--control-plane-url", addresses.web_url, "--token-file", str(token_file(home, machine))),
         ),

@@ -1,0 +1,32 @@
+"""What the trainer asks of the thing that computes: one batch in, one optimizer step, weights out.
+
+`engine.TrainEngine` computes with DeepSpeed; whatever else keeps to this protocol can take its place. Free of torch.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from seamlessflow.core.batching.format import Batch
+from seamlessflow_workers.weights.publish import RawTensor
+
+
+class ModelLoadError(RuntimeError):
+    """The folder holds no causal language model that transformers can load, or none that the job can train."""
+
+
+class StepEngine(Protocol):
+    """Not thread-safe: the trainer calls it from one thread."""
+
+    def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
+        """Train on a batch as step number `optimizer_step` (from 1), with weights of `step_version` before it."""
+        ...
+
+    def tensors(self) -> dict[str, RawTensor]:
+        """All weights in the job's number format; the output head also where it is tied to the embeddings."""
+        ...
+
+    def state_save(self, folder: Path, tag: str) -> None:
+        """Write parameters, optimizer and random state below `folder/tag`."""
+        ...
+
+    def state_load(self, folder: Path, tag: str) -> None: ...
