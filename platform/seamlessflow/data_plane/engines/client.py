@@ -58,6 +58,7 @@ class Engine:
     endpoint: str
     version: int
     token: str
+    num_slots: int  # sequences it decodes at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
 """The table of routable engines: rows of rollout phases in, one engine per request out.
 
 Choice: the engine that served the session last (its prompt cache is there), unless it is much busier than the idlest;
-else the least loaded. An engine that failed is left alone for a moment or until its row changes. When none fits, the
-request is held until one appears.
+else the least loaded. An engine gets no more requests than it can decode at once and a few to follow on: the others
+wait here, where whichever engine has room first takes them, one that joins later included. Sessions that began
+earlier go first, so what was handed over is not overtaken and groups become whole. An engine that failed is left alone
+for a moment or until its row changes.
 """
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterable
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -17,6 +21,9 @@ from seamlessflow.data_plane.engines.client import Engine
 
 SHUN_S = 0.5  # an engine that failed is not asked again sooner
 STICKY_SLACK = 8  # requests that the session's own engine may have more than the idlest
+FOLLOWING_SHARE = (
+    4  # one request in so many may queue at the engine: a slot that becomes free is filled at once
+)
 
 
 class TooManyHeld(Exception):
@@ -33,16 +40,40 @@ class _Entry:
     num_in_flight: int = 0
     shunned_until_s: float = 0.0
 
+    @property
+    def has_room(self) -> bool:
+        num_slots = self.engine.num_slots
+        return self.num_in_flight < num_slots + max(1, num_slots // FOLLOWING_SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a turn asks of an engine. `order` counts sessions as they began."""
+
+    job_id: UUID
+    order: int = 0
+    min_version: int = 0
+    preferred: UUID | None = None  # phase that served the session last
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Waiter:
+    order: int
+    number: int
+    wish: Wish = field(compare=False)
+    chosen: "asyncio.Future[_Entry]" = field(compare=False)
+
 
 @dataclass(slots=True)
 class EnginePool:
-    """Entries by phase. `table_set` replaces the table; `acquire` waits for an engine."""
+    """Entries by phase. `table_set` replaces the table; `acquire` waits for an engine with room."""
 
     clock: Callable[[], float]  # monotonic seconds
     max_held: int
     jobs_over: set[UUID] = field(default_factory=set)
     _entries: dict[UUID, _Entry] = field(default_factory=dict)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # a heap for each job
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
     _num_held: int = 0
 
     def table_set(self, engines: Iterable[Engine]) -> None:
@@ -55,29 +86,29 @@ class EnginePool:
                 known.engine, known.shunned_until_s = engine, 0.0
             fresh[engine.phase_id] = known
         self._entries = fresh
-        self._wake()
+        self._serve_all()
 
     @asynccontextmanager
-    async def acquire(
-        self, job_id: UUID, *, min_version: int, preferred: UUID | None
-    ) -> AsyncIterator[Engine]:
-        """An engine of the job at `min_version` or newer, counted as busy inside the block.
+    async def acquire(self, wish: Wish) -> AsyncIterator[Engine]:
+        """An engine of the job at the wished version or newer, counted as busy inside the block.
 
         Raises TooManyHeld and JobOver.
         """
-        entry = self._choose(job_id, min_version, preferred) or await self._wait(
-            job_id, min_version, preferred
-        )
-        entry.num_in_flight += 1
+        entry = None if self._waiters.get(wish.job_id) else self._choose(wish)
+        if entry is not None:
+            entry.num_in_flight += 1
+        else:
+            entry = await self._wait(wish)
         try:
             yield entry.engine
         finally:
-            entry.num_in_flight -= 1
+            self._release(entry)
 
     def shun(self, engine: Engine) -> None:
         """It failed; leave it alone for a moment."""
         if entry := self._entries.get(engine.phase_id):
             entry.shunned_until_s = self.clock() + SHUN_S
+            asyncio.get_running_loop().call_later(SHUN_S, self._serve, engine.job_id)
 
     def version_seen(self, engine: Engine, version: int | None) -> None:
         """A 409 named the version that the engine really serves, or another job."""
@@ -88,45 +119,73 @@ class EnginePool:
             self.shun(engine)
             return
         entry.engine = dataclasses.replace(entry.engine, version=version)
-        self._wake()
+        self._serve(engine.job_id)
 
-    def _choose(self, job_id: UUID, min_version: int, preferred: UUID | None) -> _Entry | None:
-        now_s = self.clock()
-        fitting = [
-            entry
-            for entry in self._entries.values()
-            if entry.engine.job_id == job_id
-            and entry.engine.version >= min_version
-            and entry.shunned_until_s <= now_s
-        ]
+    def _release(self, entry: _Entry) -> None:
+        entry.num_in_flight -= 1
+        self._serve(entry.engine.job_id)
+
+    def _choose(self, wish: Wish) -> _Entry | None:
+        fitting = [entry for entry in self._open(wish.job_id) if entry.engine.version >= wish.min_version]
         if not fitting:
             return None
         idlest = min(fitting, key=lambda entry: entry.num_in_flight)
-        own = self._entries.get(preferred) if preferred else None
+        own = self._entries.get(wish.preferred) if wish.preferred else None
         if own is not None and own in fitting and own.num_in_flight <= idlest.num_in_flight + STICKY_SLACK:
             return own
         return idlest
 
-    async def _wait(self, job_id: UUID, min_version: int, preferred: UUID | None) -> _Entry:
+    def _open(self, job_id: UUID) -> list[_Entry]:
+        now_s = self.clock()
+        return [
+            entry
+            for entry in self._entries.values()
+            if entry.engine.job_id == job_id and entry.has_room and entry.shunned_until_s <= now_s
+        ]
+
+    async def _wait(self, wish: Wish) -> _Entry:
+        if wish.job_id in self.jobs_over:
+            raise JobOver(f"job {wish.job_id} is over")
         if self._num_held >= self.max_held:
             raise TooManyHeld(f"{self._num_held} turns wait for an engine already")
+        chosen: asyncio.Future[_Entry] = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(wish.order, next(self._numbers), wish, chosen)
+        heapq.heappush(self._waiters.setdefault(wish.job_id, []), waiter)
         self._num_held += 1
         metrics.HELD.inc()
+        self._serve(wish.job_id)  # somebody may wait for a newer version than this one needs
         try:
-            while (entry := self._choose(job_id, min_version, preferred)) is None:
-                if job_id in self.jobs_over:
-                    raise JobOver(f"job {job_id} is over")
-                changed = self._changed
-                try:
-                    async with asyncio.timeout(SHUN_S / 2):  # shunned engines come back by time alone
-                        await changed.wait()
-                except TimeoutError:
-                    continue
-            return entry
+            return await chosen
+        except asyncio.CancelledError:
+            if chosen.done() and not chosen.cancelled() and chosen.exception() is None:
+                self._release(chosen.result())  # it was given an engine while it was being cancelled
+            raise
         finally:
             self._num_held -= 1
             metrics.HELD.dec()
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _serve_all(self) -> None:
+        for job_id in list(self._waiters):
+            self._serve(job_id)
+
+    def _serve(self, job_id: UUID) -> None:
+        """Give engines with room to those who wait, in their order; who fits none goes on waiting."""
+        queue = self._waiters.get(job_id)
+        passed_over = []
+        while queue and (job_id in self.jobs_over or self._open(job_id)):
+            waiter = heapq.heappop(queue)
+            if waiter.chosen.done():  # cancelled
+                continue
+            if entry := self._choose(waiter.wish):
+                entry.num_in_flight += 1
+                waiter.chosen.set_result(entry)
+            elif job_id in self.jobs_over:
+                waiter.chosen.set_exception(JobOver(f"job {job_id} is over"))
+            else:
+                passed_over.append(waiter)
+        if queue is None:
+            return
+        for waiter in passed_over:
+            heapq.heappush(queue, waiter)
+        if not queue:
+            del self._waiters[job_id]

@@ -5,10 +5,11 @@ updates away or dies is left; the answer goes on from its own tokens on another 
 or waits for one. The caller's stream stays open meanwhile. Leaving the iterator early aborts the engine's request.
 """
 
+import itertools
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
@@ -20,7 +21,7 @@ from seamlessflow.data_plane.engines.client import (
     GenerateRequest,
     VersionMismatch,
 )
-from seamlessflow.data_plane.engines.pool import EnginePool
+from seamlessflow.data_plane.engines.pool import EnginePool, Wish
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +39,15 @@ class Sampling:
     stop_token_ids: tuple[int, ...]
 
 
+_session_order = itertools.count()
+
+
 @dataclass(slots=True)
 class Affinity:
-    """The engine that served a session last."""
+    """The engine that served a session last, and the session's place among all that began here."""
 
     phase_id: UUID | None = None
+    order: int = field(default_factory=_session_order.__next__)
 
 
 class RolloutManager:
@@ -58,9 +63,8 @@ class RolloutManager:
         last_token_s = self._clock()
         is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS
         while progress.is_unfinished():
-            async with self._pool.acquire(
-                sampling.job_id, min_version=progress.min_version, preferred=affinity.phase_id
-            ) as engine:
+            wish = Wish(sampling.job_id, affinity.order, progress.min_version, affinity.phase_id)
+            async with self._pool.acquire(wish) as engine:
                 affinity.phase_id = engine.phase_id
                 request = GenerateRequest(
                     token_ids=progress.next_prompt,

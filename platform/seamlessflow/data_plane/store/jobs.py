@@ -48,13 +48,14 @@ async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
     """The engine table: active rollout phases with an endpoint and a version."""
     cursor = await connection.execute(
-        """SELECT id, job_id, endpoint, served_version, fence FROM scheduling_phase
-           WHERE role = %s AND state = %s AND endpoint <> '' AND served_version IS NOT NULL ORDER BY id""",
+        """SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int
+           FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id
+           WHERE p.role = %s AND p.state = %s AND p.endpoint <> '' AND p.served_version IS NOT NULL ORDER BY p.id""",
         [Role.ROLLOUT.value, PhaseState.ACTIVE.value],
     )
     return [
-        Engine(phase, job, endpoint.rstrip("/"), version, front_token(phase, fence, secret=secret))
-        for phase, job, endpoint, version, fence in await cursor.fetchall()
+        Engine(phase, job, endpoint.rstrip("/"), version, front_token(phase, fence, secret=secret), num_slots)
+        for phase, job, endpoint, version, fence, num_slots in await cursor.fetchall()
     ]
 
 

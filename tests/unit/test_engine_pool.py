@@ -1,0 +1,153 @@
+"""The gateway's pool of engines: who is served by whom, in which order, and what is given back."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from seamlessflow.data_plane.engines.client import Engine
+from seamlessflow.data_plane.engines.pool import EnginePool, JobOver, TooManyHeld, Wish
+
+JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
+NUM_SLOTS = 4
+CAPACITY = 5  # the slots and one that follows on
+
+
+def engine(number: int, *, version: int = 0, job: UUID = JOB) -> Engine:
+    return Engine(UUID(int=number), job, f"http://engine-{number}", version, "token", NUM_SLOTS)
+
+
+class Turns:
+    """Turns that hold their engine until told otherwise."""
+
+    def __init__(self, pool: EnginePool) -> None:
+        self.pool = pool
+        self.served: list[tuple[str, UUID]] = []
+        self._ends: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, name: str, wish: Wish) -> None:
+        self._ends[name] = asyncio.Event()
+        self.tasks[name] = asyncio.create_task(self._hold(name, wish))
+        await settle()
+
+    async def end(self, name: str) -> None:
+        self._ends[name].set()
+        await settle()
+
+    async def _hold(self, name: str, wish: Wish) -> None:
+        async with self.pool.acquire(wish) as chosen:
+            self.served.append((name, chosen.phase_id))
+            await self._ends[name].wait()
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def pool() -> EnginePool:
+    return EnginePool(lambda: 0.0, max_held=10)
+
+
+@pytest.fixture
+def turns(pool: EnginePool) -> Turns:
+    return Turns(pool)
+
+
+async def fill(turns: Turns, pool: EnginePool) -> None:
+    pool.table_set([engine(1)])
+    for number in range(CAPACITY):
+        await turns.start(f"first {number}", Wish(JOB, order=number))
+    assert len(turns.served) == CAPACITY
+
+
+async def test_an_engine_that_joins_takes_turns_that_wait_for_a_full_one(
+    pool: EnginePool, turns: Turns
+) -> None:
+    await fill(turns, pool)
+    await turns.start("late", Wish(JOB, order=9))
+    assert len(turns.served) == CAPACITY
+
+    pool.table_set([engine(1), engine(2)])
+    await settle()
+
+    assert turns.served[-1] == ("late", UUID(int=2))
+
+
+async def test_of_those_who_wait_the_session_that_began_first_is_served_first(
+    pool: EnginePool, turns: Turns
+) -> None:
+    await fill(turns, pool)
+    await turns.start("young", Wish(JOB, order=30))
+    await turns.start("old", Wish(JOB, order=20))
+
+    await turns.end("first 0")
+    assert turns.served[-1] == ("old", UUID(int=1))
+    await turns.end("first 1")
+    assert turns.served[-1] == ("young", UUID(int=1))
+
+
+async def test_a_turn_that_needs_a_newer_version_holds_up_nobody_behind_it(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1, version=3)])
+    await turns.start("ahead", Wish(JOB, order=1, min_version=4))
+    await turns.start("behind", Wish(JOB, order=2, min_version=3))
+    assert turns.served == [("behind", UUID(int=1))]
+
+    pool.table_set([engine(1, version=4)])
+    await settle()
+
+    assert turns.served[-1] == ("ahead", UUID(int=1))
+
+
+async def test_a_turn_that_goes_away_takes_no_room(pool: EnginePool, turns: Turns) -> None:
+    await fill(turns, pool)
+    await turns.start("gone", Wish(JOB, order=20))
+    await turns.start("next", Wish(JOB, order=21))
+    # Given room and cancelled at once: what it was given goes to the next.
+    turns._ends["first 0"].set()
+    turns.tasks["first 0"].add_done_callback(lambda _: turns.tasks["gone"].cancel())
+    await settle()
+
+    assert turns.tasks["gone"].cancelled()
+    assert turns.served[-1] == ("next", UUID(int=1))
+
+
+async def test_a_session_stays_with_its_engine_and_leaves_one_that_failed(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1), engine(2)])
+    await turns.start("a", Wish(JOB, preferred=UUID(int=2)))
+    await turns.start("b", Wish(JOB, preferred=UUID(int=2)))
+    pool.shun(engine(2))
+    await turns.start("c", Wish(JOB, preferred=UUID(int=2)))
+
+    assert [phase.int for _, phase in turns.served] == [2, 2, 1]
+
+
+async def test_engines_of_other_jobs_are_out_of_reach_and_a_job_that_is_over_waits_no_more(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1, job=OTHER_JOB)])
+    await turns.start("lonely", Wish(JOB))
+    assert turns.served == []
+
+    pool.jobs_over = {JOB}
+    pool.table_set([])
+    await settle()
+
+    with pytest.raises(JobOver):
+        await turns.tasks["lonely"]
+
+
+async def test_the_queue_is_bounded(pool: EnginePool, turns: Turns) -> None:
+    for number in range(10):
+        await turns.start(str(number), Wish(JOB))
+    with pytest.raises(TooManyHeld, match="10 turns wait"):
+        async with pool.acquire(Wish(JOB)):
+            pass
+    for task in turns.tasks.values():
+        task.cancel()
