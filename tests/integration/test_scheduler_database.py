@@ -23,6 +23,7 @@ from seamlessflow.core.scheduling.decisions import Plan
 from seamlessflow.core.scheduling.job_ends import MAX_FAILURES
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Worker, worker_make
 
 MAX_QUERIES = 6
@@ -88,6 +89,56 @@ def test_a_job_goes_from_queued_to_running_and_multiplexes(cast: Cast) -> None:
     assert job.train_fence == train.fence
     reasons = Event.objects.filter(kind="phase.state", author="scheduler").values_list("reason", flat=True)
     assert all(reasons)
+
+
+def turn_to_training(cast: Cast, cluster: dict[str, Worker]) -> tuple[Job, Phase]:
+    """A job at work whose alpha has been told to hand over, because a batch is ready."""
+    job = cast.job(rollout={"groups_per_batch": 2, "group_size": 2})
+    cycle()
+    activate()
+    cycle()
+    ready_groups(job, 2)
+    (ring,) = cycle()
+    assert cluster["alpha"].heartbeat().orders[0].is_draining
+    return job, Phase.objects.get(id=ring.phase_id)
+
+
+def ended(phase: Phase) -> PhaseReport:
+    return PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.ENDED)
+
+
+def test_the_answer_to_a_phases_end_holds_the_next_order_there_and_back(cast: Cast) -> None:
+    workers = cluster()
+    _, rollout = turn_to_training(cast, workers)
+
+    (order,) = workers["alpha"].heartbeat(phases=[ended(rollout)]).orders
+
+    assert (order.role, order.num_batches, order.fence) == (Role.TRAIN, 1, rollout.fence + 1)
+    assert cycle() == [], "the scheduler finds nothing left to decide"
+    train = Phase.objects.get(id=order.phase_id)
+    assert phase_move(phase_id=train.id, to=PhaseState.ACTIVE, reason="", author="machine")
+    (back,) = workers["alpha"].heartbeat(phases=[ended(train)]).orders
+    assert (back.role, back.fence) == (Role.ROLLOUT, train.fence + 1)
+
+
+def test_an_end_that_is_reported_again_leases_nothing_more(cast: Cast) -> None:
+    workers = cluster()
+    _, rollout = turn_to_training(cast, workers)
+    first = workers["alpha"].heartbeat(phases=[ended(rollout)])
+
+    assert workers["alpha"].heartbeat(phases=[ended(rollout)]).orders[0].fence == first.orders[0].fence
+    assert Phase.objects.filter(machine__name="alpha").count() == 2
+
+
+def test_what_was_decided_ahead_is_not_leased_once_it_no_longer_fits(cast: Cast) -> None:
+    workers = cluster()
+    job, rollout = turn_to_training(cast, workers)
+    Machine.objects.filter(name="alpha").update(tags=["rollout"])
+    assert workers["alpha"].heartbeat(phases=[ended(rollout)]).orders == []
+
+    Machine.objects.filter(name="alpha").update(tags=["rollout", "train"])
+    Job.objects.filter(id=job.id).update(published_batch=job.spec["train"]["num_updates"])
+    assert workers["alpha"].heartbeat(phases=[ended(rollout)]).orders == []
 
 
 def test_a_job_without_machines_says_why_it_waits(cast: Cast) -> None:

@@ -115,7 +115,7 @@ def test_a_dedicated_machine_trains_for_as_long_as_the_job_runs() -> None:
     plan = plan_of(RUNNING, machines=machines)
     (lease,) = of_kind(plan, Lease)
     assert isinstance(lease, Lease)
-    assert (lease.machine, lease.role, lease.num_batches) == ("delta", Role.TRAIN, None)
+    assert (lease.machine, lease.role, lease.num_batches, lease.then) == ("delta", Role.TRAIN, None, None)
     starting = (*machines[1:2], replace(machines[2], phase=None), machines[3])
     assert "delta" not in leases(plan_of(replace(RUNNING, state=JobState.STARTING), machines=starting))
 
@@ -127,6 +127,8 @@ def test_enough_ready_groups_take_the_multiplexed_machine_from_rollout() -> None
     assert isinstance(drain, DrainPhase)
     assert drain.machine == "alpha"
     assert "1 full batch is ready" in drain.reason
+    assert drain.then is not None
+    assert (drain.then.role, drain.then.num_batches) == (Role.TRAIN, 1)
 
 
 @pytest.mark.parametrize("ready, batches", [(4, 1), (9, 2), (40, 2)])
@@ -135,6 +137,8 @@ def test_the_drained_machine_trains_one_or_two_batches(ready: int, batches: int)
     (lease,) = plan_of(replace(RUNNING, num_ready_groups=ready), machines=drained).decisions
     assert isinstance(lease, Lease)
     assert (lease.machine, lease.role, lease.num_batches) == ("alpha", Role.TRAIN, batches)
+    assert lease.then is not None
+    assert lease.then.role is Role.ROLLOUT
 
 
 def test_a_batch_that_a_dead_trainer_left_behind_is_due_again() -> None:

@@ -17,6 +17,7 @@ from seamlessflow.control_plane.cluster.orders import reply_build
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.services import engines_notify, scheduler_notify
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.services import phase_succeed
 from seamlessflow.control_plane.telemetry.ledger_services import Boot, ledger_close, ledger_extend
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport
@@ -34,9 +35,28 @@ class _Sender:
         return f"machine:{self.machine.name}"
 
 
-@transaction.atomic
 def heartbeat_take(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> HeartbeatReply | None:
-    """Store a heartbeat and answer with what should be. None if the machine is gone."""
+    """Store a heartbeat and answer with what should be. None if the machine is gone.
+
+    Where a phase ended that has a successor, the answer holds the successor's order already. It is leased after what
+    was reported has been committed: a lease locks machine and job, which must come before any phase.
+    """
+    row = _heartbeat_store(machine_id, heartbeat, now)
+    if row is None:
+        return None
+    for report in heartbeat.phases:
+        if report.state is PhaseState.ENDED:
+            phase_succeed(phase_id=report.phase_id, fence=report.fence, machine_id=machine_id)
+    return reply_build(
+        machine=row.machine,
+        phases=_live_phases(machine_id),
+        num_intervals_acked=row.num_intervals_acked,
+        now=now,
+    )
+
+
+@transaction.atomic
+def _heartbeat_store(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> MachineHeartbeat | None:
     row, is_new_boot = _row_locked(machine_id, heartbeat, now)
     if row is None:
         return None
@@ -52,10 +72,7 @@ def heartbeat_take(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> 
     is_changed = _reports_apply(sender, phases, heartbeat.phases)
     if is_new_boot or is_changed:
         scheduler_notify(reason=f"heartbeat of {row.machine.name}")
-        phases = _live_phases(machine_id)
-    return reply_build(
-        machine=row.machine, phases=phases, num_intervals_acked=row.num_intervals_acked, now=now
-    )
+    return row
 
 
 def _row_locked(

@@ -4,6 +4,7 @@ Invariant: `Phase.state` changes in `phase_move` only, by compare-and-set along 
 move. A caller that knows the fence passes it: a stale fence then changes nothing.
 """
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -31,8 +32,12 @@ def phase_move(
     author: str,
     fence: int | None = None,
     boot_id: UUID | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Move a phase by compare-and-set. False if it is not where `to` can be reached from, or the fence is stale."""
+    """Move a phase by compare-and-set, and set `fields` with it.
+
+    False if it is not where `to` can be reached from, or the fence is stale.
+    """
     fenced = Q(id=phase_id) if fence is None else Q(id=phase_id, fence=fence)
     for _ in range(MAX_ROUNDS):
         phase = (
@@ -44,8 +49,8 @@ def phase_move(
             if to is PhaseState.FAILED:
                 # Job before phase, as in a publication: the other order could deadlock with one.
                 Job.objects.select_for_update(no_key=True).only("id").filter(id=phase.job_id).first()
-            fields = _moved_fields(to, reason, boot_id)
-            if not Phase.objects.filter(fenced, state=phase.state).update(**fields):
+            moved = {**_moved_fields(to, reason, boot_id), **(fields or {})}
+            if not Phase.objects.filter(fenced, state=phase.state).update(**moved):
                 continue
             _tell(phase, to=to, reason=reason, author=author)
             return True

@@ -34,6 +34,11 @@ class Phase(models.Model):
     num_batches = models.PositiveIntegerField(
         null=True, help_text="Train: updates after which it ends by itself."
     )
+    next_role = models.CharField(
+        max_length=16, blank=True, default="", help_text="What the machine turns to when this ends."
+    )
+    next_num_batches = models.PositiveIntegerField(null=True)
+    next_reason = models.TextField(blank=True, default="")
     leased_at = models.DateTimeField(auto_now_add=True)
     active_at = models.DateTimeField(null=True)
     draining_at = models.DateTimeField(null=True)

@@ -6,6 +6,7 @@ the rings to send are returned.
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -26,9 +27,11 @@ from seamlessflow.core.scheduling.decisions import (
     FailPhase,
     Lease,
     MoveJob,
+    NextPhase,
     Plan,
     SetDesiredVersion,
 )
+from seamlessflow.core.scheduling.multiplexing import BACK_TO_ROLLOUT
 from seamlessflow.core.types.tags import Role
 
 AUTHOR = "scheduler"
@@ -110,6 +113,7 @@ def phase_lease(lease: Lease) -> Ring | None:
         reason=lease.reason,
         desired_version=job.latest_version,
         num_batches=lease.num_batches,
+        **_next_fields(lease.then),
     )
     event_record(
         kind="phase.state",
@@ -125,6 +129,37 @@ def phase_lease(lease: Lease) -> Ring | None:
     return Ring(machine=machine.name, phase_id=phase.id, fence=fence)
 
 
+def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
+    """Lease what was decided to follow a phase that has ended. False where nothing was, or it no longer fits."""
+    ended = Phase.objects.filter(id=phase_id, fence=fence, machine_id=machine_id, state=PhaseState.ENDED)
+    # An end is reported until it was answered: only the machine's newest phase has a successor to come.
+    newest = ended.filter(machine__last_fence=fence).exclude(next_role="")
+    phase = newest.select_related("machine", "job").first()
+    if phase is None or phase.job.published_batch >= phase.job.spec["train"]["num_updates"]:
+        return False
+    role = Role(phase.next_role)
+    lease = Lease(
+        machine_id=phase.machine_id,
+        machine=phase.machine.name,
+        job_id=phase.job_id,
+        role=role,
+        num_batches=phase.next_num_batches,
+        reason=phase.next_reason,
+        then=BACK_TO_ROLLOUT if role is Role.TRAIN else None,
+    )
+    try:
+        return phase_lease(lease) is not None
+    except IntegrityError as error:
+        _log.info("lost a race: %s: %s", lease, " ".join(str(error).split()))
+        return False
+
+
+def _next_fields(then: NextPhase | None) -> dict[str, Any]:
+    if then is None:
+        return {}
+    return {"next_role": then.role.value, "next_num_batches": then.num_batches, "next_reason": then.reason}
+
+
 def _is_leasable(machine: Machine, job: Job, role: Role) -> bool:
     if machine.is_cordoned or machine.is_draining or role.value not in machine.tags:
         return False
@@ -138,7 +173,11 @@ def _is_leasable(machine: Machine, job: Job, role: Role) -> bool:
 
 def _phase_drain(decision: DrainPhase) -> Ring | None:
     moved = phase_move(
-        phase_id=decision.phase_id, to=PhaseState.DRAINING, reason=decision.reason, author=AUTHOR
+        phase_id=decision.phase_id,
+        to=PhaseState.DRAINING,
+        reason=decision.reason,
+        author=AUTHOR,
+        fields=_next_fields(decision.then),
     )
     return _ring(decision.phase_id, decision.machine) if moved else None
 

@@ -9,6 +9,19 @@ from seamlessflow.core.types.tags import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextPhase:
+    """What the machine should do for the same job as soon as the present phase has ended, decided ahead.
+
+    It spares the hand-over a round trip to the scheduler. Leasing it checks everything that any lease does, so what
+    no longer fits by then is not leased, and the next cycle decides.
+    """
+
+    role: Role
+    num_batches: int | None = None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """Give a free machine to a job. `num_batches`: after so many updates a train phase ends by itself, unless the next
     batch is there."""
@@ -19,6 +32,7 @@ class Lease:
     role: Role
     num_batches: int | None = None
     reason: str
+    then: NextPhase | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +42,7 @@ class DrainPhase:
     phase_id: UUID
     machine: str
     reason: str
+    then: NextPhase | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

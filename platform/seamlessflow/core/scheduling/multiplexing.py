@@ -6,7 +6,7 @@ meanwhile. A machine on which training is due is never leased for rollout.
 
 from dataclasses import dataclass
 
-from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease
+from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, NextPhase
 from seamlessflow.core.scheduling.layout import Layout
 from seamlessflow.core.scheduling.scores import is_dedicated
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
@@ -14,6 +14,7 @@ from seamlessflow.core.types.tags import Role
 
 MAX_BATCHES_PER_TURN = 2
 EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for so long gives the machine back
+BACK_TO_ROLLOUT = NextPhase(role=Role.ROLLOUT, reason="its turn to train is over")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ def _during(job: JobView, machine: MachineView) -> TrainTurn:
     if job.num_due_batches or phase.age_s < EMPTY_TURN_GRACE_S:
         return TrainTurn(reserved=machine)
     reason = "no full batch is left to train; back to rollout"
-    return TrainTurn((DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason),), machine)
+    drain = DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason, then=BACK_TO_ROLLOUT)
+    return TrainTurn((drain,), machine)
 
 
 def _dedicated(job: JobView, machine: MachineView) -> TrainTurn:
@@ -70,12 +72,15 @@ def _take_over(job: JobView, machine: MachineView) -> TrainTurn:
     if phase is None:
         lease = Lease(
             machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, num_batches=num_batches,
-            reason=reason,
+            reason=reason, then=BACK_TO_ROLLOUT,
         )  # fmt: skip
         return TrainTurn((lease,), machine)
     if phase.is_leaving:
         return TrainTurn(reserved=machine)
     drain = DrainPhase(
-        phase_id=phase.id, machine=machine.name, reason=f"{reason}: the machine turns to training"
+        phase_id=phase.id,
+        machine=machine.name,
+        reason=f"{reason}: the machine turns to training",
+        then=NextPhase(role=Role.TRAIN, num_batches=num_batches, reason=reason),
     )
     return TrainTurn((drain,), machine)
