@@ -27,14 +27,15 @@ from seamlessflow_workers.train.checkpoint import (
     checkpoint_newest,
     checkpoint_save,
 )
-from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.train.rhythm import BatchRhythm
+from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
 from seamlessflow_workers.weights.publish import PublishedWeights, weights_publish
 
 logger = logging.getLogger(__name__)
 
 DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version it has made
-PATIENCE_S = 0.25  # about what two hand-overs of the machine cost
+PATIENCE_S = 0.25  # about what handing the machine over and back costs
 _T = TypeVar("_T")
 Reporter = Callable[[Doing], None]
 
@@ -47,7 +48,7 @@ class Trainer:
     """One per process. Engine calls run in `executor`, one at a time; everything else on the event loop."""
 
     def __init__(
-        self, *, resident: Resident, spec: JobSpec, engine: TrainEngine, executor: Executor, report: Reporter
+        self, *, resident: Resident, spec: JobSpec, engine: StepEngine, executor: Executor, report: Reporter
     ) -> None:
         self._resident = resident
         self._spec = spec
@@ -61,6 +62,7 @@ class Trainer:
         self._durable_batch = 0
         self._checkpoint_uri: str | None = None  # of the checkpoint at self._progress, if there is one
         self._ahead: asyncio.Task[Batch] | None = None  # leases the batch behind the one in hand
+        self._rhythm = BatchRhythm()
 
     async def resume(self) -> None:
         """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
@@ -109,7 +111,7 @@ class Trainer:
         """Whether the next batch came, or comes while waiting costs less than handing the machine over and back."""
         if self._ahead is None or drained.is_set():
             return False
-        if not self._ahead.done():
+        if not self._ahead.done() and self._rhythm.expected_wait_s(time.monotonic()) <= PATIENCE_S:
             self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_BATCH))
             await asyncio.wait({self._ahead}, timeout=PATIENCE_S)
         return self._ahead.done()
@@ -133,6 +135,7 @@ class Trainer:
             for task in (lease, drain):
                 task.cancel()
             await asyncio.gather(lease, drain, return_exceptions=True)
+        self._rhythm.arrived(time.monotonic())
         if parse_id(IdKind.JOB, batch.header.job_id) != self._resident.job_id:
             raise BatchMismatch(f"batch {batch.header.number} is of job {batch.header.job_id}")
         return batch, time.monotonic() - started_s
