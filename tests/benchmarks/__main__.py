@@ -18,21 +18,22 @@ RESULTS = Path("build/bench")
 UNKNOWN_NAME = 2
 S_PER_HOUR = 3600
 
-Benchmark = Callable[[], Awaitable[Sequence[Row]]]
+Benchmark = Callable[..., Awaitable[Sequence[Row]]]
+WITH_SHORT_FORM = frozenset({"multiplexing"})
 
 
 def _of_module(name: str) -> Benchmark:
     """The benchmark in the module of that name, imported when it is run: some load torch."""
 
-    async def measure() -> Sequence[Row]:
-        rows: Sequence[Row] = await importlib.import_module(f"tests.benchmarks.{name}").measure()
+    async def measure(**options: bool) -> Sequence[Row]:
+        rows: Sequence[Row] = await importlib.import_module(f"tests.benchmarks.{name}").measure(**options)
         return rows
 
     return measure
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
-    name: _of_module(name) for name in ("engine", "gateway", "trajectories")
+    name: _of_module(name) for name in ("engine", "gateway", "multiplexing", "trajectories")
 }
 
 
@@ -42,6 +43,7 @@ def main(
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("name", nargs="?", default="", help=", ".join([*benchmarks, "soak"]))
     parser.add_argument("--hours", type=float, default=1.0, help="of the soak")
+    parser.add_argument("--short", action="store_true", help=f"a smoke test of {', '.join(WITH_SHORT_FORM)}")
     options = parser.parse_args(arguments)
     if options.name == "soak":
         return soak(ACCEPTANCE, duration_s=options.hours * S_PER_HOUR)
@@ -49,15 +51,18 @@ def main(
         said = f"there is no benchmark {options.name!r}; " if options.name else ""
         sys.stderr.write(f"bench: {said}NAME is one of: {' '.join(sorted(benchmarks))}\n")
         return UNKNOWN_NAME
-    _run(options.name, benchmarks[options.name], results)
+    if options.short and options.name not in WITH_SHORT_FORM:
+        sys.stderr.write(f"bench: {options.name} has no short form\n")
+        return UNKNOWN_NAME
+    _run(options.name, benchmarks[options.name], results, **({"is_short": True} if options.short else {}))
     return 0
 
 
-def _run(name: str, benchmark: Benchmark, results: Path) -> None:
+def _run(name: str, benchmark: Benchmark, results: Path, **parameters: bool) -> None:
     machine = machine_describe()
 
     async def rows_measured() -> Sequence[Row]:
-        return await benchmark()
+        return await benchmark(**parameters)
 
     rows = asyncio.run(rows_measured())
     path = report_write(name, machine, rows, folder=results)

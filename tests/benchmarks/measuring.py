@@ -28,10 +28,12 @@ Side = Callable[[], Awaitable[Sample]]
 Samples = dict[str, dict[str, Measured]]
 
 
-async def interleaved(sides: Mapping[str, Side], *, num_repeats: int = NUM_REPEATS) -> Samples:
-    """Measure each side `num_repeats` times after one round that does not count: values by side, then metric."""
+async def interleaved(
+    sides: Mapping[str, Side], *, num_repeats: int = NUM_REPEATS, num_warm_ups: int = 1
+) -> Samples:
+    """Measure each side `num_repeats` times after rounds that do not count: values by side, then metric."""
     values: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in sides}
-    for measure in sides.values():
+    for measure in [*sides.values()] * num_warm_ups:
         await measure()
     order = list(sides)
     for _ in range(num_repeats):

@@ -4,6 +4,7 @@ Enter: measured values, at least three for each side of a row. A row's value is 
 the highest. Invariant: a goal that is not met is shown as not met; nothing here judges a wall-clock time.
 """
 
+import math
 import os
 import platform
 import statistics
@@ -69,7 +70,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`ratio` is value / baseline_value, whichever way is better for the metric."""
+    """`ratio` is value / baseline_value, whichever way is better for the metric; not a number where that is 0."""
 
     metric: str
     unit: str
@@ -80,7 +81,8 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        return self.measured.median / self.baseline_measured.median
+        baseline = self.baseline_measured.median
+        return self.measured.median / baseline if baseline else math.nan
 
     @property
     def is_met(self) -> bool | None:

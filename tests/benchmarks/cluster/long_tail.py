@@ -1,0 +1,93 @@
+"""An environment whose answers have lengths drawn beforehand: a long tail, the same for every side of a comparison.
+
+Enters: tasks, each with one length and one reward per session of its group. Leaves: one turn per session that is cut
+at exactly that length (`max_tokens`, by a model that never ends a turn itself). Invariant: the sessions of a group
+take the task's lengths in turn, so a group always has the same lengths, whatever was run again or moved.
+
+Run as a module it is the agent runner with this environment in the place of `command`.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+
+from seamlessflow.core.job_spec import EnvironmentSection
+from seamlessflow_workers.agents.environments.base import (
+    POLICY_MODEL,
+    BrokenEpisode,
+    PolicyEndpoint,
+    Task,
+    Verdict,
+)
+from seamlessflow_workers.agents.main import main
+
+COMMAND = "long-tail"  # in the place of a program's name
+MEDIAN_TOKENS = 48
+SIGMA = 0.9  # of the logarithm: the longest of 100 answers is about eight times the median
+MIN_TOKENS = 8
+MAX_TOKENS = 512
+
+
+class LongTailEnvironment:
+    """One connection pool for all sessions; draws nothing itself."""
+
+    def __init__(self, base_url: str) -> None:
+        self._url = f"{base_url}/chat/completions"
+        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._slots: dict[int, Iterator[int]] = {}
+
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
+        slot = next(self._slots.setdefault(task["number"], itertools.cycle(range(len(task["lengths"])))))
+        body = {
+            "model": POLICY_MODEL,
+            "messages": [{"role": "user", "content": task["question"]}],
+            "max_tokens": task["lengths"][slot],
+        }
+        headers = {"Authorization": f"Bearer {policy.api_key}"}
+        async with self._http.post(self._url, json=body, headers=headers) as response:
+            answer = await response.json()
+        if response.status != 200:
+            raise BrokenEpisode(f"HTTP {response.status}: {answer}")
+        num_tokens = answer["usage"]["completion_tokens"]
+        if num_tokens != task["lengths"][slot]:
+            raise BrokenEpisode(f"the answer has {num_tokens} tokens, {task['lengths'][slot]} were forced")
+        return Verdict(task["rewards"][slot])
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+def tasks_write(path: Path, *, num_tasks: int, group_size: int, telling_every: int, seed: int) -> Path:
+    """Tasks with lengths from a log-normal distribution.
+
+    The rewards of every so many tasks differ within the group; the others teach nothing, so training passes them over.
+    """
+    random = np.random.default_rng(seed)
+    rewards = np.linspace(0, 1, group_size)
+    with path.open("w") as file:
+        for number in range(num_tasks):
+            drawn = np.exp(random.normal(np.log(MEDIAN_TOKENS), SIGMA, group_size))
+            task = {
+                "number": number,
+                "question": f"What is {number}?",
+                "lengths": np.clip(np.rint(drawn), MIN_TOKENS, MAX_TOKENS).astype(int).tolist(),
+                "rewards": (
+                    random.permutation(rewards) if number % telling_every == 0 else rewards * 0
+                ).tolist(),
+            }
+            file.write(json.dumps(task) + "\n")
+    return path
+
+
+def environment_create(section: EnvironmentSection, *, base_url: str) -> Any:
+    assert section.command == [COMMAND], section
+    return LongTailEnvironment(base_url)
+
+
+if __name__ == "__main__":
+    main(environment_create)

@@ -1,0 +1,148 @@
+"""What a run did between two of its publications: tokens, time of the machines, processor time of the planes.
+
+Enters: the REST API and the database of the installation, and its processes. Leaves: a `Window`. Ends of the window
+are publications, so it holds whole training steps: the start of the job and its end are in no figure.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psutil
+import psycopg
+
+from seamlessflow.cli.local.process_tree import ManagedProcess
+from seamlessflow.client import Client
+from seamlessflow.core.types.ids import IdKind, parse_id
+
+PLANES = ("postgres", "valkey", "web", "gateway", "scheduler", "background", "beat")
+# Sampled tokens of the window; of them, those that can never enter the weights: sampled past a stop string, cut short,
+# or of a group that was dropped.
+_TOKENS = """
+    SELECT coalesce(sum(n.num_tokens + n.num_wasted_tokens), 0),
+           coalesce(sum(CASE WHEN n.is_partial OR g.state = 'dropped' THEN n.num_tokens + n.num_wasted_tokens
+                             ELSE n.num_wasted_tokens END), 0)
+    FROM trajectory_node n JOIN trajectory_session s ON s.id = n.session_id AND s.month = n.month
+    JOIN trajectory_group g ON g.id = s.group_id
+    WHERE n.job_id = %s AND n.kind = 2 AND n.created_at > %s AND n.created_at <= %s
+"""
+_STALE = (
+    "SELECT sum(num_trained_tokens) FROM trajectory_batch WHERE job_id = %s AND number > %s AND number <= %s"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`seconds` sums over the machines that work (not the agents'), by (state, cause)."""
+
+    duration_s: float
+    num_machines: int
+    num_versions: int
+    num_trained_tokens: float  # they entered the weights within the staleness bound
+    num_sampled_tokens: float
+    num_discarded_tokens: float
+    step_s: float  # forward, backward and optimizer, summed
+    seconds: Mapping[tuple[str, str], float]
+    cpu_s: Mapping[str, float]  # by process
+
+    def share(self, *states: str) -> float:
+        """Of the machines' time."""
+        return self.seconds_of(*states) / (self.duration_s * self.num_machines)
+
+    def seconds_of(self, *states: str) -> float:
+        return sum(seconds for (state, _), seconds in self.seconds.items() if state in states)
+
+    def cpu_share(self, names: Iterable[str], *, num_cores: int) -> float:
+        """Of the cores' time."""
+        return sum(self.cpu_s.get(name, 0.0) for name in names) / (self.duration_s * num_cores)
+
+
+class Observer:
+    """Looks at one job. `cpu_mark` is called when the window begins and when it ends."""
+
+    def __init__(
+        self, client: Client, database_url: str, processes: Sequence[ManagedProcess], job: Mapping[str, Any]
+    ) -> None:
+        self._client = client
+        self._database_url = database_url
+        self._processes = processes
+        self._job = job["id"]
+        self._marks: list[Mapping[str, float]] = []
+
+    def cpu_mark(self) -> None:
+        pids = {managed.spec.name: managed.pid for managed in self._processes}
+        self._marks.append({name: tree_cpu_s(pid) for name, pid in pids.items() if pid is not None})
+
+    def window(self, first_version: int, last_version: int) -> Window:
+        """From the publication of `first_version` to that of `last_version`."""
+        published = {row["version"]: row["published_at"] for row in self._pages("versions")}
+        since, until = published[first_version], published[last_version]
+        steps = self._steps(first_version, last_version)
+        sampled, discarded, batched = self._tokens(since, until, first_version, last_version)
+        seconds, num_machines = self._ledger(since, until)
+        before, after = self._marks[0], self._marks[-1]
+        return Window(
+            duration_s=_elapsed_s(since, until),
+            num_machines=num_machines,
+            num_versions=last_version - first_version,
+            num_trained_tokens=steps["train/num_trained_tokens"],
+            num_sampled_tokens=sampled,
+            num_discarded_tokens=discarded + batched - steps["train/num_trained_tokens"],
+            step_s=steps["train/step_s"],
+            seconds=seconds,
+            cpu_s={name: after[name] - before[name] for name in after if name in before},
+        )
+
+    def _pages(self, part: str) -> Iterator[Mapping[str, Any]]:
+        offset = 0
+        while page := self._client.job_part(self._job, part, offset=offset)["results"]:
+            yield from page
+            offset += len(page)
+
+    def _steps(self, first_version: int, last_version: int) -> Mapping[str, float]:
+        """Sums over the window's training steps, by metric."""
+        columns = self._client.job_part(self._job, "metrics", since_step=first_version + 1)["metrics"]
+        sums: dict[str, float] = defaultdict(float)
+        for name, column in columns.items():
+            for step, value in zip(column["step"], column["value"], strict=True):
+                sums[name] += value if step <= last_version else 0.0
+        return sums
+
+    def _tokens(self, since: str, until: str, first_batch: int, last_batch: int) -> tuple[float, ...]:
+        """Sampled, discarded, in batches (batch n makes version n)."""
+        job_id = parse_id(IdKind.JOB, self._job)
+        with psycopg.connect(self._database_url) as connection:
+            sampled = connection.execute(_TOKENS, [job_id, since, until]).fetchone()
+            batched = connection.execute(_STALE, [job_id, first_batch, last_batch]).fetchone()
+        assert sampled is not None
+        assert batched is not None
+        return tuple(float(value) for value in (*sampled, *batched))
+
+    def _ledger(self, since: str, until: str) -> tuple[Mapping[tuple[str, str], float], int]:
+        """Seconds of the machines that may work, and how many they are."""
+        seconds: dict[tuple[str, str], float] = defaultdict(float)
+        working = [machine for machine in self._client.machine_list() if "agent" not in machine["tags"]]
+        for machine in working:
+            ledger = self._client.machine_ledger(machine["id"], since=since, until=until)
+            for total in ledger["totals"]:
+                seconds[total["state"], total["cause"]] += total["duration_s"]
+        return dict(seconds), len(working)
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Processor seconds of a process and all that descends from it, those that ended and were waited for included."""
+    total_s = 0.0
+    process = psutil.Process(pid)
+    for member in (process, *process.children(recursive=True)):
+        try:
+            times = member.cpu_times()
+        except psutil.NoSuchProcess:  # between the list and the look
+            continue
+        total_s += times.user + times.system + times.children_user + times.children_system
+    return total_s
+
+
+def _elapsed_s(since: str, until: str) -> float:
+    return (datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()

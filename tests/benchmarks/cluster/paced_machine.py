@@ -1,0 +1,12 @@
+"""The real supervisor with the benchmark's agents, and with an engine and a trainer that sleep instead of computing."""
+
+import sys
+
+from seamlessflow_workers.supervisor.__main__ import main
+from tests.benchmarks.cluster.machine import AGENTS
+
+PACED_ENGINE = (sys.executable, "-m", "tests.fakes.paced_engine")
+PACED_TRAINER = (sys.executable, "-m", "tests.fakes.paced_trainer")
+
+if __name__ == "__main__":
+    sys.exit(main(agent_command=AGENTS, engine_command=PACED_ENGINE, train_command=PACED_TRAINER))

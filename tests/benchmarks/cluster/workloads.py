@@ -1,0 +1,81 @@
+"""Jobs of the benchmark: how much rollout there is for each second of training, and what sets it.
+
+With real engines a token costs about as much to train as to sample, and the ratio is set by how many groups teach
+something (all rewards of the others are equal, so they cost no training); with paced ones by the stated durations.
+`ratio` is what was aimed at; the table says what was measured.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.cluster.endless_model import MAX_POSITIONS
+from tests.benchmarks.cluster.long_tail import COMMAND, MAX_TOKENS
+from tests.fakes.pace import Pace
+
+SEED = 11
+GROUP_SIZE = 8
+GROUPS_PER_BATCH = 4
+NUM_SLOTS = 16  # sequences that an engine decodes at once
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`pace` is None for real engines and trainer."""
+
+    ratio: int  # rollout : train
+    num_machines: int
+    num_updates: int
+    pace: Pace | None = None
+
+    @property
+    def telling_every(self) -> int:
+        """One group in so many teaches something."""
+        return self.ratio if self.pace is None else 1
+
+    @property
+    def name(self) -> str:
+        kind = "real" if self.pace is None else f"paced, {self.num_machines} machines"
+        return f"{kind}, {self.ratio}:1"
+
+    def spec(self, model: Path, tasks: Path, *, num_updates: int) -> Mapping[str, Any]:
+        """The job; `max_staleness` is the side's."""
+        return {
+            "name": self.name,
+            "model": {"source": str(model), "max_model_len": MAX_POSITIONS},
+            "environment": {"name": "command", "command": [COMMAND], "tasks": str(tasks), "timeout_s": 120},
+            "rollout": {
+                "group_size": GROUP_SIZE,
+                "groups_per_batch": GROUPS_PER_BATCH,
+                "max_tokens_per_turn": MAX_TOKENS,
+                "max_concurrent_sessions": 2048,  # the staleness bound alone limits what is under way
+                "max_num_seqs": NUM_SLOTS,
+            },
+            "algorithm": {"name": "grpo"},
+            "train": {
+                "num_updates": num_updates,
+                "learning_rate": 1e-7,  # the work is the same as for any other; the model stays as it is
+                "checkpoint_every_updates": 10,
+                "keep_versions": 4,
+            },
+            "seed": SEED,
+        }
+
+
+REAL = (
+    Workload(ratio=1, num_machines=2, num_updates=28),
+    Workload(ratio=3, num_machines=2, num_updates=28),
+)
+_STEP_S = 0.04
+_PACE = {"step_s": _STEP_S, "load_s": 0.05, "wake_s": 0.05, "publish_s": 0.05}
+# One machine trains a job, so on eight of them a balanced job has seven times as much rollout as training.
+PACED = tuple(
+    Workload(
+        ratio=ratio,
+        num_machines=8,
+        num_updates=28,
+        pace=Pace(**_PACE, train_token_s=_STEP_S / NUM_SLOTS / ratio),
+    )
+    for ratio in (7, 15)
+)

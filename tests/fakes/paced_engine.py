@@ -1,0 +1,71 @@
+"""The fake engine with stated durations: what it does takes as long as `Pace` says, asleep, so many fit on a core.
+
+Run from the repository's root as `python -m tests.fakes.paced_engine`, with the embedded engine's flags. Tokens and
+logprobs are the fake's: a pure function of prefix and version. The same contract suite as for every engine holds it.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from aiohttp import web
+
+from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
+from seamlessflow_workers.rollout.engine.server import build_app
+from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+from tests.fakes.fake_engine import FakeRunner, Faults
+from tests.fakes.pace import Pace, pace_read
+
+
+class PacedRunner(FakeRunner):
+    def __init__(self, *, num_rows: int, max_model_len: int, vocab_size: int, pace: Pace) -> None:
+        super().__init__(
+            num_rows=num_rows, max_model_len=max_model_len, vocab_size=vocab_size, faults=Faults()
+        )
+        self._pace = pace
+        self._due_s = 0.0
+
+    def step(self, batch: StepBatch) -> Sampled:
+        """Ends at a multiple of the step's duration after the last one: lateness of the sleep does not add up."""
+        num_prompt_tokens = sum(len(chunk.tokens) for chunk in batch.chunks)
+        duration_s = self._pace.step_s + num_prompt_tokens * self._pace.prompt_token_s
+        sampled = super().step(batch)
+        now_s = time.monotonic()
+        is_in_a_row = now_s - self._due_s < self._pace.step_s
+        self._due_s = (self._due_s if is_in_a_row else now_s) + duration_s
+        time.sleep(max(self._due_s - now_s, 0.0))
+        return sampled
+
+    def stage_weights(self, path: Path) -> StagedWeights:
+        staged = super().stage_weights(path)
+        time.sleep(self._pace.load_s)
+        return staged
+
+    def allocate_cache(self) -> None:
+        super().allocate_cache()
+        time.sleep(self._pace.wake_s)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("--model", "--uds", "--weight-version", "--dtype", "--device", "--seed", "--weights"):
+        parser.add_argument(flag)
+    parser.add_argument("--max-model-len", type=int)
+    parser.add_argument("--slots", type=int)
+    options = parser.parse_args()
+    config = json.loads((Path(options.model) / "config.json").read_text())
+    runner = PacedRunner(
+        num_rows=options.slots,
+        max_model_len=options.max_model_len,
+        vocab_size=config["vocab_size"],
+        pace=pace_read(),
+    )
+    service = EngineService(
+        runner, EngineSettings(model_name="paced", weight_version=options.weight_version or "0")
+    )
+    web.run_app(build_app(service), path=options.uds, handler_cancellation=True, print=None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The real trainer around an engine that sleeps: leases, staleness, checkpoints and publication are the real ones.
+
+Run from the repository's root as `python -m tests.fakes.paced_trainer`, with the trainer's flags. Its weights are one
+number, the step they were made by, so a checkpoint that is loaded shows which step it was.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow_workers.train.main import main
+from seamlessflow_workers.train.micro_batches import plan_batch
+from seamlessflow_workers.weights.publish import RawTensor
+from tests.fakes.pace import Pace, pace_read
+
+
+class PacedStepEngine:
+    def __init__(self, spec: JobSpec, pace: Pace) -> None:
+        self._spec = spec
+        self._pace = pace
+        self.optimizer_step = 0
+
+    def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
+        started_s = time.monotonic()
+        plan = plan_batch(
+            batch,
+            step_version=step_version,
+            max_staleness=self._spec.algorithm.max_staleness,
+            micro_batch_tokens=self._spec.train.micro_batch_tokens,
+            is_kl_on=False,
+        )
+        self.optimizer_step = optimizer_step
+        duration_s = plan.num_trained_tokens * self._pace.train_token_s
+        time.sleep(max(duration_s - (time.monotonic() - started_s), 0.0))
+        return {
+            "reward/mean": batch.header.reward_mean,
+            "train/num_trained_tokens": float(plan.num_trained_tokens),
+            "train/num_stale_samples": float(plan.num_stale_samples),
+            "train/step_s": time.monotonic() - started_s,
+        }
+
+    def tensors(self) -> dict[str, RawTensor]:
+        time.sleep(self._pace.publish_s)
+        data = np.asarray([self.optimizer_step], dtype="<f4").tobytes()
+        return {"step": RawTensor(dtype="F32", shape=(1,), data=data, num_bytes=len(data))}
+
+    def state_save(self, folder: Path, tag: str) -> None:
+        (folder / tag).write_text(str(self.optimizer_step))
+
+    def state_load(self, folder: Path, tag: str) -> None:
+        self.optimizer_step = int((folder / tag).read_text())
+
+
+def engine_load(model_path: Path, spec: JobSpec) -> PacedStepEngine:
+    return PacedStepEngine(spec, pace_read())
+
+
+if __name__ == "__main__":
+    main(engine_load)
