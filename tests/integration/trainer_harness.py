@@ -213,9 +213,15 @@ class TrainerProcess:
     """The real child process at the other end of a control socket."""
 
     def __init__(
-        self, folder: Path, planes: Planes, spec: dict[str, object], *, prefix: Sequence[str] = ()
+        self,
+        folder: Path,
+        planes: Planes,
+        spec: dict[str, object],
+        *,
+        prefix: Sequence[str] = (),
+        module: str = "seamlessflow_workers.train",
     ) -> None:
-        """`prefix` is a command that becomes the trainer."""
+        """`prefix` is a command that becomes the trainer, `module` the trainer itself."""
         resident = Resident(
             job_id=JOB,
             project_id=PROJECT,
@@ -235,7 +241,7 @@ class TrainerProcess:
             *prefix,
             sys.executable,
             "-m",
-            "seamlessflow_workers.train",
+            module,
             "--control-fd",
             str(theirs.fileno()),
         ]

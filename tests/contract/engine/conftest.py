@@ -31,9 +31,12 @@ from transformers import (
 )
 
 from seamlessflow_workers.rollout.engine.model_loading import Backend, LoadOptions, load_runner
+from seamlessflow_workers.rollout.engine.runner import ModelRunner
 from seamlessflow_workers.rollout.engine.server import build_app
 from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
 from tests.fakes.fake_engine import start_fake_engine
+from tests.fakes.pace import Pace
+from tests.fakes.paced_engine import PacedRunner
 
 VOCAB_SIZE = 300
 MAX_MODEL_LEN = 4096
@@ -45,13 +48,15 @@ PREFIX = "generate-tokens-"
 
 class Kind(StrEnum):
     FAKE = "fake"
+    PACED = "paced"
     QWEN3_TIED = "embedded-qwen3-tied"
     QWEN2_UNTIED = "embedded-qwen2-untied"
     LLAMA_UNTIED = "embedded-llama-untied"
     GENERIC_TIED = "embedded-generic-qwen3-tied"
 
 
-REAL_KINDS = [kind for kind in Kind if kind is not Kind.FAKE]
+WITHOUT_MODEL = (Kind.FAKE, Kind.PACED)
+REAL_KINDS = [kind for kind in Kind if kind not in WITHOUT_MODEL]
 
 
 @dataclass
@@ -201,7 +206,7 @@ def _build_model(kind: Kind, *, seed: int) -> PreTrainedModel:
         "eos_token_id": 2,
         "bos_token_id": None,
         "pad_token_id": 0,
-        "tie_word_embeddings": kind in (Kind.QWEN3_TIED, Kind.GENERIC_TIED, Kind.FAKE),
+        "tie_word_embeddings": kind in (Kind.QWEN3_TIED, Kind.GENERIC_TIED, *WITHOUT_MODEL),
     }
     torch.manual_seed(seed)
     if kind is Kind.LLAMA_UNTIED:
@@ -283,6 +288,15 @@ async def _start(stack: AsyncExitStack, kind: Kind, folder: Path, **bounds: int)
         )
         stack.push_async_callback(fake.stop)
         return fake.base_url
+    if kind is Kind.PACED:
+        pace = Pace(step_s=0.0005, load_s=0.001, wake_s=0.001)
+        return await _serve(
+            stack,
+            PacedRunner(
+                num_rows=bounds["num_slots"], max_model_len=MAX_MODEL_LEN, vocab_size=VOCAB_SIZE, pace=pace
+            ),
+            bounds,
+        )
     runner = load_runner(
         LoadOptions(
             model=folder,
@@ -294,6 +308,10 @@ async def _start(stack: AsyncExitStack, kind: Kind, folder: Path, **bounds: int)
             backend=Backend.GENERIC if kind is Kind.GENERIC_TIED else Backend.DENSE,
         )
     )
+    return await _serve(stack, runner, bounds)
+
+
+async def _serve(stack: AsyncExitStack, runner: ModelRunner, bounds: dict[str, int]) -> str:
     settings = EngineSettings(
         model_name="tiny",
         weight_version="v1",
