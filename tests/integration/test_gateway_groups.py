@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.gateway_world import GatewayWorld
 
@@ -136,8 +137,36 @@ async def test_groups_beyond_the_staleness_bound_are_dropped_with_a_reason(
         0
     ] == 204
     assert world.sql("SELECT state, reason FROM trajectory_group") == [
-        ("dropped", "sampled by version 0; the oldest that may train now is 1")
+        (
+            "dropped",
+            "sampled by version 0; the oldest that may train now is 1, and 0 sessions keep to it, fewer than 2",
+        )
     ]
+
+
+async def test_of_a_group_with_one_session_beyond_the_bound_the_others_are_trained(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    await world.start_engines(
+        lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 1}, rollout={"group_size": 3}
+    )
+    agent = world.make_phase(Role.AGENT)
+    (group,) = await world.lease(agent, max_sessions=3)
+    for reward, session in enumerate(group["sessions"]):
+        await world.chat(session["api_key"], [USER])
+        for engine in world.engines:
+            engine.version = 1
+        await world.finish(agent, session["session_id"], reward=reward)
+
+    trainer = world.make_phase(Role.TRAIN)
+    status, raw = await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH | {"policy_version": 2})
+
+    assert status == 200
+    batch = batch_decode(raw)
+    assert sorted(batch.rewards.tolist()) == [1.0, 2.0]
+    assert batch.header.reward_mean == 1.0, "the verdict of the one left out still counts"
+    assert set(batch.versions[batch.loss_mask != 0].tolist()) == {1}
 
 
 async def test_external_agents_open_reward_and_close_sessions(gateway_world: GatewayWorld) -> None:

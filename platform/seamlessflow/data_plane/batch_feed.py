@@ -14,6 +14,7 @@ import psycopg
 
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.batching.freshness import without_stale
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -29,10 +30,11 @@ from seamlessflow.data_plane.store.batches import (
     finished_sessions,
     groups_ready,
     is_publisher,
+    sessions_fresh_count,
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.groups import group_move, job_lock
+from seamlessflow.data_plane.store.groups import group_move, job_lock, num_verdicts_needed
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.wakes import JobWakes, changed
 
@@ -79,6 +81,8 @@ class BatchFeed:
             return None
         async with self._pool.connection() as connection:
             finished = await finished_sessions(connection, groups)
+        oldest_allowed = request.policy_version - spec.algorithm.max_staleness
+        finished = [without_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
         batch = await asyncio.to_thread(assemble_batch, finished, _plan(claims, request, spec))
         return await self._store(claims, batch, groups)
 
@@ -118,22 +122,30 @@ class BatchFeed:
 async def _fresh_groups(
     connection: Connection, claims: PhaseClaims, policy_version: int, spec: JobSpec
 ) -> list[ReadyGroup] | None:
-    """The oldest groups of one batch; those beyond the staleness bound are dropped. None when there are too few."""
+    """The oldest groups of one batch; those of which too few sessions keep to the staleness bound are dropped.
+
+    None when there are too few groups.
+    """
     fresh = []
     oldest_allowed = policy_version - spec.algorithm.max_staleness
-    for group in await groups_ready(connection, claims.job_id):
-        if group.min_version is None or group.min_version < oldest_allowed:
+    num_needed = num_verdicts_needed(spec.rollout.group_size)
+    ready = await groups_ready(connection, claims.job_id)
+    aged = [g.group_id for g in ready if g.min_version is not None and g.min_version < oldest_allowed]
+    num_fresh = await sessions_fresh_count(connection, aged, oldest_allowed=oldest_allowed) if aged else {}
+    for group in ready:
+        if group.min_version is None or num_fresh.get(group.group_id, num_needed) < num_needed:
             reason = (
                 "it holds no sampled token of a known version"
                 if group.min_version is None
-                else f"sampled by version {group.min_version}; the oldest that may train now is {oldest_allowed}"
+                else f"sampled by version {group.min_version}; the oldest that may train now is {oldest_allowed}, "
+                f"and {num_fresh[group.group_id]} sessions keep to it, fewer than {num_needed}"
             )
             await group_move(connection, group.group_id, GroupState.READY, GroupState.DROPPED, reason=reason)
             metrics.GROUPS_DROPPED.inc()
         elif group.max_version is None or group.max_version <= policy_version:
             fresh.append(group)
-    num_needed = spec.rollout.groups_per_batch
-    return fresh[:num_needed] if len(fresh) >= num_needed else None
+    num_groups = spec.rollout.groups_per_batch
+    return fresh[:num_groups] if len(fresh) >= num_groups else None
 
 
 def _plan(claims: PhaseClaims, request: BatchLeaseRequest, spec: JobSpec) -> BatchPlan:

@@ -77,6 +77,21 @@ async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]
     return [ReadyGroup(*row) for row in await cursor.fetchall()]
 
 
+async def sessions_fresh_count(
+    connection: Connection, group_ids: Sequence[UUID], *, oldest_allowed: int
+) -> dict[UUID, int]:
+    """Sessions with a verdict, by group, that no version older than allowed sampled."""
+    cursor = await connection.execute(
+        """SELECT s.group_id, count(*) FILTER (WHERE NOT EXISTS (
+               SELECT FROM trajectory_node n WHERE n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
+                                               AND n.min_version < %s))
+           FROM trajectory_session s
+           WHERE s.group_id = ANY(%s) AND s.state = 'closed' AND s.reward IS NOT NULL GROUP BY s.group_id""",
+        [oldest_allowed, list(group_ids)],
+    )
+    return dict(await cursor.fetchall())
+
+
 async def batch_insert(
     connection: Connection, claims: PhaseClaims, batch: Batch, groups: Sequence[ReadyGroup]
 ) -> bytes:

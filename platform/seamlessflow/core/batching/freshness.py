@@ -1,0 +1,24 @@
+"""What of a group is still young enough to train: whole sessions, by their oldest sampled token.
+
+A session beyond the bound keeps its verdict, which the others are compared with, and loses its tokens. So one very
+long answer does not take the group's other sessions with it.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from seamlessflow.core.batching.assembler import FinishedSession
+from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION
+
+
+def without_stale(sessions: Sequence[FinishedSession], *, oldest_allowed: int) -> list[FinishedSession]:
+    """The same sessions, those that hold a token sampled by an older version than allowed without their nodes."""
+    return [
+        dataclasses.replace(session, nodes=()) if _is_stale(session, oldest_allowed) else session
+        for session in sessions
+    ]
+
+
+def _is_stale(session: FinishedSession, oldest_allowed: int) -> bool:
+    versions = (version for node in session.nodes if not node.is_partial for version in node.spans[1::2])
+    return any(UNKNOWN_VERSION < version < oldest_allowed for version in versions)
