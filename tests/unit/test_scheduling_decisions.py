@@ -1,6 +1,7 @@
 """The scheduling decision on small hand-made snapshots: given machines and jobs, which decisions and which reasons."""
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -286,3 +287,38 @@ def test_agents_go_where_the_other_roles_can_still_be_filled() -> None:
     machines = (machine("a", "agent", "train"), machine("b", "agent", "rollout"), machine("c", "rollout"))
     plan = plan_of(QUEUED, machines=machines)
     assert leases(plan) == {"b": Role.AGENT, "c": Role.ROLLOUT}
+
+
+DEAR = replace(
+    RUNNING,
+    num_ready_groups=4,
+    num_open_groups=8,
+    max_staleness=3,
+    hand_over_s=0.3,
+    batch_interval_s=1.0,
+    due_age_s=0.5,
+)
+
+
+def test_where_handing_over_is_dear_a_turn_waits_for_its_second_batch() -> None:
+    assert plan_of(DEAR, machines=AT_WORK).decisions == ()
+    (drain,) = plan_of(replace(DEAR, num_ready_groups=8), machines=AT_WORK).decisions
+    assert isinstance(drain, DrainPhase)
+    assert drain.then is not None
+    assert drain.then.num_batches == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_interval_s": 60.0},
+        {"max_staleness": 1},
+        {"num_open_groups": 3},
+        {"due_age_s": 2.1},
+        {"num_updates": 1},
+    ],
+    ids=["cheap", "no staleness to spare", "too few under way", "waited long", "the last batch"],
+)
+def test_a_turn_waits_for_no_second_batch_where_that_would_hold_up_something(change: dict[str, Any]) -> None:
+    (drain,) = plan_of(replace(DEAR, **change), machines=AT_WORK).decisions
+    assert isinstance(drain, DrainPhase)

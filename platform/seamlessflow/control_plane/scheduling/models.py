@@ -35,10 +35,14 @@ class Phase(models.Model):
         null=True, help_text="Train: updates after which it ends by itself."
     )
     next_role = models.CharField(
-        max_length=16, blank=True, default="", help_text="What the machine turns to when this ends."
+        max_length=16,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="What the machine turns to when this ends.",
     )
     next_num_batches = models.PositiveIntegerField(null=True)
-    next_reason = models.TextField(blank=True, default="")
+    next_reason = models.TextField(blank=True, default="", db_default="")
     leased_at = models.DateTimeField(auto_now_add=True)
     active_at = models.DateTimeField(null=True)
     draining_at = models.DateTimeField(null=True)
@@ -54,7 +58,10 @@ class Phase(models.Model):
             ),
             models.UniqueConstraint(fields=["machine", "fence"], name="phase_fence_unique"),
         ]
-        indexes = [models.Index(fields=["job", "state"], name="phase_job_state")]
+        indexes = [
+            models.Index(fields=["job", "state"], name="phase_job_state"),
+            models.Index(fields=["job", "role", "-leased_at"], name="phase_job_role_leased"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.role} phase, fence {self.fence}"

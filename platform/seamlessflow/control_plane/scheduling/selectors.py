@@ -26,9 +26,23 @@ DEFAULT_POOL = "default"
 _DEMAND = """
     SELECT j.id,
            (SELECT count(*) FROM trajectory_group g WHERE g.job_id = j.id AND g.state = 'ready'),
+           (SELECT count(*) FROM trajectory_group g WHERE g.job_id = j.id AND g.state = 'open'),
            (SELECT count(*) FROM trajectory_batch b WHERE b.job_id = j.id AND b.number > j.published_batch),
            (SELECT p.reason FROM scheduling_phase p WHERE p.job_id = j.id AND p.state = 'failed'
-            ORDER BY p.ended_at DESC LIMIT 1)
+            ORDER BY p.ended_at DESC LIMIT 1),
+           (SELECT extract(epoch FROM now() - g.ready_at) FROM trajectory_group g
+            WHERE g.job_id = j.id AND g.state = 'ready' ORDER BY g.ready_at
+            OFFSET (j.spec->'rollout'->>'groups_per_batch')::int - 1 LIMIT 1),
+           (SELECT extract(epoch FROM max(v.published_at) - min(v.published_at)) / nullif(count(*) - 1, 0)
+            FROM policies_policyversion v WHERE v.job_id = j.id AND v.version > j.latest_version - 5),
+           (SELECT avg(extract(epoch FROM t.active_at - before.draining_at + after.active_at - t.ended_at))
+            FROM (SELECT * FROM scheduling_phase p WHERE p.job_id = j.id AND p.role = 'train'
+                  ORDER BY p.leased_at DESC LIMIT 5) t
+            JOIN scheduling_phase before ON before.machine_id = t.machine_id AND before.fence = (
+                SELECT max(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence < t.fence)
+            JOIN scheduling_phase after ON after.machine_id = t.machine_id AND after.fence = (
+                SELECT min(p.fence) FROM scheduling_phase p WHERE p.machine_id = t.machine_id AND p.fence > t.fence)
+            WHERE t.num_batches IS NOT NULL AND before.role = 'rollout' AND after.role = 'rollout')
     FROM jobs_job j WHERE j.state <> ALL(%s)
 """
 
@@ -36,8 +50,12 @@ _DEMAND = """
 @dataclass(frozen=True, slots=True)
 class _Demand:
     num_ready_groups: int = 0
+    num_open_groups: int = 0
     num_unpublished_batches: int = 0
     last_failure: str = ""
+    due_age_s: float = 0.0
+    batch_interval_s: float = 0.0
+    hand_over_s: float = 0.0
 
 
 def snapshot_load(*, may_evict: bool = True) -> Snapshot:
@@ -99,9 +117,9 @@ def _demands() -> dict[UUID, _Demand]:
         cursor.execute(_DEMAND, [[state.value for state in TERMINAL_JOB_STATES]])
         return {
             job_id: _Demand(
-                num_ready_groups=ready, num_unpublished_batches=unpublished, last_failure=reason or ""
+                ready, opened, unpublished, reason or "", *(float(value or 0) for value in measured)
             )
-            for job_id, ready, unpublished, reason in cursor.fetchall()
+            for job_id, ready, opened, unpublished, reason, *measured in cursor.fetchall()
         }
 
 
@@ -136,6 +154,11 @@ def _job_view(job: Job, order: int, demand: _Demand, pools: frozenset[str]) -> J
         published_batch=job.published_batch,
         num_ready_groups=demand.num_ready_groups,
         num_unpublished_batches=demand.num_unpublished_batches,
+        num_open_groups=demand.num_open_groups,
+        max_staleness=spec["algorithm"]["max_staleness"],
+        hand_over_s=demand.hand_over_s,
+        batch_interval_s=demand.batch_interval_s,
+        due_age_s=demand.due_age_s,
         num_failures=job.num_failures,
         last_failure=demand.last_failure,
         has_external_agents=spec["environment"]["name"] == "external",

@@ -13,6 +13,8 @@ from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseVie
 from seamlessflow.core.types.tags import Role
 
 MAX_BATCHES_PER_TURN = 2
+# Of the time between two batches, what handing a machine over and back may cost before turns are made longer.
+MAX_HAND_OVER_SHARE = 0.05
 EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for so long gives the machine back
 BACK_TO_ROLLOUT = NextPhase(role=Role.ROLLOUT, reason="its turn to train is over")
 
@@ -36,9 +38,26 @@ def train_turn(
         return TrainTurn()
     if is_dedicated(machine):
         return _dedicated(job, machine) if is_running else TrainTurn(reserved=machine)
-    if job.num_due_batches == 0:
+    if job.num_due_batches < batches_to_wait_for(job):
         return TrainTurn()
     return _take_over(job, machine)
+
+
+def batches_to_wait_for(job: JobView) -> int:
+    """Full batches that a turn should find: one, or two where handing over is dear next to what a batch takes.
+
+    Two only if that holds up nothing: half of the staleness bound is room for the second, the groups that are under
+    way suffice for it, so generation does not wait for this turn, and they have not kept the first one waiting long.
+    """
+    share = job.hand_over_s / job.batch_interval_s if job.batch_interval_s > 0 else 0.0
+    num_wanted = min(MAX_BATCHES_PER_TURN, 1 + job.max_staleness // 2, job.num_remaining_updates)
+    num_under_way = (
+        job.num_ready_groups + job.num_open_groups + job.num_unpublished_batches * job.groups_per_batch
+    )
+    is_late = job.due_age_s > MAX_BATCHES_PER_TURN * job.batch_interval_s
+    if share <= MAX_HAND_OVER_SHARE or is_late or num_under_way < num_wanted * job.groups_per_batch:
+        return 1
+    return num_wanted
 
 
 def _during(job: JobView, machine: MachineView) -> TrainTurn:

@@ -63,6 +63,11 @@ class JobView:
     published_batch: int = 0
     num_ready_groups: int = 0
     num_unpublished_batches: int = 0  # assembled, not yet in published weights
+    num_open_groups: int = 0  # under way
+    max_staleness: int = 0
+    hand_over_s: float = 0.0  # measured: what turning a machine to training and back costs it
+    batch_interval_s: float = 0.0  # measured: between the last publications; 0 while unknown
+    due_age_s: float = 0.0  # since there are ready groups enough for a batch
     num_failures: int = 0
     last_failure: str = ""
     has_external_agents: bool = False
