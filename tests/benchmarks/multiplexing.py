@@ -34,7 +34,7 @@ THROUGHPUT = "trained tokens"
 ROLLOUT_S, TRAIN_S = "rollout, machine seconds", "training, machine seconds"
 METRICS: Mapping[str, tuple[str, Callable[[Window], float]]] = {
     THROUGHPUT: ("tokens/s", lambda window: window.num_trained_tokens / window.duration_s),
-    "discarded": ("%", lambda window: 100 * window.num_discarded_tokens / window.num_sampled_tokens),
+    "discarded": ("%", lambda window: 100 * (1 - window.num_trained_tokens / window.num_settled_tokens)),
     "idle": ("%", lambda window: 100 * window.share("idle")),
     "idle or handing over": ("%", lambda window: 100 * window.share("idle", *HAND_OVER)),
     "cores taken by the planes": ("%", lambda window: 100 * window.cpu_share(PLANES, num_cores=NUM_CORES)),

@@ -18,19 +18,20 @@ from seamlessflow.client import Client
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 PLANES = ("postgres", "valkey", "web", "gateway", "scheduler", "background", "beat")
-# Sampled tokens of the window; of them, those that can never enter the weights: sampled past a stop string, cut short,
-# or of a group that was dropped.
+# Tokens that were sampled for groups whose fate is known: in a batch of the window, or dropped in it. Of a batch only
+# those that the step used entered the weights.
 _TOKENS = """
-    SELECT coalesce(sum(n.num_tokens + n.num_wasted_tokens), 0),
-           coalesce(sum(CASE WHEN n.is_partial OR g.state = 'dropped' THEN n.num_tokens + n.num_wasted_tokens
-                             ELSE n.num_wasted_tokens END), 0)
+    SELECT coalesce(sum(n.num_tokens + n.num_wasted_tokens), 0)
     FROM trajectory_node n JOIN trajectory_session s ON s.id = n.session_id AND s.month = n.month
     JOIN trajectory_group g ON g.id = s.group_id
-    WHERE n.job_id = %s AND n.kind = 2 AND n.created_at > %s AND n.created_at <= %s
+    WHERE n.job_id = %(job)s AND n.kind = 2
+      AND (g.batch_number > %(first)s AND g.batch_number <= %(last)s
+           OR g.state = 'dropped' AND g.ready_at > %(since)s AND g.ready_at <= %(until)s)
 """
-_STALE = (
-    "SELECT sum(num_trained_tokens) FROM trajectory_batch WHERE job_id = %s AND number > %s AND number <= %s"
-)
+_SAMPLED = """
+    SELECT coalesce(sum(num_tokens + num_wasted_tokens), 0) FROM trajectory_node
+    WHERE job_id = %(job)s AND kind = 2 AND created_at > %(since)s AND created_at <= %(until)s
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Window:
     num_versions: int
     num_trained_tokens: float  # they entered the weights within the staleness bound
     num_sampled_tokens: float
-    num_discarded_tokens: float
+    num_settled_tokens: float  # of groups that were trained or dropped
     step_s: float  # forward, backward and optimizer, summed
     seconds: Mapping[tuple[str, str], float]
     cpu_s: Mapping[str, float]  # by process
@@ -80,7 +81,7 @@ class Observer:
         published = {row["version"]: row["published_at"] for row in self._pages("versions")}
         since, until = published[first_version], published[last_version]
         steps = self._steps(first_version, last_version)
-        sampled, discarded, batched = self._tokens(since, until, first_version, last_version)
+        sampled, settled = self._tokens(since, until, first_version, last_version)
         seconds, num_machines = self._ledger(since, until)
         before, after = self._marks[0], self._marks[-1]
         return Window(
@@ -89,7 +90,7 @@ class Observer:
             num_versions=last_version - first_version,
             num_trained_tokens=steps["train/num_trained_tokens"],
             num_sampled_tokens=sampled,
-            num_discarded_tokens=discarded + batched - steps["train/num_trained_tokens"],
+            num_settled_tokens=settled,
             step_s=steps["train/step_s"],
             seconds=seconds,
             cpu_s={name: after[name] - before[name] for name in after if name in before},
@@ -111,14 +112,17 @@ class Observer:
         return sums
 
     def _tokens(self, since: str, until: str, first_batch: int, last_batch: int) -> tuple[float, ...]:
-        """Sampled, discarded, in batches (batch n makes version n)."""
-        job_id = parse_id(IdKind.JOB, self._job)
+        """Sampled in the window; sampled for groups whose fate was sealed in it (batch n makes version n)."""
+        values = {
+            "job": parse_id(IdKind.JOB, self._job),
+            "first": first_batch,
+            "last": last_batch,
+            "since": since,
+            "until": until,
+        }
         with psycopg.connect(self._database_url) as connection:
-            sampled = connection.execute(_TOKENS, [job_id, since, until]).fetchone()
-            batched = connection.execute(_STALE, [job_id, first_batch, last_batch]).fetchone()
-        assert sampled is not None
-        assert batched is not None
-        return tuple(float(value) for value in (*sampled, *batched))
+            rows = [connection.execute(query, values).fetchone() for query in (_SAMPLED, _TOKENS)]
+        return tuple(float(row[0]) for row in rows if row is not None)
 
     def _ledger(self, since: str, until: str) -> tuple[Mapping[tuple[str, str], float], int]:
         """Seconds of the machines that may work, and how many they are."""

@@ -16,7 +16,7 @@ from tests.fakes.pace import Pace
 
 SEED = 11
 GROUP_SIZE = 8
-GROUPS_PER_BATCH = 4
+GROUPS_PER_BATCH = 8
 NUM_SLOTS = 16  # sequences that an engine decodes at once
 
 
@@ -64,8 +64,8 @@ class Workload:
 
 
 REAL = (
-    Workload(ratio=1, num_machines=2, num_updates=28),
-    Workload(ratio=3, num_machines=2, num_updates=28),
+    Workload(ratio=1, num_machines=2, num_updates=18),
+    Workload(ratio=3, num_machines=2, num_updates=18),
 )
 _STEP_S = 0.04
 _PACE = {"step_s": _STEP_S, "load_s": 0.05, "wake_s": 0.05, "publish_s": 0.05}
