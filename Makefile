@@ -44,8 +44,8 @@ imports:
 schema:
 	DJANGO_SETTINGS_MODULE=tests.django_settings $(BIN)/python manage.py export_schemas --check
 
-bench: setup ## NAME=<benchmark>: print its table and write build/bench/<name>.json
-	@$(BIN)/python -m tests.benchmarks $(NAME)
+bench: setup ## NAME=<benchmark> (SHORT=1: a smoke test): print its table, write build/bench/<name>.json
+	@$(BIN)/python -m tests.benchmarks $(NAME) $(if $(SHORT),--short)
 
 soak: setup ## the acceptance tests over and over, HOURS=<hours> (1 by default)
 	@$(BIN)/python -m tests.benchmarks soak --hours $(or $(HOURS),1)
