@@ -14,7 +14,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from tests.benchmarks.cluster.endless_model import Shape, endless_model_write
-from tests.benchmarks.cluster.layouts import MULTIPLEXED, SIDES, SYNCHRONOUS, UNBOUNDED, Side, machines_of
+from tests.benchmarks.cluster.layouts import (
+    COLOCATED,
+    MULTIPLEXED,
+    SIDES,
+    SYNCHRONOUS,
+    UNBOUNDED,
+    Side,
+    machines_of,
+)
 from tests.benchmarks.cluster.long_tail import tasks_write
 from tests.benchmarks.cluster.observing import PLANES, Window
 from tests.benchmarks.cluster.running import Cluster, cluster_running
@@ -47,15 +55,20 @@ GAP = "gap to the bound"
 async def measure(*, is_short: bool = False) -> Sequence[Row]:
     """Rows of every side against the synchronous disaggregated one. Short: three sides of one workload."""
     workloads = REAL[:1] if is_short else (*REAL, *PACED)
-    sides = (MULTIPLEXED, SYNCHRONOUS, UNBOUNDED) if is_short else SIDES
     rows: list[Row] = []
     for workload in workloads:
+        sides = (MULTIPLEXED, SYNCHRONOUS, UNBOUNDED) if is_short else sides_of(workload)
         async with cluster_of(workload) as cluster:
             spec = spec_of(workload, num_updates=SHORT_UPDATES if is_short else workload.num_updates)
             runs = {side.name: functools.partial(sample, cluster, side, spec) for side in sides}
             samples = await interleaved(runs, num_repeats=NUM_REPEATS, num_warm_ups=0)
         rows += rows_of(workload, samples)
     return rows
+
+
+def sides_of(workload: Workload) -> Sequence[Side]:
+    """One machine trains a job: among eight, colocating them all would differ from multiplexing in its bound alone."""
+    return SIDES if workload.pace is None else tuple(side for side in SIDES if side is not COLOCATED)
 
 
 def cluster_of(workload: Workload) -> AbstractAsyncContextManager[Cluster]:

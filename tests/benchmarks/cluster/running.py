@@ -76,7 +76,8 @@ async def cluster_running(
 ) -> AsyncIterator[Cluster]:
     """Bring an installation up in `folder`; its machines find the benchmark's own programs."""
     home = Home(folder).create()
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **(environ or {})}
+    import_paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    surroundings = {**os.environ, "PYTHONPATH": import_paths, **(environ or {})}
     async with running_stack(home, machines, environ=surroundings) as stack:
         await welcome(stack)
         with client_of(home) as client:

@@ -16,8 +16,6 @@ from tests.fakes.pace import Pace
 
 SEED = 11
 GROUP_SIZE = 8
-GROUPS_PER_BATCH = 8
-NUM_SLOTS = 16  # sequences that an engine decodes at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +24,8 @@ class Workload:
 
     ratio: int  # rollout : train
     num_machines: int
+    num_slots: int  # sequences that an engine decodes at once
+    groups_per_batch: int
     num_updates: int
     pace: Pace | None = None
 
@@ -47,10 +47,10 @@ class Workload:
             "environment": {"name": "command", "command": [COMMAND], "tasks": str(tasks), "timeout_s": 120},
             "rollout": {
                 "group_size": GROUP_SIZE,
-                "groups_per_batch": GROUPS_PER_BATCH,
+                "groups_per_batch": self.groups_per_batch,
                 "max_tokens_per_turn": MAX_TOKENS,
                 "max_concurrent_sessions": 2048,  # the staleness bound alone limits what is under way
-                "max_num_seqs": NUM_SLOTS,
+                "max_num_seqs": self.num_slots,
             },
             "algorithm": {"name": "grpo"},
             "train": {
@@ -63,19 +63,23 @@ class Workload:
         }
 
 
+# The longest answers take about as long as two batches: with less, most of them would be beyond any bound.
 REAL = (
-    Workload(ratio=1, num_machines=2, num_updates=18),
-    Workload(ratio=3, num_machines=2, num_updates=18),
+    Workload(ratio=1, num_machines=2, num_slots=8, groups_per_batch=8, num_updates=13),
+    Workload(ratio=3, num_machines=2, num_slots=8, groups_per_batch=8, num_updates=13),
 )
-_STEP_S = 0.04
+_STEP_S = 0.01
+_PACED_SLOTS = 4
 _PACE = {"step_s": _STEP_S, "load_s": 0.05, "wake_s": 0.05, "publish_s": 0.05}
 # One machine trains a job, so on eight of them a balanced job has seven times as much rollout as training.
 PACED = tuple(
     Workload(
         ratio=ratio,
         num_machines=8,
-        num_updates=28,
-        pace=Pace(**_PACE, train_token_s=_STEP_S / NUM_SLOTS / ratio),
+        num_slots=_PACED_SLOTS,
+        groups_per_batch=16,
+        num_updates=9,
+        pace=Pace(**_PACE, train_token_s=_STEP_S / _PACED_SLOTS / ratio),
     )
     for ratio in (7, 15)
 )
