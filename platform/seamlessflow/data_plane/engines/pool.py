@@ -21,9 +21,7 @@ from seamlessflow.data_plane.engines.client import Engine
 
 SHUN_S = 0.5  # an engine that failed is not asked again sooner
 STICKY_SLACK = 8  # requests that the session's own engine may have more than the idlest
-FOLLOWING_SHARE = (
-    4  # one request in so many may queue at the engine: a slot that becomes free is filled at once
-)
+FOLLOWING_SHARE = 8  # a queued turn for so many slots, so that one that becomes free is filled at once
 
 
 class TooManyHeld(Exception):
