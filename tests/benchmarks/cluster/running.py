@@ -43,8 +43,13 @@ class Cluster:
 
     def _run(self, side: Side, spec: Mapping[str, Any]) -> Window:
         for machine in self.machines:
-            changes = {"tags": tags_of(side, machine)}
-            self.client.machine_edit(machine.name, changes=changes, reason=f"benchmark: {side.name}")
+            seen = self.client.machine_get(machine.name)
+            self.client.machine_edit(
+                seen["id"],
+                changes={"tags": tags_of(side, machine)},
+                reason=f"benchmark: {side.name}",
+                generation=seen["generation"],
+            )
         algorithm = {**spec["algorithm"], "max_staleness": side.max_staleness}
         job = self.client.job_submit({**spec, "algorithm": algorithm})
         observer = Observer(self.client, self.stack.urls.database_url, self.stack.processes, job)
