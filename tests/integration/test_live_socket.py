@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import redis
@@ -222,6 +222,9 @@ def group_event(job: Job) -> None:
 
 
 class _Deaf:
+    def watched(self) -> dict[UUID, int]:
+        return {}
+
     def publish(self, deltas: object) -> None:
         raise redis.ConnectionError("away")
 

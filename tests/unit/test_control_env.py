@@ -10,8 +10,8 @@ from seamlessflow.control_plane.env import (
     Environment,
     InvalidSetting,
     database_address_parse,
-    redis_url,
 )
+from seamlessflow.core.protocol.live_events import redis_url
 
 
 @pytest.mark.parametrize(

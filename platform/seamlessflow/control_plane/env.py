@@ -7,7 +7,7 @@ message names the variable, the value and the accepted ones.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 ACCEPTED_DATABASE = (
     "postgresql://user[:password]@host[:port]/name, or postgresql://user@/name?host=/socket/folder"
@@ -142,12 +142,3 @@ def database_address_parse(url: str) -> DatabaseAddress | None:
         name=name,
         options=options,
     )
-
-
-def redis_url(broker_url: str) -> str:
-    """The form that redis-py takes: Celery writes sockets `redis+socket://…?virtual_host=n`, redis-py `unix://…?db=n`."""
-    parts = urlsplit(broker_url)
-    if parts.scheme != "redis+socket":
-        return broker_url
-    query = {"db" if key == "virtual_host" else key: value for key, value in parse_qsl(parts.query)}
-    return f"unix://{parts.path}" + (f"?{urlencode(query)}" if query else "")

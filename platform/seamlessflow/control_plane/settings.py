@@ -6,8 +6,9 @@ Web, scheduler, background workers and tests load this same module; a bad variab
 import os
 import sys
 
-from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting, redis_url
+from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting
 from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
+from seamlessflow.core.protocol.live_events import redis_url
 
 _PACKAGE = "seamlessflow.control_plane"
 _env = Environment(os.environ)

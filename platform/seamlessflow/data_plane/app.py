@@ -1,7 +1,8 @@
 """The gateway's composition root: one ASGI application and the tasks that live as long as it does.
 
 Chat is served by bare ASGI (it is the hot path), everything else by Starlette. Background: the writer of turns, the
-engine table (told by NOTIFY, polled each second), upkeep of leases and of abandoned turns.
+engine table (told by NOTIFY, polled each second), upkeep of leases and of abandoned turns, and for those who watch a
+group the growth of its answers.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from seamlessflow.data_plane.engines.pool import EnginePool
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
+from seamlessflow.data_plane.progress_feed import ProgressFeed
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.routes.chat import ChatRoute
 from seamlessflow.data_plane.routes.http import ClientGone, Receive, Scope, Send, send_error
@@ -34,6 +36,7 @@ from seamlessflow.data_plane.store.writer import TurnWriter
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.upkeep import Upkeep
 from seamlessflow.data_plane.wakes import JobWakes
+from seamlessflow.data_plane.watched import Watched
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,8 @@ class Gateway:
         manager = RolloutManager(engines, self._client, time.monotonic)
         upkeep = Upkeep(settings, self._pool, registry, engines, writer, time.monotonic)
         wakes = JobWakes()
-        self._chat = ChatRoute(settings, registry, manager, writer, time.monotonic)
+        watched = Watched()
+        self._chat = ChatRoute(settings, registry, manager, writer, watched, time.monotonic)
         self._rest = JsonRoutes(
             settings,
             registry,
@@ -85,6 +89,9 @@ class Gateway:
             asyncio.create_task(upkeep.run(), name="upkeep"),
             asyncio.create_task(self._listen(upkeep, wakes), name="listen"),
         ]
+        if settings.events_url:
+            feed = ProgressFeed(settings.events_url, registry, watched)
+            self._tasks.append(asyncio.create_task(feed.run(), name="progress"))
         for task in self._tasks:
             task.add_done_callback(_log_death)
         gc.freeze()

@@ -10,7 +10,9 @@ from seamlessflow.core.protocol.exposure import (
     binding_refusal,
     secret_weakness,
 )
+from seamlessflow.core.protocol.live_events import redis_url
 
+EVENTS_SCHEMES = ("redis://", "rediss://", "unix://")
 MIN_SECRET_CHARS = 16
 
 
@@ -19,6 +21,7 @@ class Settings:
     database_url: str
     secret_key: str  # verifies phase credentials, makes front tokens
     public_url: str  # what clients are told as base URL
+    events_url: str = ""  # broker of live events, as redis-py takes it; none: growing answers are not shown
     max_body_bytes: int = 32 << 20
     max_live_sessions: int = 20_000  # kept in memory; others are read back when they speak
     max_held_turns: int = 4096  # turns waiting for an engine
@@ -47,10 +50,20 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
     if not window.isdecimal():
         faults.append(f"SEAMLESSFLOW_RETRY_WINDOW_S must be a whole number of seconds, got {window!r}")
     faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
+    events_url = redis_url(environ.get("EVENTS_URL") or environ.get("BROKER_URL", ""))
+    if events_url and not events_url.startswith(EVENTS_SCHEMES):
+        scheme = events_url.partition(":")[0]
+        faults.append(f"EVENTS_URL must be a redis://, rediss:// or unix:// address, got {scheme!r}")
     if faults:
         raise InvalidSettings("; ".join(faults) + ".")
     public_url = environ.get("SEAMLESSFLOW_GATEWAY_URL", f"http://{host}:{port}").rstrip("/")
-    return Settings(database_url=url, secret_key=secret, public_url=public_url, retry_window_s=float(window))
+    return Settings(
+        database_url=url,
+        secret_key=secret,
+        public_url=public_url,
+        events_url=events_url,
+        retry_window_s=float(window),
+    )
 
 
 def _exposure_faults(mode: str, *, host: str, secret: str) -> list[str]:

@@ -1,11 +1,12 @@
 """The events broker: one capped stream per topic, numbered once for all replicas, and one channel that carries all.
 
-A Lua script numbers, stores and publishes a delta in one step; the stream's entry id is `<seq>-0`.
+The scripts and keys are `core.protocol.live_events`; the stream's entry id is `<seq>-0`.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import redis
@@ -13,26 +14,28 @@ import redis.asyncio
 from django.conf import settings
 
 from seamlessflow.control_plane.live.frames import Frame, FrameKind, Position
+from seamlessflow.core.protocol.live_events import (
+    APPEND,
+    ASK,
+    ASKED_KEY,
+    ASKED_TTL_S,
+    EPOCH_KEY,
+    GROUP_STREAM,
+    JOB_STREAM,
+    WATCH,
+    WATCH_TTL_S,
+    WATCHED,
+    WATCHED_KEY,
+    TopicKind,
+    append_arguments,
+    append_keys,
+    seq_key,
+    stream_key,
+    watched_decode,
+)
 
-CHANNEL = "seamlessflow:live"
-EPOCH_KEY = "seamlessflow:live:epoch"
-MAX_STREAM_LENGTH = 1000
-STREAM_TTL_S = 24 * 3600
 MAX_REPLAY = 500
 TIMEOUT_S = 2.0
-
-_APPEND = """
-local epoch = redis.call('GET', KEYS[1])
-if not epoch then
-  epoch = ARGV[1]
-  redis.call('SET', KEYS[1], epoch)
-end
-local seq = redis.call('INCR', KEYS[2])
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[2], seq .. '-0', 'epoch', epoch, 'at', ARGV[3], 'data', ARGV[4])
-redis.call('EXPIRE', KEYS[3], ARGV[5])
-redis.call('PUBLISH', ARGV[6], cjson.encode({ARGV[7], epoch, seq, ARGV[3]}) .. '\\n' .. ARGV[4])
-return seq
-"""
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -50,15 +53,25 @@ class Publisher:
         self._redis = redis.Redis.from_url(
             settings.EVENTS_URL, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S
         )
-        self._append = self._redis.register_script(_APPEND)
+        self._append = self._redis.register_script(APPEND)
+        self._watched = self._redis.register_script(WATCHED)
         self._epoch = secrets.token_hex(8)  # used if the broker has none yet
 
     def publish(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
-            keys = [EPOCH_KEY, _seq_key(delta.topic), _stream_key(delta.topic)]
-            data = msgspec.json.encode(delta.data)
-            limits = (MAX_STREAM_LENGTH, delta.at, data, STREAM_TTL_S)
-            self._append(keys=keys, args=[self._epoch, *limits, CHANNEL, delta.topic])
+            is_group = delta.topic.startswith(f"{TopicKind.GROUP}:")
+            arguments = append_arguments(
+                epoch=self._epoch,
+                limits=GROUP_STREAM if is_group else JOB_STREAM,
+                at=delta.at,
+                data=msgspec.json.encode(delta.data),
+                topic=delta.topic,
+            )
+            self._append(keys=append_keys(delta.topic), args=arguments)
+
+    def watched(self) -> dict[UUID, int]:
+        """Groups whose forests somebody watches."""
+        return watched_decode(self._watched(keys=[WATCHED_KEY, ASKED_KEY]))
 
     def close(self) -> None:
         self._redis.close()
@@ -72,16 +85,14 @@ def reader_make() -> redis.asyncio.Redis:
 
 
 def published_decode(raw: bytes) -> Frame:
-    """Invert what the script publishes."""
+    """Invert what the script publishes. The data stay bytes: they are passed on as they are."""
     head, _, data = raw.partition(b"\n")
     topic, epoch, seq, at = msgspec.json.decode(head, type=tuple[str, str, int, str])
-    return Frame(
-        topic=topic, epoch=epoch, seq=seq, kind=FrameKind.DELTA, at=int(at), data=msgspec.json.decode(data)
-    )
+    return Frame(topic=topic, epoch=epoch, seq=seq, kind=FrameKind.DELTA, at=int(at), data=msgspec.Raw(data))
 
 
 async def position_read(reader: redis.asyncio.Redis, topic: str) -> Position:
-    epoch, seq = await reader.mget(EPOCH_KEY, _seq_key(topic))
+    epoch, seq = await reader.mget(EPOCH_KEY, seq_key(topic))
     return Position((epoch or b"").decode(), int(seq or 0))
 
 
@@ -90,7 +101,7 @@ async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position)
     now = await position_read(reader, topic)
     if since.epoch != now.epoch or since.seq > now.seq or now.seq - since.seq > MAX_REPLAY:
         return None
-    entries = await reader.xrange(_stream_key(topic), min=f"{since.seq + 1}-0")
+    entries = await reader.xrange(stream_key(topic), min=f"{since.seq + 1}-0")
     frames = [
         Frame(
             topic=topic,
@@ -98,7 +109,7 @@ async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position)
             seq=int(entry.partition(b"-")[0]),
             kind=FrameKind.DELTA,
             at=int(fields[b"at"]),
-            data=msgspec.json.decode(fields[b"data"]),
+            data=msgspec.Raw(fields[b"data"]),
         )
         for entry, fields in entries
     ]
@@ -106,9 +117,11 @@ async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position)
     return frames if is_whole and since.seq + len(frames) >= now.seq else None
 
 
-def _seq_key(topic: str) -> str:
-    return f"seamlessflow:live:seq:{topic}"
+async def groups_watch(reader: redis.asyncio.Redis, group_ids: Iterable[str]) -> None:
+    """Note for WATCH_TTL_S that these groups are looked at."""
+    await reader.eval(WATCH, 1, WATCHED_KEY, WATCH_TTL_S, *group_ids)  # type: ignore[misc]
 
 
-def _stream_key(topic: str) -> str:
-    return f"seamlessflow:live:stream:{topic}"
+async def group_ask(reader: redis.asyncio.Redis, group_id: str) -> None:
+    """Have gateways say again what its growing answers hold: somebody has a snapshot, which lacks them."""
+    await reader.eval(ASK, 1, ASKED_KEY, ASKED_TTL_S, group_id)  # type: ignore[misc]

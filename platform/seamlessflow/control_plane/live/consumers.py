@@ -1,7 +1,7 @@
 """The socket `/ws/live`: the client names topics, the server sends snapshots, then deltas.
 
-First message: `{"subscribe": ["jobs", "job:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with `"token"` where
-no browser session signs in. The socket is never the record: whatever it misses a snapshot makes good.
+First message: `{"subscribe": ["jobs", "job:<id>", "group:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with
+`"token"` where no browser session signs in. The socket is never the record: whatever it misses a snapshot makes good.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from seamlessflow.control_plane.live.access import (
     topics_of,
 )
 from seamlessflow.control_plane.live.broker import deltas_since, position_read
-from seamlessflow.control_plane.live.frames import ClientMessage, Frame, FrameKind, Position, frame_encode
+from seamlessflow.control_plane.live.frames import ClientMessage, Frame, FrameKind, Position
 from seamlessflow.control_plane.live.hub import Mailbox, hub_get, hub_leave
 
 UNAUTHORIZED = 4401
@@ -107,6 +107,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             position = position or Position()
             data = await database_sync_to_async(topic_snapshot)(topic)
             await self._send(topic, position, FrameKind.SNAPSHOT, data)
+            await self._hub.snapshot_given(topic)
         self._read[topic] = position or Position()
         for frame in frames or []:
             await self._forward(frame)
@@ -137,12 +138,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._catch_up(frame.topic, None)
             return
         self._read[frame.topic] = Position(frame.epoch, frame.seq)
-        await self.send(text_data=frame_encode(frame))
+        await self.send(text_data=frame.text)
 
     async def _send(self, topic: str, position: Position, kind: FrameKind, data: dict[str, Any]) -> None:
         at = time.time_ns() // 1_000_000
         frame = Frame(topic=topic, epoch=position.epoch, seq=position.seq, kind=kind, at=at, data=data)
-        await self.send(text_data=frame_encode(frame))
+        await self.send(text_data=frame.text)
 
     async def _say(self, kind: FrameKind, topic: str, data: dict[str, Any]) -> None:
         await self._send(topic, Position(), kind, data)

@@ -24,6 +24,7 @@ from django.utils import timezone
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Delta, Publisher
+from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare
 from seamlessflow.control_plane.live.frames import MACHINES_TOPIC, job_topic, jobs_topic
 from seamlessflow.control_plane.live.rows import Row, event_row, interval_row, job_row, metric_row, phase_row
 from seamlessflow.control_plane.live.selectors import (
@@ -86,6 +87,7 @@ class _Said:
     batches: dict[UUID, int] = field(default_factory=dict)
     rates: dict[UUID, float] = field(default_factory=dict)
     groups: dict[UUID, list[Row]] = field(default_factory=dict)
+    forests: ForestsSaid = field(default_factory=ForestsSaid)
 
 
 class Feeder:
@@ -110,6 +112,7 @@ class Feeder:
         self._compare_jobs(jobs, now, topics)
         self._compare_phases(now, topics)
         self._compare_learning(jobs, now, topics)
+        now.forests = forests_compare(self._publisher.watched(), said.forests, topics)
         for event in events:
             if event.job_id is not None and not event.kind.startswith(GROUP_EVENTS):
                 topics[job_topic(event.job_id)]["events"].append(event_row(event))

@@ -1,11 +1,12 @@
 """What goes over `/ws/live`: frames `{v, topic, epoch, seq, kind, at, data}`, times in epoch milliseconds.
 
-Topics: `jobs:<project uuid>`, `job:<shown id>`, `machines`. `epoch` names one life of the broker's numbering: after a
-change, numbers begin anew and clients take a snapshot. Snapshot and delta hold the same keys of rows; a row replaces
-the one with its key, so applying a delta twice changes nothing.
+Topics: `jobs:<project uuid>`, `job:<shown id>`, `group:<shown id>`, `machines`. `epoch` names one life of the broker's
+numbering: after a change, numbers begin anew and clients take a snapshot. Snapshot and delta hold the same keys of
+rows; a row replaces the one with its key, so applying a delta twice changes nothing.
 """
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -24,14 +25,19 @@ class FrameKind(StrEnum):
     ERROR = "error"  # data.detail
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     v: int = FRAME_VERSION
     topic: str
     epoch: str
     seq: int
     kind: FrameKind
     at: int
-    data: dict[str, Any]
+    data: dict[str, Any] | msgspec.Raw  # raw: JSON as the broker gave it
+
+    @cached_property
+    def text(self) -> str:
+        """As it is sent; made once, however many sockets it goes to."""
+        return msgspec.json.encode(self).decode()
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -48,10 +54,6 @@ class ClientMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscribe: list[str] = []
     unsubscribe: list[str] = []
     since: dict[str, Position] = {}
-
-
-def frame_encode(frame: Frame) -> str:
-    return msgspec.json.encode(frame).decode()
 
 
 def jobs_topic(project_id: object) -> str:

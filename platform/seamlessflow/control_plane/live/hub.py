@@ -5,16 +5,20 @@ costs this process no memory and never sees a gap.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import defaultdict
 
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from seamlessflow.control_plane.live.broker import CHANNEL, published_decode, reader_make
+from seamlessflow.control_plane.live.broker import group_ask, groups_watch, published_decode, reader_make
 from seamlessflow.control_plane.live.frames import Frame
+from seamlessflow.core.protocol.live_events import CHANNEL, WATCH_TTL_S, TopicKind
 
 MAX_QUEUED_FRAMES = 64
+WATCH_EVERY_S = WATCH_TTL_S / 3
+GROUP_PREFIX = f"{TopicKind.GROUP}:"
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
 _log = logging.getLogger(__name__)
 
@@ -60,7 +64,10 @@ class Hub:
         self._all: set[Mailbox] = set()
         self._is_behind = False
         self._is_subscribed = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name="live-hub")
+        self._tasks = (
+            asyncio.create_task(self._run(), name="live-hub"),
+            asyncio.create_task(self._keep_watching(), name="live-watch"),
+        )
 
     def join(self, mailbox: Mailbox) -> None:
         self._all.add(mailbox)
@@ -80,13 +87,24 @@ class Hub:
         self._mailboxes[topic].add(mailbox)
         if not self._is_behind:
             await self._is_subscribed.wait()
+        if topic.startswith(GROUP_PREFIX):
+            await self._watch([topic])
+
+    async def snapshot_given(self, topic: str) -> None:
+        """A snapshot of a forest lacks the answers that grow just now: gateways are asked to say them."""
+        if topic.startswith(GROUP_PREFIX):
+            with contextlib.suppress(
+                RedisError, OSError
+            ):  # said once the broker is back: a new snapshot is due then
+                await group_ask(self.reader, topic.removeprefix(GROUP_PREFIX))
 
     def unsubscribe(self, mailbox: Mailbox, topic: str) -> None:
         self._mailboxes[topic].discard(mailbox)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.reader.aclose()
 
     async def _run(self) -> None:
@@ -105,6 +123,17 @@ class Hub:
                 self._set_behind(True, str(error))
                 num_failures += 1
                 await asyncio.sleep(BACKOFF_S[min(num_failures, len(BACKOFF_S)) - 1])
+
+    async def _keep_watching(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            await self._watch([topic for topic, mailboxes in self._mailboxes.items() if mailboxes])
+
+    async def _watch(self, topics: list[str]) -> None:
+        groups = [topic.removeprefix(GROUP_PREFIX) for topic in topics if topic.startswith(GROUP_PREFIX)]
+        if groups:
+            with contextlib.suppress(RedisError, OSError):  # that the broker is away is said by `_run`
+                await groups_watch(self.reader, groups)
 
     def _deliver(self, frame: Frame) -> None:
         for mailbox in self._mailboxes.get(frame.topic, ()):

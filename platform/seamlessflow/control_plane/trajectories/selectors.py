@@ -26,7 +26,7 @@ _NODES = """
            cause, turn_id, is_partial, flags, num_handovers, num_continuations, max_gap_s, duration_s,
            num_wasted_tokens, created_at, CASE WHEN %(with_tokens)s THEN token_ids END AS token_ids,
            CASE WHEN %(with_tokens)s THEN logprobs END AS logprobs
-    FROM trajectory_node WHERE month = %(month)s AND session_id = %(session_id)s
+    FROM trajectory_node WHERE month = %(month)s AND session_id = %(session_id)s AND node_index >= %(from)s
     ORDER BY node_index LIMIT %(limit)s
 """
 
@@ -70,10 +70,20 @@ def session_get_visible(*, access: Access, session_id: UUID) -> Session:
     return session
 
 
-def session_nodes(*, session: Session, with_tokens: bool) -> list[dict[str, Any]]:
-    """The nodes of the tree in order of their index."""
+def session_node(*, session: Session, index: int) -> dict[str, Any]:
+    """One node without its tokens. Raises ApplicationError (404)."""
+    nodes = session_nodes(session=session, with_tokens=False, first=index, limit=1)
+    if not nodes or nodes[0]["node_index"] != index:
+        raise not_found("node", str(index))
+    return nodes[0]
+
+
+def session_nodes(
+    *, session: Session, with_tokens: bool, first: int = 0, limit: int = MAX_NODES
+) -> list[dict[str, Any]]:
+    """The nodes of the tree in order of their index, from `first` on."""
     parameters: dict[str, date | UUID | int | bool] = {
-        "month": session.month, "session_id": session.id, "limit": MAX_NODES, "with_tokens": with_tokens
+        "month": session.month, "session_id": session.id, "from": first, "limit": limit, "with_tokens": with_tokens
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(_NODES, parameters)

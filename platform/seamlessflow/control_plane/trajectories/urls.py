@@ -10,6 +10,12 @@ from seamlessflow.control_plane.trajectories.apis import (
     SessionDetailApi,
 )
 from seamlessflow.control_plane.trajectories.converters import GroupIdConverter, SessionIdConverter
+from seamlessflow.control_plane.trajectories.forest_apis import (
+    GroupForestApi,
+    JobVocabularyApi,
+    SessionNodeApi,
+    SessionTokensApi,
+)
 
 register_converter(GroupIdConverter, "group")
 register_converter(SessionIdConverter, "session")
@@ -19,5 +25,9 @@ urlpatterns = [
     path("jobs/<job:job_id>/audit", JobAuditApi.as_view()),
     path("jobs/<job:job_id>/summary", JobSummaryApi.as_view()),
     path("groups/<group:group_id>", GroupDetailApi.as_view()),
+    path("groups/<group:group_id>/forest", GroupForestApi.as_view()),
     path("sessions/<session:session_id>", SessionDetailApi.as_view()),
+    path("sessions/<session:session_id>/nodes/<int:index>", SessionNodeApi.as_view()),
+    path("sessions/<session:session_id>/tokens", SessionTokensApi.as_view()),
+    path("jobs/<job:job_id>/vocabulary", JobVocabularyApi.as_view()),
 ]

@@ -45,6 +45,7 @@ class AnswerProgress:
     spans: Spans = ()
     finish_reason: FinishReason | None = None
     num_handovers: int = 0
+    handover_at: tuple[int, ...] = ()  # how many tokens it had at each of them
     num_continuations: int = 0
     num_wasted_tokens: int = 0
     max_gap_s: float = 0.0
@@ -86,6 +87,7 @@ class AnswerProgress:
     def moved(self) -> None:
         """The engine gave the answer up; another one goes on."""
         self.num_handovers += 1
+        self.handover_at += (self.num_tokens,)
         if self.token_ids:
             self.num_continuations += 1
 
@@ -95,4 +97,5 @@ class AnswerProgress:
         del self.token_ids[num_tokens * TOKEN_BYTES :]
         del self.logprobs[num_tokens * TOKEN_BYTES :]
         self.spans = spans_truncate(self.spans, num_tokens)
+        self.handover_at = tuple(at for at in self.handover_at if at <= num_tokens)
         self.finish_reason = FinishReason.STOP

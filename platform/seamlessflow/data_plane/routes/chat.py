@@ -46,6 +46,7 @@ from seamlessflow.data_plane.trajectory_manager.plan import TurnPlan, plan_turn
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.trajectory_manager.replay import recorded_choices
 from seamlessflow.data_plane.trajectory_manager.turn import Choice, Turn
+from seamlessflow.data_plane.watched import Watched
 
 NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
 
@@ -59,9 +60,11 @@ class ChatRoute:
         registry: Registry,
         manager: RolloutManager,
         writer: TurnWriter,
+        watched: Watched,
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
+        self._watched = watched
         self._registry = registry
         self._manager = manager
         self._writer = writer
@@ -127,12 +130,14 @@ class ChatRoute:
             has_logprobs=request.has_logprobs,
             has_top_logprobs=request.has_top_logprobs,
         )
+        self._registry.turn_begin(turn)
         try:
             await self._answer(turn, request, reply, send, is_recorded=is_recorded)
         except asyncio.CancelledError:
             self._abandon(turn)
             raise
         finally:
+            self._registry.turn_end(turn)
             metrics.TURN.observe(self._clock() - turn.started_s)
 
     def _turn(self, session: LiveSession, request: ChatRequest, digest: bytes, *, is_retry: bool) -> Turn:
@@ -188,9 +193,9 @@ class ChatRoute:
         if request.is_streamed:
             await self._answer_stream(turn, request, reply, send, is_recorded=is_recorded)
             return
-        await _all(
-            [self._grow_silently(turn, choice, is_streamed=bool(request.stop)) for choice in turn.choices]
-        )
+        # Somebody who watches the group wants to see the answer grow.
+        is_streamed = bool(request.stop) or self._watched.is_watched(turn.session.group_id)
+        await _all([self._grow_silently(turn, choice, is_streamed=is_streamed) for choice in turn.choices])
         await self._commit(turn, is_recorded=is_recorded)
         await send_whole(send, reply.whole())
 

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+import numpy as np
 from psycopg.types.json import Json, Jsonb, set_json_dumps, set_json_loads
 
 from seamlessflow.core.trajectory.messages import message_digests
@@ -52,6 +53,7 @@ COLUMNS = {
     "max_gap_s": "float4",
     "duration_s": "float4",
     "num_wasted_tokens": "int4",
+    "mean_logprob": "float4",
 }
 _COPY = f"COPY trajectory_node ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
 _TYPES = list(COLUMNS.values())
@@ -197,7 +199,13 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
         facts.max_gap_s,
         facts.duration_s,
         facts.num_wasted_tokens,
+        _mean_logprob(node),
     )
+
+
+def _mean_logprob(node: Node) -> float | None:
+    """For forests seen from afar, where single tokens are not read."""
+    return float(np.frombuffer(node.logprobs, dtype="<f4").mean()) if node.logprobs else None
 
 
 def _row(values: tuple[Any, ...], earlier: Sequence[NodeRow]) -> NodeRow:

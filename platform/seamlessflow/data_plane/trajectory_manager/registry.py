@@ -5,7 +5,7 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from seamlessflow.core.job_spec import InvalidJobSpec
@@ -23,6 +23,9 @@ from seamlessflow.data_plane.store.node_rows import SessionKey, nodes_read
 from seamlessflow.data_plane.store.sessions import session_read
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob, LiveSession, live_job
 
+if TYPE_CHECKING:
+    from seamlessflow.data_plane.trajectory_manager.turn import Turn
+
 MAX_JOBS = 256
 Loaded = TypeVar("Loaded")
 
@@ -37,6 +40,22 @@ class Registry:
         self._jobs: OrderedDict[UUID, LiveJob] = OrderedDict()
         self._loading: dict[UUID, asyncio.Future[None]] = {}
         self._spoken_groups: set[UUID] = set()
+        self._growing: dict[UUID, dict[UUID, Turn]] = {}
+
+    def turn_begin(self, turn: "Turn") -> None:
+        """Its answers grow: until `turn_end` it is among those of its group."""
+        self._growing.setdefault(turn.session.group_id, {})[turn.turn_id] = turn
+
+    def turn_end(self, turn: "Turn") -> None:
+        group_id = turn.session.group_id
+        turns = self._growing.get(group_id, {})
+        if turns.get(turn.turn_id) is turn:  # a retry may have taken it up
+            del turns[turn.turn_id]
+            if not turns:
+                del self._growing[group_id]
+
+    def turns_growing(self, group_id: UUID) -> "list[Turn]":
+        return list(self._growing.get(group_id, {}).values())
 
     @property
     def jobs(self) -> list[LiveJob]:

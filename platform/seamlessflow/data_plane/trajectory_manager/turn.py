@@ -24,6 +24,8 @@ from seamlessflow.data_plane.store.writer import TurnWriter
 from seamlessflow.data_plane.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.trajectory_manager.plan import TurnPlan
 
+HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
+
 
 @dataclass(slots=True)
 class Choice:
@@ -150,7 +152,7 @@ class Turn:
             turn_id=self.turn_id,
             finish_reason="abort" if is_partial else choice.finish_reason,
             request_digest=self.request_digest,
-            flags=self.flags,
+            flags=self.flags | ({HANDOVER_FLAG: progress.handover_at} if progress.handover_at else {}),
             num_handovers=progress.num_handovers,
             num_continuations=progress.num_continuations,
             max_gap_s=progress.max_gap_s,

@@ -1,0 +1,107 @@
+"""The topic `group:<uuid>`: snapshot of a forest without its nodes, and what the record gained since the last tick.
+
+Enters: the groups that somebody watches. Leaves: rows of the group, of its sessions (each with the number of its nodes)
+and of new nodes. Growing answers are told by gateways on the same topic (`growing`). Invariant: a client that has fewer
+nodes of a session than its row says asks for them over REST; so nothing that was missed stays missing.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from seamlessflow.control_plane.live.rows import Row, group_row
+from seamlessflow.control_plane.trajectories.forest_selectors import (
+    MAX_NEW_NODES,
+    ForestSession,
+    forest_nodes_new,
+    forest_sessions,
+)
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.core.protocol.live_events import group_topic
+from seamlessflow.core.types.ids import IdKind, show_id
+
+MAX_WATCHED = 200  # groups; of more only the first are fed, their pages still read the record
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupSaid:
+    group: Row
+    sessions: dict[str, Row]
+    num_nodes: dict[UUID, int]
+
+
+@dataclass(slots=True)
+class ForestsSaid:
+    """What listeners know; replaced once the broker took what followed from it."""
+
+    groups: dict[UUID, _GroupSaid] = field(default_factory=dict)
+
+
+def group_snapshot(group_id: UUID) -> Row:
+    group = RolloutGroup.objects.select_related("job").get(id=group_id)
+    sessions = forest_sessions([group])[group.id]
+    return {"group": _group(group), "sessions": [session.row for session in sessions]}
+
+
+def forests_compare(
+    watched: Mapping[UUID, int], said: ForestsSaid, topics: dict[str, dict[str, Any]]
+) -> ForestsSaid:
+    """Add what changed to `topics`; returns what is known once that is said."""
+    if not watched:
+        return ForestsSaid()
+    ids = sorted(watched)[:MAX_WATCHED]
+    groups = list(RolloutGroup.objects.filter(id__in=ids).select_related("job"))
+    sessions = forest_sessions(groups)
+    heads = [
+        (session, known.num_nodes.get(session.session_id, 0))
+        for group in groups
+        if (known := said.groups.get(group.id)) is not None
+        for session in sessions[group.id]
+        if session.num_nodes > known.num_nodes.get(session.session_id, 0)
+    ]
+    nodes: dict[str, list[Row]] = defaultdict(list)
+    if heads:
+        fresh = forest_nodes_new(heads)
+        # Of too many none is told: the numbers in the rows of sessions make clients ask for them.
+        for row in fresh if len(fresh) < MAX_NEW_NODES else ():
+            nodes[row["session"]].append(row)
+    return ForestsSaid(
+        {
+            group.id: _compare(group, sessions[group.id], said.groups.get(group.id), nodes, topics)
+            for group in groups
+        }
+    )
+
+
+def _compare(
+    group: RolloutGroup,
+    sessions: list[ForestSession],
+    known: _GroupSaid | None,
+    nodes: Mapping[str, list[Row]],
+    topics: dict[str, dict[str, Any]],
+) -> _GroupSaid:
+    now = _GroupSaid(
+        group=_group(group),
+        sessions={session.row["id"]: session.row for session in sessions},
+        num_nodes={session.session_id: session.num_nodes for session in sessions},
+    )
+    if known is None or known.group != now.group:
+        topics[group_topic(group.id)]["group"] = now.group
+    changed = [row for name, row in now.sessions.items() if known is None or known.sessions.get(name) != row]
+    if changed:
+        topics[group_topic(group.id)]["sessions"] = changed
+    told = [row for session in sessions for row in nodes.get(session.row["id"], ())]
+    if told:
+        topics[group_topic(group.id)]["nodes"] = told
+    return now
+
+
+def _group(group: RolloutGroup) -> Row:
+    return group_row(group) | {
+        "job": show_id(IdKind.JOB, group.job_id),
+        "job_name": group.job.name,
+        "task_index": group.task_index,
+        "task": group.task,
+    }

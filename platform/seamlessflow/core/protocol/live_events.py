@@ -1,0 +1,144 @@
+"""The events broker as the planes share it: how deltas are numbered, and which forests somebody watches.
+
+Deltas of a topic are numbered once for all who write them: `APPEND` numbers, stores in a capped stream and publishes
+in one step. Web processes note the groups that sockets look at (`WATCH`, repeated within WATCH_TTL_S), gateways and
+the feeder read the list (`WATCHED`) and speak of those groups alone. `ASK` counts snapshots: when the count of a group
+rises, somebody lacks what its growing answers said so far, and gateways say it again from the first token. Groups are
+named by their shown ids.
+Invariant: nothing here is a record; whatever is lost a snapshot makes good.
+"""
+
+from enum import StrEnum
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+from uuid import UUID
+
+import msgspec
+
+from seamlessflow.core.types.ids import IdKind, show_id
+
+CHANNEL = "seamlessflow:live"
+EPOCH_KEY = "seamlessflow:live:epoch"
+WATCHED_KEY = "seamlessflow:live:watched"  # sorted set: group → expiry in seconds of the broker's clock
+ASKED_KEY = "seamlessflow:live:asked"  # hash: group → number of snapshots given
+WATCH_TTL_S = 15
+ASKED_TTL_S = 3600
+
+# KEYS: epoch, number, stream. ARGV: epoch if there is none, longest stream, at, data, stream's life, channel, topic.
+APPEND = """
+local epoch = redis.call('GET', KEYS[1])
+if not epoch then
+  epoch = ARGV[1]
+  redis.call('SET', KEYS[1], epoch)
+end
+local seq = redis.call('INCR', KEYS[2])
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[2], seq .. '-0', 'epoch', epoch, 'at', ARGV[3], 'data', ARGV[4])
+redis.call('EXPIRE', KEYS[3], ARGV[5])
+redis.call('PUBLISH', ARGV[6], cjson.encode({ARGV[7], epoch, seq, ARGV[3]}) .. '\\n' .. ARGV[4])
+return seq
+"""
+# KEYS: watched. ARGV: seconds to live, then groups.
+WATCH = """
+local now = tonumber(redis.call('TIME')[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], now + tonumber(ARGV[1]), ARGV[i]) end
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+"""
+# KEYS: asked. ARGV: seconds to live, group.
+ASK = """
+redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+"""
+# KEYS: watched, asked. Returns group, count, group, count, …
+WATCHED = """
+local groups = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. redis.call('TIME')[1], '+inf')
+local answer = {}
+for i, group in ipairs(groups) do
+  answer[2 * i - 1] = group
+  answer[2 * i] = redis.call('HGET', KEYS[2], group) or '0'
+end
+return answer
+"""
+
+
+class TopicKind(StrEnum):
+    """First word of a topic; the second is an identifier."""
+
+    JOBS = "jobs"
+    JOB = "job"
+    GROUP = "group"
+
+
+class StreamLimits(msgspec.Struct, frozen=True):
+    """How much of a topic is kept for clients that come back."""
+
+    num_deltas: int
+    life_s: int
+
+
+JOB_STREAM = StreamLimits(num_deltas=1000, life_s=24 * 3600)
+# Growing answers are large, and a snapshot of a forest is cheap: little is kept.
+GROUP_STREAM = StreamLimits(num_deltas=300, life_s=300)
+
+
+def group_topic(group_id: UUID) -> str:
+    return f"{TopicKind.GROUP}:{show_id(IdKind.GROUP, group_id)}"
+
+
+def seq_key(topic: str) -> str:
+    return f"seamlessflow:live:seq:{topic}"
+
+
+def stream_key(topic: str) -> str:
+    return f"seamlessflow:live:stream:{topic}"
+
+
+def append_keys(topic: str) -> list[str]:
+    return [EPOCH_KEY, seq_key(topic), stream_key(topic)]
+
+
+def append_arguments(
+    *, epoch: str, limits: StreamLimits, at: int, data: bytes, topic: str
+) -> list[str | int | bytes]:
+    """`epoch` is used if the broker has none yet; `at` in epoch milliseconds; `data` is a JSON object."""
+    return [epoch, limits.num_deltas, at, data, limits.life_s, CHANNEL, topic]
+
+
+def watched_decode(answer: list[bytes]) -> dict[UUID, int]:
+    """Groups that somebody watches, with how many snapshots of each were given."""
+    return {UUID(group.decode()): int(count) for group, count in zip(answer[::2], answer[1::2], strict=True)}
+
+
+def redis_url(broker_url: str) -> str:
+    """The form that redis-py takes: Celery writes sockets `redis+socket://…?virtual_host=n`, redis-py `unix://…?db=n`."""
+    parts = urlsplit(broker_url)
+    if parts.scheme != "redis+socket":
+        return broker_url
+    query = {"db" if key == "virtual_host" else key: value for key, value in parse_qsl(parts.query)}
+    return f"unix://{parts.path}" + (f"?{urlencode(query)}" if query else "")
+
+
+class GrowingPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The request that an answer belongs to, not recorded yet."""
+
+    kind: str  # root or prompt
+    num_tokens: int
+    messages: list[dict[str, Any]]
+
+
+class GrowingAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one answer gained since it was last spoken of. Applying it twice changes nothing: `start` is absolute."""
+
+    session: str  # ses_…
+    turn: str
+    choice: int
+    start: int  # place of the first token told here
+    parent: int | None = None  # node under which the turn's prompt hangs; none: it begins a tree
+    prompt_index: int | None = None  # the prompt's node where it is recorded already
+    prompt: GrowingPrompt | None = None  # with start 0
+    token_ids: bytes = b""  # int32, little-endian; base64 in JSON
+    logprobs: bytes = b""  # float16, one per token
+    spans: list[int] = []  # of the whole answer: start, version, start, version, …
+    handover_at: list[int] = []  # of the whole answer: tokens it had when it changed engines
+    is_over: bool = False  # nothing more will come
+    is_recorded: bool = False  # its nodes are durable

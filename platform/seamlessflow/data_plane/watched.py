@@ -1,0 +1,22 @@
+"""Which groups' forests somebody watches just now, as the broker last said; stale by at most the poll of the feed."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+
+class Watched:
+    """Set by the progress feed, asked by turns."""
+
+    def __init__(self) -> None:
+        self._asked: Mapping[UUID, int] = {}
+
+    @property
+    def groups(self) -> Mapping[UUID, int]:
+        """How many snapshots of each were given: when the number rises, somebody lacks the growing answers."""
+        return self._asked
+
+    def set(self, asked: Mapping[UUID, int]) -> None:
+        self._asked = asked
+
+    def is_watched(self, group_id: UUID) -> bool:
+        return group_id in self._asked
