@@ -111,9 +111,11 @@ async def test_a_watched_answer_is_told_as_it_grows_with_its_versions_and_hand_o
     assert opening["session"] == session["session_id"]
     assert opening["prompt"]["messages"] == [USER]
     assert opening["prompt"]["kind"] == "root"
+    ((prompt,),) = world.sql("SELECT ('x' || left(id::text, 8))::bit(32)::int4 FROM trajectory_prompt")
+    assert opening["prompt"]["prompt"] == prompt
     assert len(later) > 3, "it was told at once, not as it grew"
     assert [gain["handover_at"] for gain in later if "handover_at" in gain][-1] == [8]
-    assert later[-2]["spans"] == [0, 0]
+    assert later[-1]["spans"] == [0, 0]
     check_row(world, first)
     assert world.sql("SELECT flags->'handover_at', num_handovers FROM trajectory_node WHERE kind = 2") == [
         ([8], 1)

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -221,7 +222,7 @@ async def test_a_watched_forest_tells_new_nodes_and_verdicts(cast: Cast, embedde
     feeder.close()
 
 
-def _copy_node(session_id: object) -> None:
+def _copy_node(session_id: UUID) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """INSERT INTO trajectory_node (month, session_id, node_index, project_id, job_id, parent_index, kind,

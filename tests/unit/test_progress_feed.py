@@ -16,7 +16,9 @@ def turn_make(num_choices: int = 1) -> Any:
     plan = SimpleNamespace(
         parent=None, digests=(b"d",), context=b"", kind=NodeKind.ROOT, new_ids=b"\0" * 12, messages=[{"role": "user"}]
     )  # fmt: skip
-    session = SimpleNamespace(tree=PrefixTree(), key=SimpleNamespace(session_id=uuid4()), turns={})
+    session = SimpleNamespace(
+        tree=PrefixTree(), key=SimpleNamespace(session_id=uuid4(), job_id=uuid4()), turns={}
+    )
     choices = [
         SimpleNamespace(index=index, progress=AnswerProgress(prompt_ids=b"", max_tokens=10**6))
         for index in range(num_choices)
@@ -31,7 +33,7 @@ def grow(turn: Any, num_tokens: int, *, version: int = 3, choice: int = 0) -> No
 
 
 def ids_of(gain: GrowingAnswer) -> list[int]:
-    return np.frombuffer(gain.token_ids, "<i4").tolist()
+    return list(map(int, np.frombuffer(gain.token_ids, "<i4")))
 
 
 def test_each_token_is_told_once() -> None:
@@ -43,9 +45,10 @@ def test_each_token_is_told_once() -> None:
     grow(turn, 2, version=4)
     (second,), said = group_gains([turn], said)
     assert (second.start, ids_of(second), second.spans, second.prompt) == (3, [3, 4], [0, 3, 3, 4], None)
+    grow(turn, 1, version=4)
     turn.session.turns[b"r"] = turn.turn_id
     (end,), said = group_gains([], said)
-    assert (end.start, end.is_over, end.is_recorded) == (5, True, True)
+    assert (end.start, ids_of(end), end.is_over, end.is_recorded) == (5, [5], True, True)
     assert said == {}
 
 

@@ -31,8 +31,9 @@ from seamlessflow.core.protocol.live_events import (
     group_topic,
     watched_decode,
 )
-from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
+from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, NodeKind
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.data_plane.store.node_rows import prompt_digest, prompt_id
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.trajectory_manager.turn import Choice, Turn
 from seamlessflow.data_plane.watched import Watched
@@ -135,25 +136,27 @@ def group_gains(
             key = (turn.turn_id, choice.index)
             known = said.get(key)
             gain = _gain(turn, choice, known, num_left)
-            if gain is None:
+            if not _is_news(gain, known):
                 now[key] = known or _Said(turn, 0, 0)
                 continue
             num_told = len(gain.token_ids) // TOKEN_BYTES
             num_left -= num_told
             gains.append(gain)
             now[key] = _Said(turn, gain.start + num_told, len(gain.handover_at))
-    gains += [_end(known.turn, key[1], known) for key, known in said.items() if key not in now]
+    gains += [_end(key[1], known, num_left) for key, known in said.items() if key not in now]
     return gains, now
 
 
-def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> GrowingAnswer | None:
-    """None where nothing is new, or this round is full."""
+def _is_news(gain: GrowingAnswer, known: _Said | None) -> bool:
+    return known is None or bool(gain.token_ids) or len(gain.handover_at) != known.num_handovers
+
+
+def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> GrowingAnswer:
+    """At most `num_left` tokens after what is known."""
     progress = choice.progress
     # A stop string may have cut tokens that were told already.
     start = min(known.num_tokens, progress.num_tokens) if known else 0
     end = min(progress.num_tokens, start + max(num_left, 0))
-    if known is not None and end == start and len(progress.handover_at) == known.num_handovers:
-        return None
     prompt = turn.session.tree.prompt_child(turn.plan.parent, turn.plan.digests, turn.plan.context)
     cut = slice(start * TOKEN_BYTES, end * TOKEN_BYTES)
     logprobs = np.frombuffer(bytes(progress.logprobs[cut]), dtype="<f4").astype("<f2")
@@ -172,23 +175,20 @@ def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> Gro
     )
 
 
+def _end(choice: int, known: _Said, num_left: int) -> GrowingAnswer:
+    """The turn is in the making no more: recorded, kept for a retry, or given up. Its last tokens are told with it."""
+    turn = known.turn
+    gain = _gain(turn, turn.choices[choice], known, num_left)
+    return msgspec.structs.replace(gain, is_over=True, is_recorded=turn.request_digest in turn.session.turns)
+
+
 def _prompt(turn: Turn) -> GrowingPrompt:
     plan = turn.plan
+    is_root = plan.kind is NodeKind.ROOT
+    identity = prompt_id(turn.session.key.job_id, prompt_digest(plan.new_ids)) if is_root else None
     return GrowingPrompt(
         kind=plan.kind.name.lower(),
         num_tokens=len(plan.new_ids) // TOKEN_BYTES,
         messages=[dict(message) for message in plan.messages],
-    )
-
-
-def _end(turn: Turn, choice: int, known: _Said) -> GrowingAnswer:
-    """The turn is in the making no more: recorded, kept for a retry, or given up."""
-    return GrowingAnswer(
-        session=show_id(IdKind.SESSION, turn.session.key.session_id),
-        turn=str(turn.turn_id),
-        choice=choice,
-        start=known.num_tokens,
-        parent=turn.plan.parent,
-        is_over=True,
-        is_recorded=turn.request_digest in turn.session.turns,
+        prompt=int.from_bytes(identity.bytes[:4], "big", signed=True) if identity is not None else 0,
     )

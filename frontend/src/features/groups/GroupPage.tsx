@@ -1,6 +1,82 @@
+// A group of sessions of one task: its figures, its forest as it grows, its sessions.
+import { Link, useParams, useSearchParams } from "react-router";
+import { ApiProblem } from "../../api/client";
+import { useTopic } from "../../live/LiveProvider";
+import { ForestView } from "../../trajectory/ForestView";
+import { GROUP, type GroupInfo } from "../../trajectory/topic";
 import { useTitle } from "../../ui/useTitle";
+import { NotFound } from "../layout/NotFound";
+import "./group.css";
+import { SessionTable } from "./SessionTable";
+import { useGroup } from "./useGroup";
 
 export default function GroupPage() {
-  useTitle("Group");
-  return <h1>Group</h1>;
+  const { groupId = "" } = useParams();
+  const [search] = useSearchParams();
+  const state = useTopic(GROUP.name(groupId), GROUP.definition);
+  const first = useGroup(groupId);
+  const group = state?.group;
+  useTitle(group ? `Group ${group.index}` : "Group");
+  if (first.error instanceof ApiProblem && first.error.status === 404)
+    return <NotFound detail="There is no such group." />;
+  return (
+    <div className="group-page">
+      <GroupHead group={group} />
+      <ForestView key={groupId} groupId={groupId} state={state} sessionId={search.get("session") ?? undefined} />
+      <details className="group-task">
+        <summary>Task and sessions</summary>
+        {group ? <pre className="group-task-text">{JSON.stringify(group.task, null, 2)}</pre> : null}
+        <SessionTable groupId={groupId} sessions={[...(state?.sessions.values() ?? [])]} />
+      </details>
+    </div>
+  );
+}
+
+function GroupHead({ group }: { group: GroupInfo | undefined }) {
+  return (
+    <header className="group-head">
+      <h1>{group ? `Group ${group.index}` : "Group"}</h1>
+      {group ? (
+        <>
+          <span className={`group-state ${group.state}`}>{group.state}</span>
+          <Link to={`/jobs/${group.job}`}>{group.job_name}</Link>
+          <GroupFigures group={group} />
+        </>
+      ) : null}
+    </header>
+  );
+}
+
+function GroupFigures({ group }: { group: GroupInfo }) {
+  const versions =
+    group.min_version === null
+      ? "–"
+      : group.max_version === group.min_version
+        ? String(group.min_version)
+        : `${group.min_version} to ${group.max_version}`;
+  return (
+    <dl className="group-figures">
+      <div>
+        <dt>Reward</dt>
+        <dd>
+          {group.reward_mean === null ? "–" : group.reward_mean.toFixed(3)}
+          {group.reward_std === null ? null : <small> ± {group.reward_std.toFixed(3)}</small>}
+        </dd>
+      </div>
+      <div>
+        <dt>Verdicts</dt>
+        <dd>
+          {group.num_verdicts} of {group.size}
+        </dd>
+      </div>
+      <div>
+        <dt>Versions</dt>
+        <dd>{versions}</dd>
+      </div>
+      <div>
+        <dt>Trained in update</dt>
+        <dd>{group.batch ?? "–"}</dd>
+      </div>
+    </dl>
+  );
 }

@@ -37,8 +37,8 @@ _MARKS = f"""
     (coalesce(array_position(ARRAY['stop', 'length', 'tool_calls', 'abort'], n.finish_reason), 0)
      + CASE WHEN n.is_partial THEN {PARTIAL_BIT} ELSE 0 END + (n.num_handovers << {HANDOVER_SHIFT}))
 """
-# A hash of the prompt's identifier tells which roots are the same; two prompts of one group hardly share one.
-_PROMPT = "coalesce(hashtext(n.prompt_id::text), 0)"
+# The first four bytes of the prompt's identifier, itself a digest, tell which roots of a group are the same.
+_PROMPT = "coalesce(('x' || left(n.prompt_id::text, 8))::bit(32)::int4, 0)"
 _ASKED = """
     unnest(%(sessions)s::uuid[], %(months)s::date[], %(from)s::int4[]) WITH ORDINALITY
     AS asked (session_id, month, first_index, ordinal)

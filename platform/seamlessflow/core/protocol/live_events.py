@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 CHANNEL = "seamlessflow:live"
 EPOCH_KEY = "seamlessflow:live:epoch"
@@ -106,7 +106,10 @@ def append_arguments(
 
 def watched_decode(answer: list[bytes]) -> dict[UUID, int]:
     """Groups that somebody watches, with how many snapshots of each were given."""
-    return {UUID(group.decode()): int(count) for group, count in zip(answer[::2], answer[1::2], strict=True)}
+    return {
+        parse_id(IdKind.GROUP, group.decode()): int(count)
+        for group, count in zip(answer[::2], answer[1::2], strict=True)
+    }
 
 
 def redis_url(broker_url: str) -> str:
@@ -124,6 +127,7 @@ class GrowingPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     kind: str  # root or prompt
     num_tokens: int
     messages: list[dict[str, Any]]
+    prompt: int = 0  # of a root: the first four bytes of its prompt's identifier; equal ones are one root
 
 
 class GrowingAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,0 +1,45 @@
+// The sessions of a group, by slot and attempt.
+import { Link } from "react-router";
+import type { SessionRow } from "../../trajectory/wire";
+
+export function SessionTable({ groupId, sessions }: { groupId: string; sessions: SessionRow[] }) {
+  if (sessions.length === 0) return <p className="muted">No session has been opened yet.</p>;
+  return (
+    <div className="group-sessions">
+      <table>
+        <thead>
+          <tr>
+            <th className="number">Slot</th>
+            <th className="number">Attempt</th>
+            <th>State</th>
+            <th className="number">Reward</th>
+            <th className="number">Advantage</th>
+            <th className="number">Turns</th>
+            <th className="number">Sampled tokens</th>
+            <th>Session</th>
+            <th>Why</th>
+          </tr>
+        </thead>
+        <tbody>
+          {sessions.map((row) => (
+            <tr key={row.id}>
+              <td className="number">{row.slot + 1}</td>
+              <td className="number">{row.attempt}</td>
+              <td>{row.state}</td>
+              <td className="number">{row.reward === null ? "–" : row.reward.toFixed(3)}</td>
+              <td className="number">{row.advantage === null ? "–" : row.advantage.toFixed(3)}</td>
+              <td className="number">{row.num_turns}</td>
+              <td className="number">{row.num_sampled_tokens.toLocaleString("en")}</td>
+              <td>
+                <Link to={`/groups/${groupId}?session=${row.id}`} className="mono">
+                  {row.id}
+                </Link>
+              </td>
+              <td>{row.reason || "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

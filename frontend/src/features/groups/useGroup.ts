@@ -1,0 +1,10 @@
+// Whether a group is there and may be seen; what it is comes over the socket.
+import { useQuery } from "@tanstack/react-query";
+import { api, bodyOf } from "../../api/client";
+
+export function useGroup(groupId: string) {
+  return useQuery({
+    queryKey: ["group", groupId],
+    queryFn: () => bodyOf(api.GET("/api/v1/groups/{group_id}", { params: { path: { group_id: groupId } } })),
+  });
+}

@@ -1,0 +1,125 @@
+import { describe, expect, it } from "vitest";
+import { Forest, NONE, ROOT, SAMPLED, versionAt } from "./Forest";
+import { session } from "./testing";
+import { type Growing, TokenBuffer } from "./topic";
+import type { NodeRow } from "./wire";
+
+const growing = (changes: Partial<Growing> = {}): Growing => ({
+  key: "t/0",
+  session: "a",
+  turn: "t",
+  choice: 0,
+  parent: null,
+  promptIndex: null,
+  prompt: { kind: "root", num_tokens: 12, messages: [], prompt: 9 },
+  tokens: new TokenBuffer(),
+  length: 4,
+  spans: [0, 3, 2, 4],
+  handoverAt: [2],
+  overAt: null,
+  isRecorded: false,
+  ...changes,
+});
+const told = (...answers: Growing[]) => new Map(answers.map((answer) => [answer.key, answer]));
+const row = (changes: Partial<NodeRow>): NodeRow => ({
+  session: "a",
+  index: 0,
+  parent: null,
+  kind: ROOT,
+  num_tokens: 12,
+  spans: [],
+  mean_logprob: null,
+  marks: 0,
+  handover_at: [],
+  turn: "t",
+  prompt: 9,
+  ...changes,
+});
+
+function forestMake(): Forest {
+  const forest = new Forest();
+  forest.setSessions([session("a", 0), session("b", 1)]);
+  return forest;
+}
+
+describe("a forest that grows", () => {
+  it("shows an answer under its prompt as it grows, with versions and hand-overs", () => {
+    const forest = forestMake();
+    forest.setGrowing(told(growing()));
+    const answer = forest.growingNode("t/0");
+    expect(forest.numTokens[answer]).toBe(4);
+    expect(forest.versionSpans(answer)).toEqual([0, 3, 2, 4]);
+    expect([forest.minVersion[answer], forest.maxVersion[answer], forest.numHandovers(answer)]).toEqual([3, 4, 1]);
+    expect(forest.kind[forest.parent[answer] as number]).toBe(ROOT);
+    forest.setGrowing(told(growing({ length: 9 })));
+    expect(forest.numTokens[answer]).toBe(9);
+    expect(forest.numAlive).toBe(2);
+  });
+
+  it("keeps an answer's place when it is recorded", () => {
+    const forest = forestMake();
+    forest.setGrowing(told(growing()));
+    const answer = forest.growingNode("t/0");
+    forest.addRow(row({}));
+    forest.addRow(row({ index: 1, parent: 0, kind: SAMPLED, num_tokens: 3, spans: [0, 3], marks: 1 }));
+    forest.setGrowing(new Map());
+    expect(forest.nodeAt(0, 1)).toBe(answer);
+    expect(forest.isGrowing(answer)).toBe(false);
+    expect(forest.numTokens[answer]).toBe(3);
+    expect(forest.numAlive).toBe(2);
+    expect(forest.heard.get(answer)?.length).toBe(3);
+  });
+
+  it("shows the same prompt of several sessions once, growing or recorded", () => {
+    const forest = forestMake();
+    forest.addRow(row({}));
+    forest.addRow(row({ session: "b", turn: "u" }));
+    expect(forest.roots).toEqual([0]);
+    forest.setGrowing(told(growing({ key: "v/0", turn: "v", session: "b" })));
+    expect(forest.parent[forest.growingNode("v/0")]).toBe(0);
+  });
+
+  it("drops what was given up, and a prompt that nothing else hangs under", () => {
+    const forest = forestMake();
+    forest.setGrowing(told(growing()));
+    forest.setGrowing(new Map());
+    expect(forest.numAlive).toBe(0);
+    forest.setGrowing(told(growing()));
+    expect(forest.numAlive).toBe(2);
+  });
+
+  it("takes the nodes of a session in order and says what it lacks", () => {
+    const forest = forestMake();
+    forest.setSessions([session("a", 0, { num_nodes: 3 })]);
+    forest.addRow(row({ index: 1, parent: 0, kind: SAMPLED }));
+    expect(forest.numNodes).toBe(0);
+    expect(forest.lacking().map(({ session: one, from }) => [one.id, from])).toEqual([["a", 0]]);
+    forest.addRow(row({}));
+    forest.addRow(row({}));
+    expect(forest.numKnown(0)).toBe(1);
+  });
+
+  it("hangs both of two answers to one request under one prompt", () => {
+    const forest = forestMake();
+    forest.setGrowing(told(growing(), growing({ key: "t/1", choice: 1 })));
+    const [first, second] = [forest.growingNode("t/0"), forest.growingNode("t/1")];
+    expect(forest.parent[first]).toBe(forest.parent[second]);
+    forest.addRow(row({}));
+    forest.addRow(row({ index: 1, parent: 0, kind: SAMPLED }));
+    forest.addRow(row({ index: 2, parent: 0, kind: SAMPLED }));
+    expect([forest.nodeAt(0, 1), forest.nodeAt(0, 2)]).toEqual([first, second]);
+  });
+
+  it("waits with an answer whose prompt is not known yet", () => {
+    const forest = forestMake();
+    forest.setGrowing(told(growing({ promptIndex: 5, prompt: null })));
+    expect(forest.growingNode("t/0")).toBe(NONE);
+  });
+});
+
+describe("version spans", () => {
+  it("name the version of each token", () => {
+    expect([0, 9, 10, 11].map((token) => versionAt([0, 3, 10, 4], token))).toEqual([3, 3, 4, 4]);
+    expect(versionAt([], 0)).toBe(-1);
+  });
+});

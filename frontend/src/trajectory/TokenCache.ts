@@ -1,0 +1,166 @@
+// Tokens of nodes in sight: asked for in pages, a few requests at a time, the newest wish first; kept up to a limit.
+//
+// Enters: wishes (node, range of tokens), repeated with every frame as long as they stand. Leaves: chunks as they come.
+import type { Forest } from "./Forest";
+import type { TokenPage } from "./wire";
+
+export interface Chunk {
+  /** Place of the first token in the node. */
+  start: number;
+  ids: Int32Array;
+  logprobs: Float32Array;
+}
+
+export type LoadTokens = (session: string, node: number, start: number) => Promise<TokenPage>;
+
+export const CHUNK_TOKENS = 4096;
+const MAX_TOKENS_KEPT = 3_000_000;
+const MAX_REQUESTS = 3;
+const RETRY_MS = 5_000;
+
+export interface Range {
+  node: number;
+  start: number;
+  end: number;
+}
+
+interface Wish {
+  node: number;
+  chunk: number;
+}
+
+export class TokenCache {
+  readonly #forest: Forest;
+  readonly #load: LoadTokens;
+  readonly #onNews: () => void;
+  readonly #chunks = new Map<string, Chunk>();
+  readonly #failedAt = new Map<string, number>();
+  #numTokens = 0;
+  #wishes: Wish[] = [];
+  #numRequests = 0;
+  readonly #underway = new Set<string>();
+  /** Why tokens could not be read, until some could again. */
+  failure: string | null = null;
+
+  constructor(forest: Forest, load: LoadTokens, onNews: () => void) {
+    this.#forest = forest;
+    this.#load = load;
+    this.#onNews = onNews;
+  }
+
+  /** What is here of a node's tokens `start` to `end`, in order. */
+  chunksOf(node: number, start: number, end: number): Chunk[] {
+    const heard = this.#forest.heard.get(node);
+    if (heard && heard.length >= Math.min(end, this.#forest.numTokens[node] as number)) {
+      const { ids, logprobs } = heard.tokens;
+      return [{ start: 0, ids: ids.subarray(0, heard.length), logprobs: logprobs.subarray(0, heard.length) }];
+    }
+    const found: Chunk[] = [];
+    for (let chunk = Math.floor(start / CHUNK_TOKENS); chunk * CHUNK_TOKENS < end; chunk++) {
+      const here = this.#chunks.get(key(node, chunk));
+      if (here) found.push(here);
+    }
+    return found;
+  }
+
+  /** Replace what the canvas wishes for; what is here already or on its way is no wish. */
+  wish(ranges: Iterable<Range>): void {
+    this.#wishes = [];
+    this.#add(ranges);
+  }
+
+  /** A wish beside those of the canvas. */
+  wishAlso(range: Range): void {
+    this.#add([range]);
+  }
+
+  #add(ranges: Iterable<Range>): void {
+    for (const { node, start, end } of ranges) {
+      if (this.#forest.isGrowing(node)) continue;
+      const last = Math.min(end, this.#forest.numTokens[node] as number);
+      for (let chunk = Math.floor(start / CHUNK_TOKENS); chunk * CHUNK_TOKENS < last; chunk++) {
+        const name = key(node, chunk);
+        if (!this.#chunks.has(name) && !this.#underway.has(name) && !this.#isBarred(name)) {
+          this.#wishes.push({ node, chunk });
+        }
+      }
+    }
+    this.#pump();
+  }
+
+  #isBarred(name: string): boolean {
+    const at = this.#failedAt.get(name);
+    return at !== undefined && Date.now() - at < RETRY_MS;
+  }
+
+  #pump(): void {
+    while (this.#numRequests < MAX_REQUESTS && this.#wishes.length) {
+      const wish = this.#wishes.shift() as Wish;
+      const name = key(wish.node, wish.chunk);
+      if (this.#chunks.has(name) || this.#underway.has(name)) continue;
+      this.#numRequests++;
+      this.#underway.add(name);
+      this.#ask(wish)
+        .catch((error: unknown) => this.#failed(name, error))
+        .finally(() => {
+          this.#numRequests--;
+          this.#underway.delete(name);
+          this.#pump();
+        });
+    }
+  }
+
+  #failed(name: string, error: unknown): void {
+    this.#failedAt.set(name, Date.now());
+    this.failure = error instanceof Error ? error.message : String(error);
+    this.#onNews();
+  }
+
+  async #ask({ node, chunk }: Wish): Promise<void> {
+    const session = this.#forest.session[node] as number;
+    const row = this.#forest.sessions[session];
+    if (!row) return;
+    this.#take(session, await this.#load(row.id, this.#forest.index[node] as number, chunk * CHUNK_TOKENS));
+    this.failure = null;
+    this.#onNews();
+  }
+
+  /** A page holds what follows as well: neighbours in sight are often in it. */
+  #take(session: number, page: TokenPage): void {
+    let at = 0;
+    for (const [index, start, count] of page.parts) {
+      const node = this.#forest.nodeAt(session, index);
+      for (let done = 0; done < count && node >= 0; ) {
+        const place = start + done;
+        const chunk = Math.floor(place / CHUNK_TOKENS);
+        const size = Math.min((chunk + 1) * CHUNK_TOKENS - place, count - done);
+        const isWholeChunk = place === chunk * CHUNK_TOKENS;
+        const isEnd = place + size === (this.#forest.numTokens[node] as number);
+        if (isWholeChunk && (size === CHUNK_TOKENS || isEnd)) {
+          this.#keep(key(node, chunk), {
+            start: place,
+            ids: page.tokenIds.slice(at + done, at + done + size),
+            logprobs: page.logprobs.slice(at + done, at + done + size),
+          });
+        }
+        done += size;
+      }
+      at += count;
+    }
+  }
+
+  #keep(name: string, chunk: Chunk): void {
+    if (this.#chunks.has(name)) return;
+    this.#chunks.set(name, chunk);
+    this.#numTokens += chunk.ids.length;
+    for (const [oldest, old] of this.#chunks) {
+      if (this.#numTokens <= MAX_TOKENS_KEPT) break;
+      this.#chunks.delete(oldest);
+      this.#numTokens -= old.ids.length;
+    }
+  }
+}
+
+function key(node: number, chunk: number): string {
+  return `${node}:${chunk}`;
+}

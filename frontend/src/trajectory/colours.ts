@@ -1,0 +1,89 @@
+// What colours mean: policy version, logprob or advantage. Pure; palettes keep apart for readers with any colour vision.
+//
+// Versions take turns of eight hues (Okabe and Ito's, shifted for each ground); logprobs run along one ramp of rising
+// lightness (after cividis) by probability; advantages from blue over neutral to orange, by sign.
+import type { Theme } from "../ui/theme";
+import { clamp } from "./view";
+
+export type ColourMode = "version" | "logprob" | "advantage";
+export const COLOUR_MODES: { mode: ColourMode; label: string }[] = [
+  { mode: "version", label: "Policy version" },
+  { mode: "logprob", label: "Log probability" },
+  { mode: "advantage", label: "Advantage" },
+];
+
+export interface Palette {
+  versions: readonly string[];
+  /** From improbable to certain. */
+  probabilities: readonly string[];
+  /** From worse to better than the group's baseline. */
+  advantages: readonly string[];
+  prompt: string;
+  unknown: string;
+  ground: string;
+  line: string;
+  ink: string;
+  muted: string;
+  /** Text upon a coloured token. */
+  onColour: string;
+  accent: string;
+  mark: string;
+}
+
+const LIGHT: Palette = {
+  versions: ["#56a5dc", "#e8a33d", "#2fae8d", "#d97fb3", "#8b83d6", "#c9b32c", "#e07b52", "#7fa0b5"],
+  probabilities: ["#b5432f", "#cf6a3a", "#e0914a", "#ecb765", "#eed68c", "#cfdcae", "#a5cdc0", "#7bb8cc", "#5a9fce"],
+  advantages: ["#c8641b", "#dc8a45", "#ecb384", "#d9dbe0", "#9dc0e6", "#679fd8", "#3578c0"],
+  prompt: "#c9cfd9",
+  unknown: "#e3b3b3",
+  ground: "#ffffff",
+  line: "#b9c1cd",
+  ink: "#161b26",
+  muted: "#5a6476",
+  onColour: "#10141c",
+  accent: "#2f5fd0",
+  mark: "#10141c",
+};
+
+const DARK: Palette = {
+  versions: ["#3f8fcb", "#c98420", "#1f9678", "#c06b9d", "#776fc9", "#a8951f", "#c9653d", "#67899f"],
+  probabilities: ["#d0583f", "#c46a35", "#b47d34", "#a08c42", "#889459", "#6c9574", "#4f928c", "#3889a0", "#2f7cae"],
+  advantages: ["#d97a2b", "#b2672c", "#7e5433", "#3c4350", "#355f8e", "#3a7cbd", "#4f9be6"],
+  prompt: "#3b4453",
+  unknown: "#7d4a4a",
+  ground: "#151a22",
+  line: "#4a5566",
+  ink: "#e6e9ef",
+  muted: "#9aa4b5",
+  onColour: "#f4f6fa",
+  accent: "#7aa7ff",
+  mark: "#f4f6fa",
+};
+
+export function paletteOf(theme: Theme): Palette {
+  return theme === "dark" ? DARK : LIGHT;
+}
+
+export function versionColour(palette: Palette, version: number): string {
+  if (version < 0) return palette.unknown;
+  return palette.versions[version % palette.versions.length] as string;
+}
+
+/** Step of the ramp for a log probability: even steps of probability. */
+export function probabilityStep(palette: Palette, logprob: number): number {
+  const steps = palette.probabilities.length;
+  return clamp(Math.floor(Math.exp(logprob) * steps), 0, steps - 1);
+}
+
+export function logprobColour(palette: Palette, logprob: number): string {
+  if (Number.isNaN(logprob)) return palette.prompt;
+  return palette.probabilities[probabilityStep(palette, logprob)] as string;
+}
+
+/** `largest` is the largest magnitude in the group, so that the ramp is used whole. */
+export function advantageColour(palette: Palette, advantage: number | null, largest: number): string {
+  if (advantage === null) return palette.prompt;
+  const half = (palette.advantages.length - 1) / 2;
+  const share = largest > 0 ? clamp(advantage / largest, -1, 1) : 0;
+  return palette.advantages[Math.round(half + half * share)] as string;
+}

@@ -1,0 +1,148 @@
+// The topic `group:<id>`: the group, its sessions, nodes recorded since the snapshot, answers that grow.
+//
+// Enters: frames. Leaves: an immutable state. Tokens of a growing answer lie in a buffer that is only ever appended to;
+// a state sees its first `length` entries. A snapshot forgets what grew: gateways say it again.
+import type { Frame } from "../live/frames";
+import type { TopicDefinition } from "../live/TopicStore";
+import { type Table, tableOf, tableWith } from "../live/tables";
+import { type GrowingPrompt, type GrowingRow, growingTokens, type NodeRow, type SessionRow } from "./wire";
+
+export interface GroupInfo {
+  id: string;
+  index: number;
+  state: string;
+  reason: string;
+  size: number;
+  num_verdicts: number;
+  reward_mean: number | null;
+  reward_std: number | null;
+  min_version: number | null;
+  max_version: number | null;
+  batch: number | null;
+  created_at: number;
+  job: string;
+  job_name: string;
+  task_index: number | null;
+  task: Record<string, unknown>;
+}
+
+export interface Growing {
+  key: string;
+  session: string;
+  turn: string;
+  choice: number;
+  parent: number | null;
+  promptIndex: number | null;
+  prompt: GrowingPrompt | null;
+  tokens: TokenBuffer;
+  length: number;
+  spans: readonly number[];
+  handoverAt: readonly number[];
+  /** When the end was told (server's clock), else null. */
+  overAt: number | null;
+  isRecorded: boolean;
+}
+
+export interface GroupTopicState {
+  group: GroupInfo | undefined;
+  sessions: Table<SessionRow>;
+  /** By session and index; nodes before the snapshot come over REST. */
+  nodes: Table<NodeRow>;
+  growing: ReadonlyMap<string, Growing>;
+  numSnapshots: number;
+}
+
+/** Tokens and logprobs that are appended to, shared by the states that see a part of them. */
+export class TokenBuffer {
+  ids = new Int32Array(64);
+  logprobs = new Float32Array(64);
+
+  write(start: number, ids: Int32Array, logprobs: Float32Array): void {
+    const end = start + ids.length;
+    if (end > this.ids.length) {
+      const size = 2 ** Math.ceil(Math.log2(end));
+      const [olderIds, olderLogprobs] = [this.ids, this.logprobs];
+      this.ids = new Int32Array(size);
+      this.logprobs = new Float32Array(size);
+      this.ids.set(olderIds);
+      this.logprobs.set(olderLogprobs);
+    }
+    this.ids.set(ids, start);
+    this.logprobs.set(logprobs, start);
+  }
+}
+
+const EMPTY: GroupTopicState = {
+  group: undefined,
+  sessions: new Map(),
+  nodes: new Map(),
+  growing: new Map(),
+  numSnapshots: 0,
+};
+/** An answer that is recorded stays until its nodes are told, at most so long. */
+export const LINGER_MS = 3_000;
+
+interface GroupData {
+  group?: GroupInfo;
+  sessions?: SessionRow[];
+  nodes?: NodeRow[];
+  growing?: GrowingRow[];
+}
+
+export function groupReduce(state: GroupTopicState, frame: Frame): GroupTopicState {
+  const data = frame.data as GroupData;
+  if (frame.kind === "snapshot") {
+    const sessions = tableOf(data.sessions, (row) => row.id);
+    return { ...EMPTY, group: data.group, sessions, numSnapshots: state.numSnapshots + 1 };
+  }
+  return {
+    group: data.group ?? state.group,
+    sessions: tableWith(state.sessions, data.sessions, (row) => row.id),
+    nodes: tableWith(state.nodes, data.nodes, (row) => `${row.session}/${row.index}`),
+    growing: growingWith(state.growing, data, frame.at),
+    numSnapshots: state.numSnapshots,
+  };
+}
+
+function growingWith(growing: ReadonlyMap<string, Growing>, data: GroupData, now: number) {
+  const recorded = new Set(data.nodes?.map((row) => row.turn));
+  const isGone = (one: Growing) =>
+    recorded.has(one.turn) || (one.isRecorded && one.overAt !== null && now - one.overAt > LINGER_MS);
+  if (!data.growing?.length && ![...growing.values()].some(isGone)) return growing;
+  const next = new Map([...growing].filter(([, one]) => !isGone(one)));
+  for (const row of data.growing ?? []) {
+    if (recorded.has(row.turn) || (row.is_over && !next.has(`${row.turn}/${row.choice}`))) continue;
+    const key = `${row.turn}/${row.choice}`;
+    const grown = grow(next.get(key), row, key, now);
+    if (grown) next.set(key, grown);
+  }
+  return next;
+}
+
+function grow(known: Growing | undefined, row: GrowingRow, key: string, now: number): Growing | undefined {
+  // What began before this page listened is told again from its first token; a gap is healed so too.
+  if (row.start > (known?.length ?? 0)) return known;
+  const { tokenIds, logprobs } = growingTokens(row);
+  const tokens = known?.tokens ?? new TokenBuffer();
+  tokens.write(row.start, tokenIds, logprobs);
+  return {
+    key,
+    session: row.session,
+    turn: row.turn,
+    choice: row.choice,
+    parent: row.parent ?? null,
+    promptIndex: row.prompt_index ?? known?.promptIndex ?? null,
+    prompt: row.prompt ?? known?.prompt ?? null,
+    tokens,
+    length: row.start + tokenIds.length,
+    spans: row.spans ?? [],
+    handoverAt: row.handover_at ?? [],
+    overAt: row.is_over ? now : null,
+    isRecorded: row.is_recorded ?? false,
+  };
+}
+
+export const GROUP = {
+  name: (groupId: string) => `group:${groupId}`,
+  definition: { initial: EMPTY, reduce: groupReduce } as TopicDefinition<GroupTopicState>,
+};
