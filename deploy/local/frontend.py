@@ -3,6 +3,7 @@
 Enters: `frontend/` and `api_schema/`; run by the environment's Python. Leaves:
 `platform/seamlessflow/control_plane/dashboard/static/dashboard/`, its text files compressed beside the plain ones.
 `--optional`: a build that fails is said loudly but is no error. `--check`: types, lint and unit tests instead.
+`--tools`: the packages that only checks and benchmarks need as well.
 Invariants: nothing is done while the digest of the sources is that of the last build; a build replaces the files
 only when it is whole.
 """
@@ -44,6 +45,8 @@ def main() -> int:
             if "--check" in arguments:
                 install(with_tools=True)
                 return max(node_run("run", "--silent", name, is_shown=True) for name in CHECKS)
+            if "--tools" in arguments:
+                install(with_tools=True)
             if not is_up_to_date():
                 build()
     except BuildFailed as failure:

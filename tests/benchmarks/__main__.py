@@ -33,7 +33,8 @@ def _of_module(name: str) -> Benchmark:
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
-    name: _of_module(name) for name in ("engine", "gateway", "multiplexing", "trajectories")
+    name: _of_module(name)
+    for name in ("control_plane", "dashboard", "engine", "gateway", "multiplexing", "trajectories")
 }
 
 

@@ -108,7 +108,7 @@ async def test_a_watched_answer_is_told_as_it_grows_with_its_versions_and_hand_o
     (logprobs,) = listener.logprobs.values()
     np.testing.assert_allclose(logprobs, [logprob_of(token) for token in expected], atol=1e-3)
     opening, *later = listener.gains
-    assert opening["session"] == session["session_id"]
+    assert parse_id(IdKind.SESSION, opening["session"]) == UUID(session["session_id"])
     assert opening["prompt"]["messages"] == [USER]
     assert opening["prompt"]["kind"] == "root"
     ((prompt,),) = world.sql("SELECT ('x' || left(id::text, 8))::bit(32)::int4 FROM trajectory_prompt")

@@ -57,8 +57,13 @@ function labelOf(bytes: Uint8Array): string {
       .replaceAll(" ", SHOWN_SPACE)
       .replaceAll("\n", SHOWN_BREAK)
       .replaceAll("\t", SHOWN_TAB)
-      .replaceAll(/\p{Cc}/gu, "␀");
+      .replaceAll(/\p{Cc}/gu, (control) => hexadecimal(control.charCodeAt(0)));
   } catch {
-    return Array.from(bytes, (byte) => `‹${byte.toString(16).padStart(2, "0")}›`).join("");
+    return Array.from(bytes, hexadecimal).join("");
   }
+}
+
+/** As in a Python byte string. */
+function hexadecimal(byte: number): string {
+  return `\\x${byte.toString(16).padStart(2, "0")}`;
 }

@@ -6,9 +6,9 @@
 import { type Forest, NONE, ROOT } from "./Forest";
 
 /** Tokens between a node's end and the beginning of those below it: where the lines that join them run. */
-export const GAP = 8;
+export const GAP = 3;
 /** A node without tokens is as wide as so many. */
-export const MIN_WIDTH = 3;
+export const MIN_WIDTH = 2;
 const SESSION_GAP = 0.35;
 const TREE_GAP = 1.2;
 

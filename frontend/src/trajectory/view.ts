@@ -22,6 +22,8 @@ export interface Size {
 export const MAX_PX_PER_TOKEN = 72;
 export const MAX_PX_PER_ROW = 44;
 const MARGIN_PX = 28;
+/** Beside the ends of branches stands what they were worth. */
+const RIGHT_MARGIN_PX = 76;
 const MIN_PX_PER_ROW = 0.01;
 const MIN_PX_PER_TOKEN = 1e-4;
 
@@ -32,7 +34,7 @@ export function fitView(layout: Pick<Layout, "width" | "height">, size: Size): V
 /** The view that shows a box of the world with a margin, in its middle. */
 export function boxView(box: { left: number; right: number; top: number; bottom: number }, size: Size): View {
   const pxPerToken = clamp(
-    (size.width - 2 * MARGIN_PX) / Math.max(box.right - box.left, 1),
+    (size.width - MARGIN_PX - RIGHT_MARGIN_PX) / Math.max(box.right - box.left, 1),
     MIN_PX_PER_TOKEN,
     MAX_PX_PER_TOKEN,
   );
@@ -45,7 +47,7 @@ export function boxView(box: { left: number; right: number; top: number; bottom:
     ...size,
     pxPerToken,
     pxPerRow,
-    left: (box.left + box.right) / 2 - size.width / 2 / pxPerToken,
+    left: (box.left + box.right) / 2 - (size.width + MARGIN_PX - RIGHT_MARGIN_PX) / 2 / pxPerToken,
     top: (box.top + box.bottom) / 2 - size.height / 2 / pxPerRow,
   };
 }
