@@ -146,7 +146,7 @@ async def _painted(page: Page) -> None:
     """Asked from outside: the page's content policy lets nothing be evaluated within."""
     async with asyncio.timeout(PAINT_TIMEOUT_S):
         while await page.evaluate(_PAINTED) is None:
-            await asyncio.sleep(0.02)
+            await page.wait_for_timeout(20)
 
 
 async def _axe(page: Page, complaints: list[str]) -> Sequence[str]:

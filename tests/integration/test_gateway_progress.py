@@ -92,7 +92,7 @@ async def test_a_watched_answer_is_told_as_it_grows_with_its_versions_and_hand_o
     group_id = parse_id(IdKind.GROUP, group["group_id"])
     await listener.watch(group_id)
     await asyncio.sleep(0.6)  # longer than the gateway's poll of the list
-    first.abort_after = second.abort_after = 8  # whoever begins gives up, the other goes on
+    first.abort_after = second.abort_after = 8  # each gives up once, after eight tokens of its own
     session = group["sessions"][0]
     hearing = listener.listen(group_id)
     asking = asyncio.create_task(world.chat(session["api_key"], [USER]))
@@ -114,11 +114,11 @@ async def test_a_watched_answer_is_told_as_it_grows_with_its_versions_and_hand_o
     ((prompt,),) = world.sql("SELECT ('x' || left(id::text, 8))::bit(32)::int4 FROM trajectory_prompt")
     assert opening["prompt"]["prompt"] == prompt
     assert len(later) > 3, "it was told at once, not as it grew"
-    assert [gain["handover_at"] for gain in later if "handover_at" in gain][-1] == [8]
+    assert [gain["handover_at"] for gain in later if "handover_at" in gain][-1] == [8, 16]
     assert later[-1]["spans"] == [0, 0]
     check_row(world, first)
     assert world.sql("SELECT flags->'handover_at', num_handovers FROM trajectory_node WHERE kind = 2") == [
-        ([8], 1)
+        ([8, 16], 2)
     ]
 
 
