@@ -82,7 +82,8 @@ def _web_command(base_url: str) -> tuple[str, ...]:
     """As `seamlessflow up` starts it."""
     port = base_url.rpartition(":")[2]
     application = "seamlessflow.control_plane.asgi:application"
-    return (sys.executable, "-m", "uvicorn", application, "--port", port, "--no-access-log")
+    flags = ("--port", port, "--no-access-log", "--ws-per-message-deflate", "false")
+    return (sys.executable, "-m", "uvicorn", application, *flags)
 
 
 def _free_port() -> int:

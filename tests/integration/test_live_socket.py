@@ -21,7 +21,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.consumers import LiveConsumer
 from seamlessflow.control_plane.live.feeder import BEAT_EVERY_TICKS, RATE_EVERY_TICKS, Feeder
 from seamlessflow.control_plane.live.frames import Frame, FrameKind
-from seamlessflow.control_plane.live.hub import MAX_QUEUED_FRAMES, Mailbox
+from seamlessflow.control_plane.live.hub import MAX_QUEUED_BATCHES, Mailbox
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, group_make
@@ -48,6 +48,7 @@ class Browser:
     def __init__(self, user: object = None) -> None:
         scope = {"type": "websocket", "path": "/ws/live", "user": user or AnonymousUser()}
         self.socket = ApplicationCommunicator(LiveConsumer.as_asgi(), scope)
+        self.lines: list[str] = []
 
     async def __aenter__(self) -> "Browser":
         await self.socket.send_input({"type": "websocket.connect"})
@@ -62,7 +63,10 @@ class Browser:
         await self.socket.send_input({"type": "websocket.receive", "text": json.dumps(message)})
 
     async def hear(self) -> dict[str, Any]:
-        frame: dict[str, Any] = json.loads((await self.socket.receive_output(timeout=5))["text"])
+        """The next frame; a message holds one per line."""
+        if not self.lines:
+            self.lines = (await self.socket.receive_output(timeout=5))["text"].split("\n")
+        frame: dict[str, Any] = json.loads(self.lines.pop(0))
         return frame
 
 
@@ -231,7 +235,7 @@ class _Deaf:
 
 async def test_a_mailbox_that_overflows_asks_for_a_snapshot() -> None:
     mailbox = Mailbox()
-    for seq in range(MAX_QUEUED_FRAMES + 1):
-        mailbox.put(Frame(topic="machines", epoch="e", seq=seq, kind=FrameKind.DELTA, at=0, data={}))
+    for seq in range(MAX_QUEUED_BATCHES + 1):
+        mailbox.put([Frame(topic="machines", epoch="e", seq=seq, kind=FrameKind.DELTA, at=0, data={})])
     assert mailbox.is_stale
-    assert await mailbox.get() is None
+    assert await mailbox.get() == ()

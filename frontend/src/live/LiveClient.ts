@@ -74,7 +74,10 @@ export class LiveClient {
     const socket = this.#world.open();
     this.#socket = socket;
     socket.onopen = () => this.#opened();
-    socket.onmessage = (event) => this.#hear(JSON.parse(event.data) as Frame);
+    // A message holds one frame per line.
+    socket.onmessage = (event) => {
+      for (const line of event.data.split("\n")) this.#hear(JSON.parse(line) as Frame);
+    };
     socket.onclose = (event) => {
       if (socket === this.#socket) this.#closed(event.code);
     };

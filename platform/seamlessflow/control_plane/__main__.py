@@ -32,6 +32,8 @@ def main() -> int:
         access_log=False,
         proxy_headers=True,
         server_header=False,
+        # Compressing the same frame anew for each socket would cost several times what sending it does.
+        ws_per_message_deflate=False,
         timeout_keep_alive=KEEPALIVE_S,
         timeout_graceful_shutdown=GRACEFUL_S,
     )

@@ -51,6 +51,8 @@ def _web(url: str) -> tuple[str, ...]:
         ASGI_APP,
         *_bound_to(url),
         *("--no-access-log", "--timeout-graceful-shutdown", str(GRACEFUL_S)),
+        # Compressing the same frame anew for each socket would cost several times what sending it does.
+        *("--ws-per-message-deflate", "false"),
     )
 
 

@@ -1,13 +1,15 @@
 """The socket `/ws/live`: the client names topics, the server sends snapshots, then deltas.
 
 First message: `{"subscribe": ["jobs", "job:<id>", "group:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with
-`"token"` where no browser session signs in. The socket is never the record: whatever it misses a snapshot makes good.
+`"token"` where no browser session signs in. A message to the client holds one frame per line. The socket is never the
+record: whatever it misses a snapshot makes good.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -109,16 +111,15 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._send(topic, position, FrameKind.SNAPSHOT, data)
             await self._hub.snapshot_given(topic)
         self._read[topic] = position or Position()
-        for frame in frames or []:
-            await self._forward(frame)
+        await self._forward(frames or [])
 
     async def _send_loop(self) -> None:
         while True:
-            frame = await self._mailbox.get()
+            frames = await self._mailbox.get()
             async with self._order:
-                await self._handle(frame)
+                await self._handle(frames)
 
-    async def _handle(self, frame: Frame | None) -> None:
+    async def _handle(self, frames: Sequence[Frame]) -> None:
         if self._mailbox.is_behind != self._was_behind:
             self._was_behind = self._mailbox.is_behind
             await self._say(FrameKind.NOTICE, "", {"code": "behind" if self._was_behind else "current"})
@@ -126,19 +127,28 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self._mailbox.is_stale = False
             for topic in list(self._read):
                 await self._catch_up(topic, None)
-        elif frame is not None:
-            await self._forward(frame)
+            return
+        await self._forward(frames)
 
-    async def _forward(self, frame: Frame) -> None:
-        """Send the next delta; after a gap or a new epoch send a snapshot; drop what was sent already."""
-        read = self._read.get(frame.topic)
-        if read is None or (frame.epoch == read.epoch and frame.seq <= read.seq):
-            return
-        if frame.epoch != read.epoch or frame.seq != read.seq + 1:
-            await self._catch_up(frame.topic, None)
-            return
-        self._read[frame.topic] = Position(frame.epoch, frame.seq)
-        await self.send(text_data=frame.text)
+    async def _forward(self, frames: Sequence[Frame]) -> None:
+        """Send the next deltas in one message; after a gap or a new epoch a snapshot; drop what was sent already."""
+        texts: list[str] = []
+        for frame in frames:
+            read = self._read.get(frame.topic)
+            if read is None or (frame.epoch == read.epoch and frame.seq <= read.seq):
+                continue
+            if frame.epoch != read.epoch or frame.seq != read.seq + 1:
+                await self._send_lines(texts)
+                await self._catch_up(frame.topic, None)
+                texts = []
+                continue
+            self._read[frame.topic] = Position(frame.epoch, frame.seq)
+            texts.append(frame.text)
+        await self._send_lines(texts)
+
+    async def _send_lines(self, texts: Sequence[str]) -> None:
+        if texts:
+            await self.send(text_data="\n".join(texts))
 
     async def _send(self, topic: str, position: Position, kind: FrameKind, data: dict[str, Any]) -> None:
         at = time.time_ns() // 1_000_000

@@ -1,6 +1,7 @@
 """One hub per web process: a single subscription at the broker, and a bounded mailbox per socket.
 
-A mailbox that overflows, or a subscription that broke, forgets its frames and asks for fresh snapshots: a slow browser
+Frames that come within GATHER_S of one another go to a socket together: a message costs more than what is in it. A
+mailbox that overflows, or a subscription that broke, forgets its frames and asks for fresh snapshots: a slow browser
 costs this process no memory and never sees a gap.
 """
 
@@ -8,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
+from collections.abc import Sequence
 
 import redis.asyncio
 from redis.exceptions import RedisError
@@ -16,7 +18,8 @@ from seamlessflow.control_plane.live.broker import group_ask, groups_watch, publ
 from seamlessflow.control_plane.live.frames import Frame
 from seamlessflow.core.protocol.live_events import CHANNEL, WATCH_TTL_S, TopicKind
 
-MAX_QUEUED_FRAMES = 64
+MAX_QUEUED_BATCHES = 64
+GATHER_S = 0.05
 WATCH_EVERY_S = WATCH_TTL_S / 3
 GROUP_PREFIX = f"{TopicKind.GROUP}:"
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
@@ -24,18 +27,18 @@ _log = logging.getLogger(__name__)
 
 
 class Mailbox:
-    """Frames for one socket. `is_stale`: frames were lost, every topic needs a snapshot; `is_behind`: broker away."""
+    """Batches of frames for one socket. `is_stale`: some were lost, snapshots are due; `is_behind`: broker away."""
 
     def __init__(self) -> None:
-        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(MAX_QUEUED_FRAMES)
+        self._frames: asyncio.Queue[Sequence[Frame]] = asyncio.Queue(MAX_QUEUED_BATCHES)
         self.is_stale = False
         self.is_behind = False
 
-    def put(self, frame: Frame) -> None:
+    def put(self, frames: Sequence[Frame]) -> None:
         if self.is_stale:
             return
         try:
-            self._frames.put_nowait(frame)
+            self._frames.put_nowait(frames)
         except asyncio.QueueFull:
             self.lose()
 
@@ -48,10 +51,10 @@ class Mailbox:
         while self.is_stale and not self._frames.empty():
             self._frames.get_nowait()
         if not self._frames.full():
-            self._frames.put_nowait(None)
+            self._frames.put_nowait(())
 
-    async def get(self) -> Frame | None:
-        """The next frame; None where only the flags changed."""
+    async def get(self) -> Sequence[Frame]:
+        """The next frames; none where only the flags changed."""
         return await self._frames.get()
 
 
@@ -62,6 +65,7 @@ class Hub:
         self.reader: redis.asyncio.Redis = reader_make()
         self._mailboxes: dict[str, set[Mailbox]] = defaultdict(set)
         self._all: set[Mailbox] = set()
+        self._gathered: list[Frame] = []
         self._is_behind = False
         self._is_subscribed = asyncio.Event()
         self._tasks = (
@@ -78,8 +82,8 @@ class Hub:
     def leave(self, mailbox: Mailbox) -> bool:
         """Returns whether nobody is left."""
         self._all.discard(mailbox)
-        for mailboxes in self._mailboxes.values():
-            mailboxes.discard(mailbox)
+        for topic in list(self._mailboxes):
+            self.unsubscribe(mailbox, topic)
         return not self._all
 
     async def subscribe(self, mailbox: Mailbox, topic: str) -> None:
@@ -99,7 +103,10 @@ class Hub:
                 await group_ask(self.reader, topic.removeprefix(GROUP_PREFIX))
 
     def unsubscribe(self, mailbox: Mailbox, topic: str) -> None:
-        self._mailboxes[topic].discard(mailbox)
+        mailboxes = self._mailboxes.get(topic, set())
+        mailboxes.discard(mailbox)
+        if not mailboxes:
+            self._mailboxes.pop(topic, None)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -136,8 +143,20 @@ class Hub:
                 await groups_watch(self.reader, groups)
 
     def _deliver(self, frame: Frame) -> None:
-        for mailbox in self._mailboxes.get(frame.topic, ()):
-            mailbox.put(frame)
+        if not self._mailboxes.get(frame.topic):
+            return
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(GATHER_S, self._hand_out)
+        self._gathered.append(frame)
+
+    def _hand_out(self) -> None:
+        frames, self._gathered = self._gathered, []
+        batches: dict[Mailbox, list[Frame]] = defaultdict(list)
+        for frame in frames:
+            for mailbox in self._mailboxes.get(frame.topic, ()):
+                batches[mailbox].append(frame)
+        for mailbox, batch in batches.items():
+            mailbox.put(batch)
 
     def _set_behind(self, is_behind: bool, cause: str = "") -> None:
         self._is_subscribed.set()

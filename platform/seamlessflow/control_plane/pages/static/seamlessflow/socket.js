@@ -13,7 +13,7 @@ export function follow(subscribe, read, receive, show) {
       [retries, problem, openedAt] = [0, "", Date.now()];
       socket.send(JSON.stringify({ subscribe, since: read }));
     };
-    socket.onmessage = (message) => hear(JSON.parse(message.data));
+    socket.onmessage = (message) => message.data.split("\n").forEach((line) => hear(JSON.parse(line)));
     socket.onclose = (event) => {
       if (event.code === SIGNED_OUT) return (problem = "signed out, load the page again");
       problem = "connection lost";
