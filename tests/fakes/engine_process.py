@@ -11,8 +11,9 @@ import sys
 
 from aiohttp import web
 
+from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
 from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+from seamlessflow_workers.rollout.engine.service import EngineService
 from tests.fakes.fake_engine import FakeRunner, Faults
 
 

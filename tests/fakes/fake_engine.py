@@ -23,8 +23,9 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch, WeightsError
+from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
 from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+from seamlessflow_workers.rollout.engine.service import EngineService
 
 NEVER = -1
 

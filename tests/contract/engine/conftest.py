@@ -32,8 +32,9 @@ from transformers import (
 
 from seamlessflow_workers.rollout.engine.model_loading import Backend, LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.runner import ModelRunner
+from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
 from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+from seamlessflow_workers.rollout.engine.service import EngineService
 from tests.fakes.fake_engine import start_fake_engine
 from tests.fakes.pace import Pace
 from tests.fakes.paced_engine import PacedRunner

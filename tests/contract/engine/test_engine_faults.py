@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 
 from seamlessflow_workers.rollout.engine.runner import Sampled, StepBatch
+from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
 from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+from seamlessflow_workers.rollout.engine.service import EngineService
 from tests.contract.engine.conftest import DEADLINE_S, eventually
 from tests.fakes.fake_engine import FakeEngine, FakeRunner, Faults, next_token, start_fake_engine
 

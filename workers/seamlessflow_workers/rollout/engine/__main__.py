@@ -68,8 +68,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
     from aiohttp import web
 
     from seamlessflow_workers.rollout.engine.model_loading import Backend, LoadOptions, load_runner
+    from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
     from seamlessflow_workers.rollout.engine.server import build_app
-    from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+    from seamlessflow_workers.rollout.engine.service import EngineService
 
     try:
         runner = load_runner(

@@ -12,12 +12,15 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from seamlessflow_workers.rollout.engine.engine import PauseMode
 from seamlessflow_workers.rollout.engine.payloads import json_response
 from seamlessflow_workers.rollout.engine.request import InvalidRequestError
-from seamlessflow_workers.rollout.engine.service import EngineService, ProtocolOrderError
+from seamlessflow_workers.rollout.engine.served_engine import PauseMode, ServedEngine
 
 B = TypeVar("B", bound=msgspec.Struct)
+
+
+class ProtocolOrderError(ValueError):
+    """A weight-update call that does not follow the one before it."""
 
 
 class _InitBody(msgspec.Struct):
@@ -41,9 +44,11 @@ class _VersionBody(msgspec.Struct):
 
 
 class ControlRoutes:
-    def __init__(self, service: EngineService) -> None:
-        self._service = service
-        self._engine = service.engine
+    def __init__(self, engine: ServedEngine) -> None:
+        self._engine = engine
+        self._update_lock = asyncio.Lock()
+        self._is_update_open = False
+        self._is_update_applied = False
 
     def table(self) -> list[web.RouteDef]:
         return [
@@ -65,11 +70,11 @@ class ControlRoutes:
     async def pause(self, request: web.Request) -> web.Response:
         mode = _query_mode(request)
         clear_cache = _query_bool(request, "clear_cache", default=True)
-        await asyncio.wrap_future(self._engine.pause(mode, clear_cache=clear_cache))
+        await self._engine.pause(mode, clear_cache=clear_cache)
         return json_response({"status": "paused"})
 
     async def resume(self, _request: web.Request) -> web.Response:
-        await asyncio.wrap_future(self._engine.resume())
+        await self._engine.resume()
         return json_response({"status": "resumed"})
 
     async def is_paused(self, _request: web.Request) -> web.Response:
@@ -80,37 +85,34 @@ class ControlRoutes:
         return json_response({"message": "Weight transfer initialized"})
 
     async def start_weight_update(self, _request: web.Request) -> web.Response:
-        async with self._service.update_lock:
-            self._service.is_update_open = True
-            self._service.is_update_applied = False
+        async with self._update_lock:
+            self._is_update_open = True
+            self._is_update_applied = False
         return json_response({"message": "Weight update started"})
 
     async def update_weights(self, request: web.Request) -> web.Response:
         body = _decode(await request.read(), _UpdateBody)
-        service = self._service
-        async with service.update_lock:
-            if not service.is_update_open:
+        async with self._update_lock:
+            if not self._is_update_open:
                 raise ProtocolOrderError("call /start_weight_update before /update_weights")
-            staged = await asyncio.to_thread(service.runner.stage_weights, Path(body.update_info.path))
-            await asyncio.wrap_future(self._engine.apply_weights(staged))
-            service.is_update_applied = True
+            await self._engine.load_weights(Path(body.update_info.path))
+            self._is_update_applied = True
         return json_response({"message": "Weights updated"})
 
     async def finish_weight_update(self, request: web.Request) -> web.Response:
         body = _decode(await request.read() or b"{}", _FinishBody)
-        service = self._service
-        async with service.update_lock:
-            if not service.is_update_applied:
+        async with self._update_lock:
+            if not self._is_update_applied:
                 raise ProtocolOrderError(
                     "no weights were loaded since /start_weight_update; the version stays"
                 )
-            await asyncio.wrap_future(self._engine.set_weight_version(body.weight_version))
-            service.is_update_open = service.is_update_applied = False
+            await self._engine.set_weight_version(body.weight_version)
+            self._is_update_open = self._is_update_applied = False
         return json_response({"message": "Weight update finished"})
 
     async def update_weight_version(self, request: web.Request) -> web.Response:
         body = _decode(await request.read(), _VersionBody)
-        await asyncio.wrap_future(self._engine.set_weight_version(body.new_version))
+        await self._engine.set_weight_version(body.new_version)
         return json_response({"success": True, "new_version": body.new_version})
 
     async def weight_info(self, _request: web.Request) -> web.Response:
@@ -118,24 +120,22 @@ class ControlRoutes:
 
     async def reset_prefix_cache(self, request: web.Request) -> web.Response:
         reset_running = _query_bool(request, "reset_running_requests", default=False)
-        success = await asyncio.wrap_future(self._engine.reset_prefix_cache(reset_running=reset_running))
+        success = await self._engine.reset_prefix_cache(reset_running=reset_running)
         return json_response({"success": success})
 
     async def sleep(self, request: web.Request) -> web.Response:
-        """Level 0 pauses; level 1 also frees the KV cache. The weights stay where they are."""
+        """Level 0 pauses; level 1 also gives memory back, as far as the engine can."""
         level = request.query.get("level", "1")
         if level not in ("0", "1"):
             raise InvalidRequestError(field="level", message=f"level must be 0 or 1, got {level!r}")
-        await asyncio.wrap_future(self._engine.pause(_query_mode(request), clear_cache=False))
-        if level == "1":
-            await asyncio.wrap_future(self._engine.sleep())
+        await self._engine.sleep(_query_mode(request), level=int(level))
         return json_response({"status": "sleeping", "level": int(level)})
 
     async def wake_up(self, request: web.Request) -> web.Response:
         tags = request.query.getall("tags", [])
         is_awake = not tags or "kv_cache" in tags
         if is_awake:
-            await asyncio.wrap_future(self._engine.wake_up())
+            await self._engine.wake_up()
         return json_response({"status": "awake" if is_awake else "sleeping", "tags": tags or None})
 
     async def is_sleeping(self, _request: web.Request) -> web.Response:

@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from typing import TypeVar
 
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
 from seamlessflow_workers.rollout.engine.sequence import Sequence
+from seamlessflow_workers.rollout.engine.served_engine import PauseMode
 
 logger = logging.getLogger(__name__)
 
@@ -28,20 +29,10 @@ STREAM_PERIOD_S = 0.02
 T = TypeVar("T")
 
 
-class PauseMode(StrEnum):
-    ABORT = "abort"
-    WAIT = "wait"
-    KEEP = "keep"
-
-
 class _Gate(Enum):
     OPEN = auto()
     CLOSED_TO_NEW = auto()
     CLOSED = auto()
-
-
-class EngineFailedError(RuntimeError):
-    """A step raised; the engine is dead and says why."""
 
 
 class Engine:

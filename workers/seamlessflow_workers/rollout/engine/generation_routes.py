@@ -11,11 +11,10 @@ import msgspec
 from aiohttp import web
 
 from seamlessflow_workers.rollout.engine import payloads
-from seamlessflow_workers.rollout.engine.engine import EngineFailedError
 from seamlessflow_workers.rollout.engine.payloads import REQUEST_ID_PREFIX, error_response, json_response
 from seamlessflow_workers.rollout.engine.request import GenerateRequest, InvalidRequestError
 from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
-from seamlessflow_workers.rollout.engine.service import EngineService, QueueFullError
+from seamlessflow_workers.rollout.engine.served_engine import EngineFailedError, QueueFullError, ServedEngine
 
 BUSY = (
     "The engine is currently busy and cannot accept new requests. "
@@ -24,8 +23,8 @@ BUSY = (
 
 
 class GenerationRoutes:
-    def __init__(self, service: EngineService) -> None:
-        self._service = service
+    def __init__(self, engine: ServedEngine) -> None:
+        self._engine = engine
 
     def table(self) -> list[web.RouteDef]:
         return [
@@ -36,8 +35,8 @@ class GenerationRoutes:
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
         try:
-            body = self._service.parse(await request.read())
-            sequence = self._service.submit(body)
+            body = self._engine.parse(await request.read())
+            sequence = self._engine.submit(body)
         except InvalidRequestError as error:
             return error_response(
                 status=HTTPStatus.BAD_REQUEST, kind="BadRequestError", message=str(error), field=error.field
@@ -53,21 +52,21 @@ class GenerationRoutes:
                 return await self._stream(request, body, sequence)
             return await self._unary(body, sequence)
         finally:
-            self._service.forget(sequence)
+            self._engine.forget(sequence)
 
     async def _unary(self, body: GenerateRequest, sequence: Sequence) -> web.Response:
         while sequence.finish_reason is None:
             await sequence.changed.wait()
             sequence.changed.clear()
         if sequence.finish_reason is FinishReason.ERROR:
-            message = f"the engine failed: {self._service.engine.failure}"
+            message = f"the engine failed: {self._engine.failure}"
             return error_response(
                 status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=message
             )
         return json_response(
             payloads.unary_content(
                 sequence,
-                model=self._service.settings.model_name,
+                model=self._engine.settings.model_name,
                 is_packed=body.packed,
                 return_prompt=bool(body.return_token_ids),
             )
@@ -86,7 +85,7 @@ class GenerationRoutes:
             finish_reason = sequence.finish_reason  # read before the count: see the module `sequence`
             if finish_reason is FinishReason.ERROR:
                 await response.write(
-                    payloads.stream_error_frame(f"the engine failed: {self._service.engine.failure}")
+                    payloads.stream_error_frame(f"the engine failed: {self._engine.failure}")
                 )
                 break
             num_generated = sequence.num_generated
@@ -119,12 +118,12 @@ class GenerationRoutes:
     async def abort_listed_or_all(self, request: web.Request) -> web.Response:
         ids = _requested_ids(await request.read())
         if not ids:
-            ids = [REQUEST_ID_PREFIX + request_id for request_id in self._service.in_flight]
+            ids = [REQUEST_ID_PREFIX + request_id for request_id in self._engine.in_flight]
         self._abort(ids)
         return json_response({"status": "aborted", "aborted": len(ids)})
 
     def _abort(self, ids: list[str]) -> None:
-        in_flight = self._service.in_flight
+        in_flight = self._engine.in_flight
         sequences = [
             sequence
             for request_id in ids
@@ -132,7 +131,7 @@ class GenerationRoutes:
             for sequence in in_flight.get(request_id.removeprefix(REQUEST_ID_PREFIX), ())
         ]
         if sequences:
-            self._service.engine.abort(sequences)
+            self._engine.abort(sequences)
 
 
 def _requested_ids(raw: bytes) -> list[str] | None:

@@ -1,8 +1,9 @@
 """`/metrics`: the engine's counters in the Prometheus text format, under vLLM's names and labels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seamlessflow_workers.rollout.engine.service import EngineService
+from seamlessflow_workers.rollout.engine.engine import Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -15,18 +16,18 @@ class _Metric:
     samples: tuple[tuple[str, float], ...]  # (further labels, value)
 
 
-def render_metrics(service: EngineService) -> str:
-    labels = f'engine="0",model_name="{_escaped(service.settings.model_name)}"'
+def render_metrics(engine: Engine, *, model_name: str, rejections: Mapping[str, int]) -> str:
+    labels = f'engine="0",model_name="{escaped_label(model_name)}"'
     lines: list[str] = []
-    for metric in _collect(service):
+    for metric in _collect(engine, rejections):
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
         for further, value in metric.samples:
             lines.append(f"{metric.name}{{{labels}{',' + further if further else ''}}} {float(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _collect(service: EngineService) -> list[_Metric]:
-    engine, scheduler = service.engine, service.engine.scheduler
+def _collect(engine: Engine, rejections: Mapping[str, int]) -> list[_Metric]:
+    scheduler = engine.scheduler
     counters, table = scheduler.counters, scheduler.table
     num_running = scheduler.num_running
     used = sum(int(valid) for valid, live in zip(table.num_valid, table.is_live, strict=True) if live)
@@ -34,7 +35,7 @@ def _collect(service: EngineService) -> list[_Metric]:
     finished = tuple(
         (f'finished_reason="{reason}"', float(count)) for reason, count in counters.finished.items()
     )
-    rejections = (('reason="max_num_queued_reqs"', float(service.rejections["max_num_queued_reqs"])),)
+    refused = (('reason="max_num_queued_reqs"', float(rejections.get("max_num_queued_reqs", 0))),)
     sleep_states = (
         ('sleep_state="awake"', float(is_awake)),
         ('sleep_state="weights_offloaded"', 0.0),
@@ -59,9 +60,7 @@ def _collect(service: EngineService) -> list[_Metric]:
         _counter("prefix_cache_hits_total", "Tokens found in the prefix cache.", counters.prefix_hits),
         _counter("num_preemptions_total", "Sequences that had to be computed again.", counters.preemptions),
         _Metric("vllm:request_success_total", "counter", "Finished requests by reason.", finished),
-        _Metric(
-            "vllm:admission_rejections_total", "counter", "Requests refused by a queue limit.", rejections
-        ),
+        _Metric("vllm:admission_rejections_total", "counter", "Requests refused by a queue limit.", refused),
     ]
 
 
@@ -73,5 +72,5 @@ def _counter(name: str, text: str, value: float) -> _Metric:
     return _Metric(f"vllm:{name}", "counter", text, (("", value),))
 
 
-def _escaped(value: str) -> str:
+def escaped_label(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -53,7 +53,7 @@ class Sequence:
         body: GenerateRequest,
         eos_token_ids: frozenset[int],
         max_model_len: int,
-        seed: int,
+        seed: int = 0,
     ) -> None:
         prompt = prompt_array(body)
         self.request_id = request_id

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from seamlessflow_workers.rollout.engine.control_routes import ControlRoutes
+from seamlessflow_workers.rollout.engine.control_routes import ControlRoutes, ProtocolOrderError
 from seamlessflow_workers.rollout.engine.generation_routes import GenerationRoutes
-from seamlessflow_workers.rollout.engine.metrics import CONTENT_TYPE, render_metrics
+from seamlessflow_workers.rollout.engine.metrics import CONTENT_TYPE
 from seamlessflow_workers.rollout.engine.payloads import error_response, json_response
 from seamlessflow_workers.rollout.engine.request import GenerateRequest, InvalidRequestError
 from seamlessflow_workers.rollout.engine.runner import WeightsError
-from seamlessflow_workers.rollout.engine.service import EngineService, ProtocolOrderError
+from seamlessflow_workers.rollout.engine.served_engine import ServedEngine
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +27,13 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def build_app(service: EngineService) -> web.Application:
-    """The engine's thread starts with the application and ends with it."""
+def build_app(engine: ServedEngine) -> web.Application:
+    """The engine starts with the application and ends with it."""
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors])
     routes = [
-        *GenerationRoutes(service).table(),
-        *ControlRoutes(service).table(),
-        *_InfoRoutes(service).table(),
+        *GenerationRoutes(engine).table(),
+        *ControlRoutes(engine).table(),
+        *_InfoRoutes(engine).table(),
     ]
     description = _describe(routes)
 
@@ -43,10 +43,10 @@ def build_app(service: EngineService) -> web.Application:
     app.add_routes([*routes, web.get("/openapi.json", openapi)])
 
     async def on_startup(_app: web.Application) -> None:
-        service.start()
+        engine.start()
 
     async def on_cleanup(_app: web.Application) -> None:
-        service.engine.stop()
+        await engine.stop()
 
     app.on_startup.append(on_startup)
     app.on_cleanup.append(on_cleanup)
@@ -79,8 +79,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 class _InfoRoutes:
-    def __init__(self, service: EngineService) -> None:
-        self._service = service
+    def __init__(self, engine: ServedEngine) -> None:
+        self._engine = engine
 
     def table(self) -> list[web.RouteDef]:
         return [
@@ -91,22 +91,22 @@ class _InfoRoutes:
         ]
 
     async def health(self, _request: web.Request) -> web.Response:
-        return web.Response(status=503 if self._service.engine.failure is not None else 200)
+        return web.Response(status=503 if self._engine.failure is not None else 200)
 
     async def version(self, _request: web.Request) -> web.Response:
-        return json_response({"version": ENGINE_VERSION, "engine": "seamlessflow-embedded"})
+        return json_response({"version": ENGINE_VERSION, "engine": self._engine.kind})
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        text = render_metrics(self._service)
+        text = self._engine.metrics()
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def models(self, _request: web.Request) -> web.Response:
         card = {
-            "id": self._service.settings.model_name,
+            "id": self._engine.settings.model_name,
             "object": "model",
             "created": 0,
             "owned_by": "seamlessflow",
-            "max_model_len": self._service.runner.max_model_len,
+            "max_model_len": self._engine.limits.max_model_len,
         }
         return json_response({"object": "list", "data": [card]})
 
@@ -125,7 +125,7 @@ def _describe(routes: list[web.RouteDef]) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
-        "info": {"title": "SeamlessFlow embedded engine", "version": ENGINE_VERSION},
+        "info": {"title": "SeamlessFlow engine", "version": ENGINE_VERSION},
         "paths": paths,
         "components": {"schemas": components},
     }

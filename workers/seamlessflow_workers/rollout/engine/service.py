@@ -1,47 +1,38 @@
-"""What the HTTP routes share: the engine, the admission bound, the requests in flight, the events that wake them.
+"""The embedded engine as the routes see it: verbs become commands to the engine's thread, its news wakes requests.
 
 One call into the event loop per step wakes every request that has something new, however many tokens that is.
 """
 
 import asyncio
-import uuid
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence as Series
+from pathlib import Path
 
-from seamlessflow_workers.rollout.engine.engine import Engine, EngineFailedError
-from seamlessflow_workers.rollout.engine.request import GenerateRequest, parse_generate_body
+from seamlessflow_workers.rollout.engine.engine import Engine
+from seamlessflow_workers.rollout.engine.metrics import render_metrics
 from seamlessflow_workers.rollout.engine.runner import ModelRunner
 from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.engine.served_engine import (
+    EngineSettings,
+    ModelLimits,
+    PauseMode,
+    ServedEngine,
+)
 
 
-class QueueFullError(Exception):
-    """More unfinished requests than the engine was started to hold; try later or elsewhere."""
+class EngineService(ServedEngine):
+    kind = "seamlessflow-embedded"
 
-
-class ProtocolOrderError(ValueError):
-    """A weight-update call that does not follow the one before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    model_name: str
-    weight_version: str = "default"
-    max_batched_tokens: int = 512
-    max_num_queued_requests: int = 1024
-    seed: int = 0
-
-
-class EngineService:
     def __init__(self, runner: ModelRunner, settings: EngineSettings) -> None:
-        self.runner = runner
-        self.settings = settings
-        self.in_flight: dict[str, list[Sequence]] = {}
-        self.rejections: Counter[str] = Counter()
+        super().__init__(
+            settings,
+            ModelLimits(
+                vocab_size=runner.vocab_size,
+                max_model_len=runner.max_model_len,
+                eos_token_ids=runner.eos_token_ids,
+            ),
+        )
+        self._runner = runner
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.update_lock = asyncio.Lock()
-        self.is_update_open = False
-        self.is_update_applied = False
-        self.failed = asyncio.Event()
         self.engine = Engine(
             runner,
             weight_version=settings.weight_version,
@@ -51,42 +42,71 @@ class EngineService:
             on_failure=self._tell_failure,
         )
 
+    @property
+    def failure(self) -> BaseException | None:
+        return self.engine.failure
+
+    @property
+    def num_unfinished(self) -> int:
+        return self.engine.num_unfinished
+
+    @property
+    def weight_version(self) -> str:
+        return self.engine.weight_version
+
+    @property
+    def is_paused(self) -> bool:
+        return self.engine.is_paused
+
+    @property
+    def is_asleep(self) -> bool:
+        return self.engine.is_asleep
+
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.engine.start()
 
-    def parse(self, raw: bytes) -> GenerateRequest:
-        return parse_generate_body(
-            raw, vocab_size=self.runner.vocab_size, max_model_len=self.runner.max_model_len
-        )
+    async def stop(self) -> None:
+        self.engine.stop()
 
-    def submit(self, body: GenerateRequest) -> Sequence:
-        """Raise `QueueFullError` rather than queue without bound."""
-        if self.engine.failure is not None:
-            raise EngineFailedError(f"the engine failed: {self.engine.failure}")
-        if self.engine.num_unfinished >= self.settings.max_num_queued_requests:
-            self.rejections["max_num_queued_reqs"] += 1
-            raise QueueFullError
-        seed = body.sampling_params.seed
-        sequence = Sequence(
-            request_id=body.request_id or uuid.uuid4().hex,
-            body=body,
-            eos_token_ids=self.runner.eos_token_ids,
-            max_model_len=self.runner.max_model_len,
-            seed=self.engine.new_seed() if seed is None else seed,
-        )
-        self.in_flight.setdefault(sequence.request_id, []).append(sequence)
+    def _begin(self, sequence: Sequence) -> None:
+        seed = sequence.params.seed
+        sequence.seed = self.engine.new_seed() if seed is None else seed
         self.engine.submit(sequence)
-        return sequence
 
-    def forget(self, sequence: Sequence) -> None:
-        """The request's handler is done with it; what still runs has lost its client and is aborted."""
-        siblings = self.in_flight[sequence.request_id]
-        siblings.remove(sequence)
-        if not siblings:
-            del self.in_flight[sequence.request_id]
-        if sequence.finish_reason is None:
-            self.engine.abort([sequence])
+    def abort(self, sequences: Series[Sequence]) -> None:
+        self.engine.abort(list(sequences))
+
+    async def pause(self, mode: PauseMode, *, clear_cache: bool) -> None:
+        await asyncio.wrap_future(self.engine.pause(mode, clear_cache=clear_cache))
+
+    async def resume(self) -> None:
+        await asyncio.wrap_future(self.engine.resume())
+
+    async def load_weights(self, path: Path) -> None:
+        """Read and checked while the old weights still serve, then copied between two tokens."""
+        staged = await asyncio.to_thread(self._runner.stage_weights, path)
+        await asyncio.wrap_future(self.engine.apply_weights(staged))
+
+    async def set_weight_version(self, version: str | None) -> None:
+        await asyncio.wrap_future(self.engine.set_weight_version(version))
+
+    async def reset_prefix_cache(self, *, reset_running: bool) -> bool:
+        return await asyncio.wrap_future(self.engine.reset_prefix_cache(reset_running=reset_running))
+
+    async def sleep(self, mode: PauseMode, *, level: int) -> None:
+        """Level 1 frees the KV cache; the weights stay where they are."""
+        await asyncio.wrap_future(self.engine.pause(mode, clear_cache=False))
+        if level:
+            await asyncio.wrap_future(self.engine.sleep())
+
+    async def wake_up(self) -> None:
+        await asyncio.wrap_future(self.engine.wake_up())
+
+    def metrics(self) -> str:
+        return render_metrics(
+            self.engine, model_name=self.settings.model_name, rejections=dict(self.rejections)
+        )
 
     def _notify(self, sequences: list[Sequence]) -> None:
         if sequences and self._loop is not None and not self._loop.is_closed():
