@@ -14,11 +14,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.rollout import local_folder
+from seamlessflow_workers.supervisor.capabilities import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.machine import Machine
@@ -76,7 +78,11 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
         home=folder / "home",
         device="cpu",
         broker_url=None,
-        engine_command=ENGINE,
+        engine_commands={EngineKind.EMBEDDED: ENGINE},
+        engines={
+            EngineKind.EMBEDDED: EngineFinding("fake"),
+            EngineKind.VLLM: EngineFinding(None, "no vLLM here"),
+        },
         train_command=CHILD,
         agent_command=CHILD,
     )

@@ -31,11 +31,15 @@ class Launcher:
         self.plane = plane
         self._started: list[subprocess.Popen[str]] = []
         (folder / "token").write_text(TOKEN + "\n")
-        # Takes the place of an engine's interpreter: drops `-m module`.
+        # Takes the place of an engine's interpreter: answers the probe for vLLM, else drops `-m module`.
         engine_python = folder / "engine-python"
-        engine_python.write_text(
-            f'#!/bin/sh\nshift 2\ncd {ROOT}\nexec {sys.executable} -m tests.fakes.engine_process "$@"\n'
+        script = (
+            "#!/bin/sh",
+            f'[ "$1" = -c ] && exec {sys.executable} "$@"',
+            f"shift 2; cd {ROOT}",
+            f'exec {sys.executable} -m tests.fakes.engine_process "$@"',
         )
+        engine_python.write_text("\n".join(script) + "\n")
         engine_python.chmod(0o755)
 
     def start(self, *flags: str, name: str = "alpha", **environment: str) -> "subprocess.Popen[str]":

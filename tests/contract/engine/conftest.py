@@ -1,7 +1,8 @@
 """Engines under one contract: each parameter of `engine` is a running server; tests speak plain HTTP to it.
 
-To add an engine, add a kind to `KINDS` and a branch to `_start`. `FAKE` has no weights, so tests of logprobs against
-transformers take `real_engine`.
+To add an engine, add a kind to `Kind` and a branch to `_start`. `FAKE` has no weights, so tests of logprobs against
+transformers take `real_engine`. A vLLM engine takes half a minute to start: one process of each vLLM kind serves all
+tests of a session, brought back to its first weights before each, its counters read from there.
 """
 
 import asyncio
@@ -38,12 +39,14 @@ from seamlessflow_workers.rollout.engine.service import EngineService
 from tests.fakes.fake_engine import start_fake_engine
 from tests.fakes.pace import Pace
 from tests.fakes.paced_engine import PacedRunner
+from tests.fixtures.vllm_servers import VllmServers
 
 VOCAB_SIZE = 300
 MAX_MODEL_LEN = 4096
 LONG = 3000  # tokens no engine samples before a test's next call
 POLL_S = 0.005
 DEADLINE_S = 30.0
+VLLM_TIMEOUT_S = 420
 PREFIX = "generate-tokens-"
 
 
@@ -54,10 +57,20 @@ class Kind(StrEnum):
     QWEN2_UNTIED = "embedded-qwen2-untied"
     LLAMA_UNTIED = "embedded-llama-untied"
     GENERIC_TIED = "embedded-generic-qwen3-tied"
+    VLLM_TIED = "vllm-qwen3-tied"
+    VLLM_UNTIED = "vllm-llama-untied"
 
 
 WITHOUT_MODEL = (Kind.FAKE, Kind.PACED)
-REAL_KINDS = [kind for kind in Kind if kind not in WITHOUT_MODEL]
+VLLM_KINDS = (Kind.VLLM_TIED, Kind.VLLM_UNTIED)
+
+
+def _params(*kinds: Kind) -> list[Any]:
+    """The first test that asks for vLLM waits for its start."""
+    return [
+        pytest.param(kind, marks=[pytest.mark.timeout(VLLM_TIMEOUT_S)] if kind in VLLM_KINDS else [])
+        for kind in kinds
+    ]
 
 
 @dataclass
@@ -68,6 +81,7 @@ class EngineUnderTest:
     http: aiohttp.ClientSession
     make_weights: Callable[[int], Path]
     load_reference: Callable[[Path | None], PreTrainedModel] = field(repr=False)
+    counted: dict[str, float] = field(default_factory=dict)  # what counters showed before the test
 
     async def get(self, path: str) -> Any:
         async with self.http.get(path) as response:
@@ -87,17 +101,36 @@ class EngineUnderTest:
         return await self.post("/inference/v1/generate", body, status=status)
 
     async def metric(self, name: str) -> float:
+        """The value of a gauge, or what a counter counted in this test."""
+        values = await self.metrics()
+        assert name in values, f"no metric {name}"
+        return values[name] - self.counted.get(name, 0.0)
+
+    async def metrics(self) -> dict[str, float]:
+        """By name without `vllm:`, summed over labels."""
         async with self.http.get("/metrics") as response:
             lines = (await response.text()).splitlines()
-        values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"vllm:{name}{{")]
-        assert values, f"no metric {name}"
-        return sum(values)
+        values: dict[str, float] = {}
+        for line in lines:
+            if line.startswith("vllm:"):
+                name = line.removeprefix("vllm:").partition("{")[0]
+                values[name] = values.get(name, 0.0) + float(line.rsplit(" ", 1)[1])
+        return values
 
     async def until_metric(self, name: str, expected: float) -> None:
         await eventually(lambda: self._has(name, expected))
 
     async def _has(self, name: str, expected: float) -> bool:
         return await self.metric(name) == expected
+
+    async def begin_anew(self) -> None:
+        """As it was started, for an engine that outlives a test."""
+        await self.post("/abort_requests", {})
+        await self.update(self.model_dir, version="v1")
+        await self.post("/reset_prefix_cache?reset_running_requests=true")
+        await self.post("/wake_up")
+        await self.until_metric("num_requests_running", 0)
+        self.counted = {k: v for k, v in (await self.metrics()).items() if k.endswith("_total")}
 
     async def update(self, path: Path, *, version: str) -> None:
         await self.post("/init_weight_transfer_engine", {"init_info": {}})
@@ -207,15 +240,18 @@ def _build_model(kind: Kind, *, seed: int) -> PreTrainedModel:
         "eos_token_id": 2,
         "bos_token_id": None,
         "pad_token_id": 0,
-        "tie_word_embeddings": kind in (Kind.QWEN3_TIED, Kind.GENERIC_TIED, *WITHOUT_MODEL),
+        "tie_word_embeddings": kind in (Kind.QWEN3_TIED, Kind.GENERIC_TIED, Kind.VLLM_TIED, *WITHOUT_MODEL),
     }
+    if kind in VLLM_KINDS:
+        # vLLM's attention wants heads of 32 at least; narrower numbers keep the logits as wide as the others'.
+        common |= {"hidden_size": 128, "head_dim": 32, "initializer_range": 0.1}
     torch.manual_seed(seed)
-    if kind is Kind.LLAMA_UNTIED:
+    if kind in (Kind.LLAMA_UNTIED, Kind.VLLM_UNTIED):
         model: PreTrainedModel = LlamaForCausalLM(LlamaConfig(**common))
     elif kind is Kind.QWEN2_UNTIED:
         model = Qwen2ForCausalLM(Qwen2Config(**common))
     else:
-        model = Qwen3ForCausalLM(Qwen3Config(**common, head_dim=16))
+        model = Qwen3ForCausalLM(Qwen3Config(**{"head_dim": 16, **common}))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("norm.weight", ".bias")):
@@ -257,20 +293,27 @@ StartEngine = Callable[..., Awaitable[EngineUnderTest]]
 
 
 @pytest.fixture
-async def start_engine(models: _Models) -> AsyncIterator[StartEngine]:
+async def start_engine(models: _Models, request: pytest.FixtureRequest) -> AsyncIterator[StartEngine]:
     async with AsyncExitStack() as stack:
 
         async def start(
             kind: Kind, *, num_slots: int = 8, max_num_queued_requests: int = 64
         ) -> EngineUnderTest:
             folder = models.folder(kind)
-            base_url = await _start(
-                stack, kind, folder, num_slots=num_slots, max_num_queued_requests=max_num_queued_requests
-            )
+            if kind in VLLM_KINDS:
+                servers: VllmServers = request.getfixturevalue("vllm_servers")  # skips where there is no vLLM
+                servers.start(
+                    models.folder(other) for other in VLLM_KINDS
+                )  # together: each takes half a minute
+                base_url = servers.base_url(folder)
+            else:
+                base_url = await _start(
+                    stack, kind, folder, num_slots=num_slots, max_num_queued_requests=max_num_queued_requests
+                )
             http = await stack.enter_async_context(
                 aiohttp.ClientSession(base_url, connector=aiohttp.TCPConnector(limit=0))
             )
-            return EngineUnderTest(
+            engine = EngineUnderTest(
                 kind=kind,
                 base_url=base_url,
                 model_dir=folder,
@@ -278,6 +321,9 @@ async def start_engine(models: _Models) -> AsyncIterator[StartEngine]:
                 make_weights=lambda seed: models.weights(kind, seed),
                 load_reference=lambda path: models.reference(kind, path),
             )
+            if kind in VLLM_KINDS:
+                await engine.begin_anew()
+            return engine
 
         yield start
 
@@ -328,11 +374,11 @@ async def _serve(stack: AsyncExitStack, runner: ModelRunner, bounds: dict[str, i
     return f"http://127.0.0.1:{app.addresses[0][1]}"
 
 
-@pytest.fixture(params=list(Kind))
+@pytest.fixture(params=_params(*(kind for kind in Kind if kind is not Kind.VLLM_UNTIED)))
 async def engine(request: pytest.FixtureRequest, start_engine: StartEngine) -> EngineUnderTest:
     return await start_engine(request.param)
 
 
-@pytest.fixture(params=REAL_KINDS)
+@pytest.fixture(params=_params(*(kind for kind in Kind if kind not in WITHOUT_MODEL)))
 async def real_engine(request: pytest.FixtureRequest, start_engine: StartEngine) -> EngineUnderTest:
     return await start_engine(request.param)

@@ -276,7 +276,7 @@ async def _fill_and_recover(engine: EngineUnderTest) -> None:
 
 
 async def test_second_turn_finds_its_prefix_and_another_salt_does_not(engine: EngineUnderTest) -> None:
-    first = await engine.generate(PROMPT, max_tokens=20, ignore_eos=True, extra={"cache_salt": "a"})
+    first = await engine.generate(PROMPT, max_tokens=60, ignore_eos=True, extra={"cache_salt": "a"})
     turn = PROMPT + first["choices"][0]["token_ids"] + [41, 42]
     hits = await engine.metric("prefix_cache_hits_total")
 
@@ -284,7 +284,8 @@ async def test_second_turn_finds_its_prefix_and_another_salt_does_not(engine: En
     assert await engine.metric("prefix_cache_hits_total") == hits
 
     await engine.generate(turn, max_tokens=5, extra={"cache_salt": "a"})
-    assert await engine.metric("prefix_cache_hits_total") - hits >= 48
+    # vLLM keeps whole blocks of 32 tokens, the last token's keys are not there yet: 96 of 102.
+    assert await engine.metric("prefix_cache_hits_total") - hits >= 96
 
 
 async def test_group_with_one_prompt_computes_it_once(start_engine: StartEngine) -> None:

@@ -22,7 +22,6 @@ from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
 from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild, Surroundings
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.rollout.front.front import Front
-from seamlessflow_workers.supervisor.capabilities import ENGINE_KINDS
 from seamlessflow_workers.supervisor.process import ChildCommand
 from seamlessflow_workers.weights.manifest import WeightsReadError
 from seamlessflow_workers.weights.reading import weights_check
@@ -47,15 +46,15 @@ class RolloutChild(ResidentChild):
 
     async def _prepare(self) -> ChildCommand:
         spec = self._spec()
-        if spec.rollout.engine not in ENGINE_KINDS:
-            kinds = ", ".join(ENGINE_KINDS)
-            raise ChildFailure(f"this machine runs engines of kind {kinds}, not {spec.rollout.engine}")
+        config, kind = self._surroundings.config, spec.rollout.engine
+        if problem := config.engines[kind].problem:
+            raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
         weights = self.phase.order.weights if self.phase else self.resident.weights
         flags: tuple[str, ...] = ()
         if weights.version > 0 and (folder := await self._whole_weights(weights)):
             flags = ("--weights", str(folder))
             self._served_version = weights.version
-        return ChildCommand((*self._surroundings.config.engine_command, *self._engine_flags(spec), *flags))
+        return ChildCommand((*config.engine_commands[kind], *self._engine_flags(spec), *flags))
 
     def _spec(self) -> JobSpec:
         try:

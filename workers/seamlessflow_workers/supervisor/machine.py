@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 class Machine:
     def __init__(self, config: SupervisorConfig, home: MachineHome, session: aiohttp.ClientSession) -> None:
         self._config = config
+        self._capabilities = machine_capabilities(config.cores, config.engines)
         self._session = session
         self._boot_id = uuid.uuid4()
         self._reply: HeartbeatReply | None = None
@@ -98,7 +99,7 @@ class Machine:
         return Heartbeat(
             boot_id=self._boot_id,
             monotonic_s=time.monotonic(),
-            capabilities=machine_capabilities(self._config.cores) if self._reply is None else None,
+            capabilities=None if self._reply is not None else self._capabilities,
             phases=[phase.report() for phase in self._phases.values()],
             intervals=self._ledger.batch(num_max=NUM_INTERVALS_MAX),
             open_state=reading.state,

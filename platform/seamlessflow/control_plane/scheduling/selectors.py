@@ -99,6 +99,7 @@ def _phase_view(phase: Phase, now: datetime) -> PhaseView:
 def _machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> MachineView:
     heartbeat = getattr(machine, "heartbeat", None)
     unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
+    said: dict[str, Any] = {} if heartbeat is None else heartbeat.capabilities
     return MachineView(
         id=machine.id,
         name=machine.name,
@@ -108,6 +109,8 @@ def _machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> M
         is_draining=machine.is_draining,
         pool=machine.pool,
         unheard_s=unheard_s,
+        engine_kinds=frozenset(said["engine_kinds"]) if "engine_kinds" in said else None,
+        engine_problems=said.get("engine_problems", {}),
         phase=phase,
     )
 
@@ -162,6 +165,7 @@ def _job_view(job: Job, order: int, demand: _Demand, pools: frozenset[str]) -> J
         num_failures=job.num_failures,
         last_failure=demand.last_failure,
         has_external_agents=spec["environment"]["name"] == "external",
+        engine=spec["rollout"]["engine"],
         pools=pools,
         rollout_tags=frozenset(placement["rollout"]),
         train_tags=frozenset(placement["train"]),

@@ -64,6 +64,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     accelerators: list[str] = []
     engine_kinds: list[str] = []
+    engine_problems: dict[str, str] = {}  # kinds that cannot run here, and why, in one clause
     software: dict[str, str] = {}
 
 

@@ -24,6 +24,14 @@ def is_outside_pools(machine: MachineView, job: JobView, role: Role) -> str | No
     return f"{machine.name} is in the pool {machine.pool}, which the project may not use"
 
 
+def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """An engine of the job's kind cannot be started there."""
+    if role is not Role.ROLLOUT or machine.engine_kinds is None or job.engine in machine.engine_kinds:
+        return None
+    problem = machine.engine_problems.get(job.engine, "unknown to its supervisor")
+    return f"{machine.name} cannot run the engine {job.engine}: {problem}"
+
+
 def is_draining(machine: MachineView, job: JobView, role: Role) -> str | None:
     return f"{machine.name} is being drained" if machine.is_draining else None
 
@@ -46,7 +54,7 @@ def is_held(machine: MachineView, job: JobView, role: Role) -> str | None:
 
 # Why a phase that lives on a machine has to leave it.
 KEEP_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, is_draining)
-LEASE_FILTERS: tuple[Filter, ...] = (*KEEP_FILTERS, is_unheard, is_cordoned, is_held)
+LEASE_FILTERS: tuple[Filter, ...] = (*KEEP_FILTERS, lacks_engine, is_unheard, is_cordoned, is_held)
 
 
 def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobView, role: Role) -> str | None:

@@ -4,6 +4,7 @@ Ages are measured by whoever takes the snapshot; the scheduler itself owns no cl
 carries no meaning: `Snapshot` sorts them, so equal contents give equal plans.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -42,6 +43,8 @@ class MachineView:
     is_draining: bool = False
     pool: str = "default"
     unheard_s: float = 0.0
+    engine_kinds: frozenset[str] | None = None  # None: it has not said yet
+    engine_problems: Mapping[str, str] = field(default_factory=dict)  # of the kinds it cannot run
     phase: PhaseView | None = None
 
     def phase_of(self, job_id: UUID) -> PhaseView | None:
@@ -71,6 +74,7 @@ class JobView:
     num_failures: int = 0
     last_failure: str = ""
     has_external_agents: bool = False
+    engine: str = "embedded"
     pools: frozenset[str] = frozenset({"default"})
     rollout_tags: frozenset[str] = frozenset()
     train_tags: frozenset[str] = frozenset()

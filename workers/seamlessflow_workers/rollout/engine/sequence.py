@@ -6,6 +6,7 @@ appends; other threads may read. Readers take `finish_reason` first and `num_tok
 """
 
 import asyncio
+from collections.abc import Sequence as Series
 from enum import StrEnum
 
 import numpy as np
@@ -99,6 +100,17 @@ class Sequence:
             self.finish_reason = FinishReason.STOP
         elif self.num_tokens >= self.max_total_tokens:
             self.finish_reason = FinishReason.LENGTH
+
+    def take(
+        self, token_ids: Series[int], logprobs: Series[float], *, version_starts: list[tuple[str, int]]
+    ) -> None:
+        """Tokens that another process sampled and judged, with the versions of all generated so far."""
+        index, end = self.num_generated, self.num_generated + len(token_ids)
+        self.tokens[self.num_tokens : self.num_tokens + len(token_ids)] = token_ids
+        if logprobs:
+            self.logprobs[index:end] = logprobs
+        self.version_starts = version_starts
+        self.num_tokens += len(token_ids)
 
     def spans(self, *, start: int, end: int) -> list[tuple[str, int, int]]:
         """(version, start, end) over generated tokens `start` … `end`, contiguous and in order."""

@@ -35,14 +35,22 @@ def stage(path: Path, parameters: Mapping[str, Tensor], *, tied_embedding: str |
 
     `parameters` go by their names in a checkpoint, without the head where it is tied to `tied_embedding`.
     """
+    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    values = read_checked(path, shapes, tied_embedding=tied_embedding)
+    return StagedTensors(tuple((parameters[name], values[name]) for name in sorted(values)))
+
+
+def read_checked(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], *, tied_embedding: str | None
+) -> dict[str, Tensor]:
+    """The tensors of a file or folder by name. Raises `WeightsError` unless they are exactly those of `shapes`."""
     values = _read(path)
     if tied_embedding is not None:
         _check_tied(values, embedding_name=tied_embedding)
-    expected = set(parameters)
-    _check_names(expected, set(values))
-    for name in expected:
-        _check_tensor(name, parameter=parameters[name], value=values[name])
-    return StagedTensors(tuple((parameters[name], values[name]) for name in sorted(expected)))
+    _check_names(set(shapes), set(values))
+    for name, shape in shapes.items():
+        _check_tensor(name, wanted=shape, value=values[name])
+    return values
 
 
 def _read(path: Path) -> dict[str, Tensor]:
@@ -81,9 +89,8 @@ def _check_names(expected: set[str], offered: set[str]) -> None:
             raise WeightsError(f"{problem} weights: {shown}{more}; the old weights stay")
 
 
-def _check_tensor(name: str, *, parameter: Tensor, value: Tensor) -> None:
-    if value.shape != parameter.shape:
-        offered, wanted = tuple(value.shape), tuple(parameter.shape)
+def _check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor) -> None:
+    if (offered := tuple(value.shape)) != wanted:
         raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
     if not value.is_floating_point():
         raise WeightsError(f"{name} is {value.dtype}, expected a floating type; the old weights stay")

@@ -1,0 +1,82 @@
+"""Settings of vLLM: our flags enter, vLLM's engine arguments and environment leave.
+
+On a CPU: eager (compiling costs more than it gives at that size), small cache blocks (the default of 128 tokens never
+hits on short prompts), a cache measured to the sequences that may run. On CUDA vLLM's own defaults, and sleep mode,
+so that a trainer on the same device finds its memory.
+"""
+
+import argparse
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+CPU_BLOCK_SIZE = 32  # tokens; kernels want a multiple of 32
+CPU_CACHE_FACTOR = 2  # of what all running sequences can hold: the rest keeps prefixes
+MIN_CPU_CACHE_BYTES = 64 << 20
+UNKNOWN_CPU_CACHE_BYTES = 1 << 30
+BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
+# Read by vLLM when it is imported, in each of its processes.
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+}
+# Small kernels that vLLM compiles at their first use: that takes a C++ compiler and many seconds of a CPU.
+CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
+WORKER_EXTENSION = "seamlessflow_workers.rollout.vllm.worker_extension.WeightFiles"
+
+
+def set_environment(device: str) -> None:
+    """What the caller set stays."""
+    for name, value in {**ENVIRONMENT, **(CPU_ENVIRONMENT if device == "cpu" else {})}.items():
+        os.environ.setdefault(name, value)
+
+
+def engine_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments of `AsyncEngineArgs`."""
+    common: dict[str, Any] = {
+        "model": str(arguments.model),
+        "dtype": arguments.dtype,
+        "max_model_len": arguments.max_model_len,
+        "max_num_seqs": arguments.slots,
+        # Tokens in, tokens out: text is the gateway's.
+        "skip_tokenizer_init": True,
+        # What is reported is what was sampled from, temperature and truncation included.
+        "logprobs_mode": "processed_logprobs",
+        # Engines of one job must not draw alike, nor a restarted one repeat itself.
+        "seed": secrets.randbits(31) if arguments.seed is None else arguments.seed,
+        "worker_extension_cls": WORKER_EXTENSION,
+        "trust_remote_code": False,
+        "generation_config": "vllm",
+        "enable_prefix_caching": True,
+        "use_tqdm_on_load": False,
+    }
+    if arguments.device == "cpu":
+        return common | {
+            "enforce_eager": True,
+            "block_size": CPU_BLOCK_SIZE,
+            "kv_cache_memory_bytes": cpu_cache_bytes(
+                arguments.model, arguments.dtype, num_tokens=arguments.slots * arguments.max_model_len
+            ),
+        }
+    return common | {
+        "enable_sleep_mode": True,
+        "gpu_memory_utilization": arguments.gpu_memory_utilization,
+    }
+
+
+def cpu_cache_bytes(model: Path, dtype: str, *, num_tokens: int) -> int:
+    """Room for `num_tokens` of keys and values, and as much again for prefixes."""
+    try:
+        config = json.loads((model / "config.json").read_text())
+        num_heads = config.get("num_key_value_heads") or config["num_attention_heads"]
+        width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        per_token = 2 * config["num_hidden_layers"] * num_heads * width * BYTES_PER_NUMBER[dtype]
+    except (OSError, ValueError, KeyError, TypeError):
+        return UNKNOWN_CPU_CACHE_BYTES  # vLLM will say what is wrong with the model, if anything is
+    return max(MIN_CPU_CACHE_BYTES, int(CPU_CACHE_FACTOR * num_tokens * per_token))

@@ -1,0 +1,71 @@
+"""vLLM's words and ours: sampling parameters out, pieces of an answer in.
+
+vLLM counts the weight version of every token as it comes, but tells it only with the last one. A stream must name it
+earlier, or nobody could say which weights sampled the tokens of an engine that died: `versions_so_far` reads it where
+vLLM keeps it.
+"""
+
+from typing import Any
+
+from vllm import SamplingParams
+from vllm.outputs import CompletionOutput
+from vllm.sampling_params import RequestOutputKind
+
+from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+
+
+def sampling_params(sequence: Sequence) -> SamplingParams:
+    """End-of-sequence tokens go along as stop tokens: the engine runs without a tokenizer and knows none."""
+    params = sequence.params
+    return SamplingParams(
+        temperature=params.temperature,
+        top_p=params.top_p,
+        top_k=max(params.top_k, 0),
+        seed=params.seed,
+        max_tokens=sequence.max_total_tokens - sequence.num_prompt_tokens,
+        min_tokens=params.min_tokens,
+        stop_token_ids=sorted(sequence.stop_ids),
+        ignore_eos=True,
+        logprobs=params.logprobs,
+        detokenize=False,
+        stream_interval=params.stream_interval,
+        skip_reading_prefix_cache=params.skip_reading_prefix_cache,
+        output_kind=RequestOutputKind.DELTA if sequence.is_streaming else RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def sequence_take(
+    sequence: Sequence, completion: CompletionOutput, versions: list[tuple[str, int]] | None
+) -> None:
+    """Append what is new, and the end when it has come. `versions`: of all tokens so far, for a piece in the middle."""
+    if completion.finish_reason is not None:
+        versions = [(span.version, span.start) for span in completion.weight_versions or ()]
+    ids = list(completion.token_ids)
+    sequence.take(ids, _logprobs(sequence, ids, completion.logprobs), version_starts=versions or [])
+    if completion.finish_reason is None:
+        return
+    if completion.finish_reason == FinishReason.STOP and ids:
+        requested = sequence.params.stop_token_ids or ()
+        sequence.stop_reason = ids[-1] if ids[-1] in requested else None
+    sequence.finish_reason = FinishReason(completion.finish_reason)
+
+
+def versions_so_far(output_processor: Any, request_id: str) -> list[tuple[str, int]] | None:
+    """(version, first generated token) of a running request; None when vLLM does not say, or not of which one."""
+    internal_ids = output_processor.external_req_ids.get(request_id, ())
+    if len(internal_ids) != 1:
+        return None
+    state = output_processor.request_states.get(internal_ids[0])
+    starts: list[tuple[str, int]] | None = getattr(state, "weight_version_starts", None)
+    return None if starts is None else list(starts)
+
+
+def _logprobs(sequence: Sequence, ids: list[int], entries: Any) -> list[float]:
+    if sequence.params.logprobs is None or not ids:
+        return []
+    if sequence.params.logprobs:
+        # vLLM puts the sampled token first, then the likeliest by rank, the sampled one among them if it is.
+        for entry in entries:
+            ranked = sorted(entry.items(), key=lambda item: item[1].rank)[: sequence.params.logprobs]
+            sequence.top_logprobs.append(([token for token, _ in ranked], [one.logprob for _, one in ranked]))
+    return [entry[token].logprob for token, entry in zip(ids, entries, strict=True)]

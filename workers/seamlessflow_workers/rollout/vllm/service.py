@@ -1,0 +1,252 @@
+"""vLLM as the routes see it: one `AsyncLLM`, whose core and workers are processes of their own.
+
+Each request is followed by a task that takes pieces as they come, whether or not its client reads, and wakes the
+handler. Pauses, versions and aborts are vLLM's; added is what the contract asks beyond them: nothing is sampled
+between new weights and their name, a flawed file changes nothing, requests that cannot run count as waiting.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence as Series
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm.inputs import tokens_input
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from seamlessflow_workers.rollout.engine.runner import WeightsError
+from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.engine.served_engine import (
+    EngineFailedError,
+    EngineSettings,
+    ModelLimits,
+    PauseMode,
+    ServedEngine,
+)
+from seamlessflow_workers.rollout.vllm.metrics import render_metrics
+from seamlessflow_workers.rollout.vllm.outputs import sampling_params, sequence_take, versions_so_far
+
+logger = logging.getLogger(__name__)
+
+# As the embedded engine: at many streams a wake-up a token costs more than the model.
+STREAM_PERIOD_S = 0.02
+WATCH_PERIOD_S = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class _Follower:
+    sequence: Sequence
+    task: asyncio.Task[None] | None = None
+    has_begun: bool = False  # vLLM knows the request
+    flush: asyncio.TimerHandle | None = None
+
+
+class VllmService(ServedEngine):
+    kind = "vllm"
+
+    def __init__(
+        self, llm: AsyncLLM, settings: EngineSettings, limits: ModelLimits, *, can_free_memory: bool
+    ) -> None:
+        super().__init__(settings, limits)
+        self._llm = llm
+        self._can_free_memory = can_free_memory
+        self._weight_version = settings.weight_version
+        self._followers: dict[Sequence, _Follower] = {}
+        self._aborts: set[asyncio.Task[None]] = set()  # kept from being collected
+        self._parked: set[Sequence] = set()  # cannot run before the engine is resumed
+        self._is_paused = False
+        self._is_asleep = False
+        self._is_held = False  # weights were loaded, their name is not told yet
+        self._failure: BaseException | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def failure(self) -> BaseException | None:
+        return self._failure
+
+    @property
+    def num_unfinished(self) -> int:
+        return len(self._followers)
+
+    @property
+    def weight_version(self) -> str:
+        return self._weight_version
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    @property
+    def is_asleep(self) -> bool:
+        return self._is_asleep
+
+    def start(self) -> None:
+        self._watch = asyncio.create_task(self._watch_core())
+
+    async def stop(self) -> None:
+        tasks = [follower.task for follower in self._followers.values() if follower.task is not None]
+        for task in [*tasks, *filter(None, [self._watch])]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(self._llm.shutdown)
+
+    async def prepare(self, weights: Path | None) -> None:
+        """Before anything is served: other weights than the model's own, and the first version's name."""
+        if weights is not None:
+            await self._stage(weights)
+            await self._llm.collective_rpc("apply_staged_weights")
+        await self._llm.update_weight_version(self._weight_version)
+
+    # Requests.
+
+    def _begin(self, sequence: Sequence) -> None:
+        follower = _Follower(sequence)
+        self._followers[sequence] = follower
+        if self._is_paused or self._is_held:
+            self._parked.add(sequence)
+        follower.task = asyncio.create_task(self._follow(follower))
+
+    async def _follow(self, follower: _Follower) -> None:
+        sequence = follower.sequence
+        prompt = tokens_input(
+            sequence.tokens[: sequence.num_prompt_tokens].tolist(), cache_salt=sequence.cache_salt or None
+        )
+        follower.has_begun = True
+        try:
+            async for output in self._llm.generate(prompt, sampling_params(sequence), sequence.request_id):
+                if sequence.num_cached_tokens is None:
+                    sequence.num_cached_tokens = output.num_cached_tokens
+                (completion,) = output.outputs
+                versions = versions_so_far(self._llm.output_processor, sequence.request_id)
+                sequence_take(sequence, completion, versions)
+                self._tell(follower)
+        except Exception as error:
+            logger.exception("request %s failed", sequence.request_id)
+            if self._llm.errored:
+                self._fail(error)
+            self._finish(follower, FinishReason.ERROR)
+        finally:
+            self._finish(follower, FinishReason.ABORT)
+
+    def _tell(self, follower: _Follower) -> None:
+        """The first piece at once, later ones at most every STREAM_PERIOD_S; the end is told by `_finish`."""
+        sequence = follower.sequence
+        if sequence.finish_reason is None and sequence.num_notified and follower.flush is None:
+            loop = asyncio.get_running_loop()
+            follower.flush = loop.call_later(STREAM_PERIOD_S, self._flush, follower)
+        elif not sequence.num_notified:
+            self._flush(follower)
+
+    def _flush(self, follower: _Follower) -> None:
+        follower.flush = None
+        follower.sequence.num_notified = follower.sequence.num_generated
+        follower.sequence.changed.set()
+
+    def _finish(self, follower: _Follower, reason: FinishReason) -> None:
+        """Once, however it ended; `reason` only where vLLM gave none."""
+        if self._followers.pop(follower.sequence, None) is None:
+            return
+        self._parked.discard(follower.sequence)
+        if follower.flush is not None:
+            follower.flush.cancel()
+        if follower.sequence.finish_reason is None:
+            follower.sequence.finish_reason = reason
+        follower.sequence.changed.set()
+
+    def abort(self, sequences: Series[Sequence]) -> None:
+        followers = [self._followers[sequence] for sequence in sequences if sequence in self._followers]
+        begun = [follower for follower in followers if follower.has_begun]
+        for follower in followers:
+            if not follower.has_begun and follower.task is not None:
+                follower.task.cancel()
+                self._finish(follower, FinishReason.ABORT)
+        if begun:
+            # vLLM answers each with what it has; the followers take that as any other end.
+            ids = list(dict.fromkeys(follower.sequence.request_id for follower in begun))
+            task = asyncio.create_task(self._llm.abort(ids))
+            self._aborts.add(task)
+            task.add_done_callback(self._aborts.discard)
+
+    # Verbs.
+
+    async def pause(self, mode: PauseMode, *, clear_cache: bool) -> None:
+        self._is_paused = True
+        await self._llm.pause_generation(mode=mode.value, clear_cache=clear_cache)
+        if clear_cache:
+            self._parked.update(self._followers)
+
+    async def resume(self) -> None:
+        self._is_paused = False
+        if not self._is_held:
+            await self._let_run()
+
+    async def load_weights(self, path: Path) -> None:
+        await self._stage(path)
+        self._is_held = True
+        await self._llm.pause_generation(mode="keep", clear_cache=True)
+        self._parked.update(self._followers)
+        if self._is_asleep and self._can_free_memory:
+            await self._llm.wake_up(tags=["weights"])
+        try:
+            await self._llm.collective_rpc("apply_staged_weights")
+        except Exception as error:
+            self._fail(error)  # a mixture of weights must not serve
+            raise EngineFailedError(f"the weights of {path} could not be put in place: {error}") from error
+
+    async def set_weight_version(self, version: str | None) -> None:
+        if version is not None:
+            await self._llm.update_weight_version(version)
+            self._weight_version = version
+        was_held, self._is_held = self._is_held, False
+        if was_held and not self._is_paused:
+            await self._let_run()
+
+    async def reset_prefix_cache(self, *, reset_running: bool) -> bool:
+        return bool(await self._llm.reset_prefix_cache(reset_running_requests=reset_running))
+
+    async def sleep(self, mode: PauseMode, *, level: int) -> None:
+        """Level 1 frees the memory of weights and cache where vLLM can (CUDA); elsewhere the cache is forgotten."""
+        self._is_paused = True
+        if level and self._can_free_memory:
+            await self._llm.sleep(level=1, mode=mode.value)
+        else:
+            await self._llm.pause_generation(mode=mode.value, clear_cache=bool(level))
+        if level:
+            self._is_asleep = True
+            self._parked.update(self._followers)
+
+    async def wake_up(self) -> None:
+        if self._is_asleep and self._can_free_memory:
+            await self._llm.wake_up()
+        self._is_asleep = False
+        await self.resume()
+
+    def metrics(self) -> str:
+        return render_metrics(
+            model_name=self.settings.model_name,
+            num_unfinished=self.num_unfinished,
+            num_parked=len(self._parked),
+            rejections=dict(self.rejections),
+        )
+
+    async def _let_run(self) -> None:
+        self._parked.clear()
+        await self._llm.resume_generation()
+
+    async def _stage(self, path: Path) -> None:
+        refusals = await self._llm.collective_rpc("stage_weight_files", args=(str(path),))
+        if refusal := next(filter(None, refusals), ""):
+            raise WeightsError(refusal)
+
+    # Death.
+
+    async def _watch_core(self) -> None:
+        """An idle engine whose core died would not be noticed by any request."""
+        while not self._llm.errored:  # noqa: ASYNC110 - another process: there is no event
+            await asyncio.sleep(WATCH_PERIOD_S)
+        self._fail(self._llm.dead_error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+        self.failed.set()
