@@ -7,7 +7,7 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 	$(if $(UPDATES),--updates $(UPDATES)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports schema frontend frontend-check bench soak clean
+.PHONY: help setup vllm vllm-if-possible demo test check lint types imports schema frontend frontend-check bench soak clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -15,10 +15,17 @@ help: ## this list
 setup: ## make or update the environment .seamlessflow/venvs/app, build the dashboard
 	@$(PYTHON) deploy/local/bootstrap.py
 
-demo: setup ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES)
+vllm: setup ## make the environment .seamlessflow/venvs/vllm, in which vLLM engines run (2.5 GB; demo ENGINE=vllm, test)
+	@$(BIN)/python -m deploy.local.vllm_environment
+
+# Where vLLM cannot be installed, its tests are skipped aloud, or fail when CI=true.
+vllm-if-possible: setup
+	-@$(BIN)/python -m deploy.local.vllm_environment
+
+demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES)
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
-test: setup lint types imports schema frontend-check ## every check and every test that needs no GPU
+test: setup vllm-if-possible lint types imports schema frontend-check ## every check and every test that needs no GPU
 	$(BIN)/python -m pytest
 
 check: setup lint types imports schema frontend-check ## the fast subset: lint, types, import rules, schema drift, unit tests

@@ -6,6 +6,7 @@ summary and stops. Exit code 0 only if the reward rose as promised.
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import threading
@@ -25,7 +26,9 @@ from seamlessflow.cli.local.stack import running_stack
 from seamlessflow.cli.local.state import Home, find_home
 from seamlessflow.cli.platform import client_of, welcome
 from seamlessflow.client import Client
+from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
 
 JOB_NAME = "calculator demo"
 SEED = 0
@@ -42,7 +45,11 @@ PROGRESS_EVERY_S = 5.0
     help="Which tags the machines get.",
 )
 @click.option(
-    "--engine", type=click.Choice(["embedded"]), default="embedded", show_default=True, help="Rollout engine."
+    "--engine",
+    type=click.Choice([kind.value for kind in EngineKind]),
+    default=EngineKind.EMBEDDED.value,
+    show_default=True,
+    help="Rollout engine.",
 )
 @click.option(
     "--lr",
@@ -57,12 +64,22 @@ PROGRESS_EVERY_S = 5.0
 @click.option("--keep", is_flag=True, help="Leave the platform up afterwards, for looking, until Ctrl-C.")
 def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
     """Train the calculator policy through every plane, here, in a few minutes."""
+    if engine == EngineKind.VLLM:
+        _vllm_required()
     work = _run(layout=layout, engine=engine, learning_rate=lr, num_updates=updates, keep=keep)
     succeeded = run_to_end(work)
     if succeeded is None:
         raise click.Abort
     if not succeeded:
         sys.exit(1)
+
+
+def _vllm_required() -> None:
+    """Said before anything is started: a job would only wait."""
+    finding = find_vllm(vllm_python(os.environ), device=default_device())
+    if finding.version is None:
+        raise CliError(f"no vLLM engine can be started here: {finding.problem}")
+    click.echo(f"engine     {finding.version}, whose start takes about half a minute")
 
 
 async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: int, keep: bool) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import click
 
 from seamlessflow.cli.local.state import find_home
+from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
 
 MIN_FREE_BYTES = 2 * 1024**3
-_PACKAGES = ("django", "celery", "channels", "psycopg", "torch", "transformers", "deepspeed", "vllm")
-_REQUIRED = frozenset(_PACKAGES) - {"vllm"}
+_PACKAGES = ("django", "celery", "channels", "psycopg", "torch", "transformers", "deepspeed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ def _findings() -> Iterator[Finding]:
     )
     for package in _PACKAGES:
         yield _package(package)
+    vllm = find_vllm(vllm_python(os.environ), device=default_device())
+    yield Finding(True, "vllm", vllm.version or f"not available (optional): {vllm.problem}")
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     yield Finding(True, "browser", browser or "none on PATH: browser tests are skipped")
     run = home.read_run() if home.root.exists() else None
@@ -62,8 +64,4 @@ def _package(name: str) -> Finding:
     try:
         return Finding(True, name, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(
-            name not in _REQUIRED,
-            name,
-            "not installed" + ("; run `make setup`" if name in _REQUIRED else " (optional)"),
-        )
+        return Finding(False, name, "not installed; run `make setup`")
