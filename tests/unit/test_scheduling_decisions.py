@@ -238,6 +238,24 @@ def test_too_many_failures_fail_the_job_with_the_last_reason() -> None:
     assert move.reason.endswith("the last: the model file is broken")
 
 
+def test_a_job_waits_while_no_machine_can_run_its_engine_and_says_why() -> None:
+    embedded, problems = frozenset({"embedded"}), {"vllm": "python has no vLLM"}
+    without = tuple(replace(one, engine_kinds=embedded, engine_problems=problems) for one in MULTIPLEXED)
+    job = replace(QUEUED, engine="vllm")
+
+    plan = plan_of(job, machines=without)
+
+    assert leases(plan) == {}
+    assert "beta cannot run the engine vllm: python has no vLLM" in plan.waiting_reasons[JOB]
+    with_vllm = (
+        *without[:1],
+        replace(without[1], engine_kinds=frozenset({"embedded", "vllm"})),
+        *without[2:],
+    )
+    assert leases(plan_of(replace(job, state=JobState.STARTING), machines=with_vllm))["beta"] is Role.ROLLOUT
+    assert leases(plan_of(QUEUED, machines=MULTIPLEXED)) == leases(plan_of(QUEUED, machines=without))
+
+
 def test_a_cordoned_machine_keeps_its_phase_and_gets_no_new_one() -> None:
     cordoned = replace(AT_WORK[0], is_cordoned=True)
     assert plan_of(RUNNING, machines=(cordoned, *AT_WORK[1:])).decisions == ()

@@ -11,6 +11,11 @@ import aiohttp
 HEALTH_POLL_S = 0.02
 VERB_TIMEOUT_S = 600.0  # loading weights may take as long
 SHOWN_CHARACTERS = 300
+# What this client and the gateways use of an engine, whatever kind and version it is.
+NEEDED_ROUTES = (
+    *("/inference/v1/generate", "/abort_requests", "/pause", "/resume"),
+    *("/start_weight_update", "/update_weights", "/finish_weight_update", "/sleep", "/wake_up"),
+)
 
 
 class EngineError(RuntimeError):
@@ -27,6 +32,17 @@ class EngineClient:
         """Poll until the engine answers; the caller sets the limit."""
         while not await self._is_healthy():  # noqa: ASYNC110 - another process: there is no event
             await asyncio.sleep(HEALTH_POLL_S)
+
+    async def check_capabilities(self) -> None:
+        """Ask the engine's own description, rather than guess from a version number."""
+        try:
+            async with self._session.get("http://engine/openapi.json") as response:
+                response.raise_for_status()
+                offered = (await response.json())["paths"]
+        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+            raise EngineError(f"the engine does not describe itself at /openapi.json: {error!r}") from error
+        if missing := [route for route in NEEDED_ROUTES if route not in offered]:
+            raise EngineError(f"the engine lacks {', '.join(missing)}")
 
     async def update_weights(self, folder: Path, *, version: int) -> None:
         """In place: running requests stay, and recompute their cache under the new weights."""

@@ -74,6 +74,10 @@ class RolloutChild(ResidentChild):
     async def _load(self) -> None:
         self._client = EngineClient(self._socket)
         await self._client.wait_healthy()
+        try:
+            await self._client.check_capabilities()
+        except EngineError as error:
+            raise ChildFailure(str(error)) from error
         config = self._surroundings.config
         self._front = Front(
             engine_socket=self._socket,

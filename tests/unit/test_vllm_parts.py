@@ -1,0 +1,136 @@
+"""What surrounds vLLM and does without it: its settings, the weights its workers read, its metrics' text."""
+
+import argparse
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from safetensors.torch import save_file
+from torch import Tensor
+
+from seamlessflow_workers.rollout.engine.runner import WeightsError
+from seamlessflow_workers.rollout.vllm import metrics
+from seamlessflow_workers.rollout.vllm.options import (
+    MIN_CPU_CACHE_BYTES,
+    UNKNOWN_CPU_CACHE_BYTES,
+    cpu_cache_bytes,
+    engine_arguments,
+)
+from seamlessflow_workers.rollout.vllm.worker_extension import WeightFiles
+
+CONFIG = {
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "hidden_size": 256,
+}
+
+
+def options(model: Path, device: str) -> argparse.Namespace:
+    return argparse.Namespace(
+        model=model, dtype="float32", max_model_len=1000, slots=64, seed=None, device=device,
+        gpu_memory_utilization=0.8,
+    )  # fmt: skip
+
+
+def test_engines_sample_apart_and_report_what_they_sampled_from(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    for device in ("cpu", "cuda"):
+        first, second = (engine_arguments(options(tmp_path, device)) for _ in range(2))
+        assert first["seed"] != second["seed"]
+        assert first["logprobs_mode"] == "processed_logprobs"
+        assert first["trust_remote_code"] is False
+
+
+def test_settings_follow_the_device(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    on_cpu, on_cuda = (engine_arguments(options(tmp_path, device)) for device in ("cpu", "cuda"))
+    assert on_cpu["enforce_eager"]
+    assert on_cpu["block_size"] % 32 == 0
+    assert "enforce_eager" not in on_cuda
+    assert on_cuda["enable_sleep_mode"]
+    assert on_cuda["gpu_memory_utilization"] == 0.8
+
+
+def test_cache_of_a_cpu_holds_what_may_run_twice_over(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    per_token = 2 * 4 * 2 * (256 // 8) * 4  # keys and values, layers, heads, width, float32
+    assert cpu_cache_bytes(tmp_path, "float32", num_tokens=100_000) == 2 * 100_000 * per_token
+    assert cpu_cache_bytes(tmp_path, "bfloat16", num_tokens=10) == MIN_CPU_CACHE_BYTES
+    assert cpu_cache_bytes(tmp_path / "absent", "float32", num_tokens=10) == UNKNOWN_CPU_CACHE_BYTES
+
+
+class Worker(WeightFiles):
+    """As vLLM's worker: it knows its model and takes tensors by their names in a checkpoint."""
+
+    def __init__(self, model: Path, *, is_tied: bool) -> None:
+        text = SimpleNamespace(tie_word_embeddings=is_tied)
+        self.model_config = SimpleNamespace(model=str(model), hf_text_config=text)
+        self.loaded: list[dict[str, Tensor]] = []
+
+    def reload_weights(self, weights_iterator: Any) -> None:
+        self.loaded.append(dict(weights_iterator))
+
+
+def tensors(value: float, *names: str) -> dict[str, Tensor]:
+    return {name: torch.full((3, 2), value) for name in names}
+
+
+EMBEDDING, HEAD, LAYER = "model.embed_tokens.weight", "lm_head.weight", "model.layers.0.mlp.down_proj.weight"
+
+
+@pytest.mark.parametrize("offered", [(EMBEDDING, LAYER), (HEAD, LAYER), (EMBEDDING, HEAD, LAYER)])
+def test_the_head_of_a_tied_model_is_always_handed_over(tmp_path: Path, offered: tuple[str, ...]) -> None:
+    save_file(tensors(0.0, EMBEDDING, LAYER), tmp_path / "model.safetensors")
+    (tmp_path / "new").mkdir()
+    save_file(tensors(1.0, *offered), tmp_path / "new" / "model.safetensors")
+    worker = Worker(tmp_path, is_tied=True)
+
+    assert worker.stage_weight_files(str(tmp_path / "new")) == ""
+    assert worker.loaded == []
+    worker.apply_staged_weights()
+
+    (loaded,) = worker.loaded
+    assert set(loaded) == {EMBEDDING, HEAD, LAYER}
+    assert all(bool((tensor == 1).all()) for tensor in loaded.values())
+
+
+def test_weights_that_do_not_fit_are_told_and_never_applied(tmp_path: Path) -> None:
+    save_file(tensors(0.0, EMBEDDING, HEAD, LAYER), tmp_path / "model.safetensors")
+    new = tmp_path / "new.safetensors"
+    save_file(tensors(1.0, EMBEDDING, HEAD), new)
+    worker = Worker(tmp_path, is_tied=False)
+
+    assert LAYER in worker.stage_weight_files(str(new))
+    with pytest.raises(WeightsError):
+        worker.apply_staged_weights()
+    assert worker.loaded == []
+
+
+def test_metrics_are_vllms_but_for_what_the_server_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = CollectorRegistry()
+    monkeypatch.setattr(metrics, "REGISTRY", registry)
+    Gauge("vllm:num_requests_running", "of the last step", ["engine"], registry=registry).labels("0").set(3)
+    Gauge("vllm:num_requests_waiting", "of the last step", ["engine"], registry=registry).labels("0").set(1)
+    Counter("vllm:generation_tokens", "sampled", ["engine"], registry=registry).labels("0").inc(7)
+
+    text = metrics.render_metrics(
+        model_name="m", num_unfinished=6, num_parked=4, rejections={"max_num_queued_reqs": 2}
+    )
+
+    values = {
+        line.partition("{")[0]: float(line.rsplit(" ", 1)[1])
+        for line in text.splitlines()
+        if line.startswith("vllm:") and "_created" not in line
+    }
+    assert values == {
+        "vllm:generation_tokens_total": 7,
+        "vllm:num_requests_running": 2,
+        "vllm:num_requests_waiting": 4,
+        "vllm:kv_cache_usage_perc": 0,
+        "vllm:admission_rejections_total": 2,
+    }
