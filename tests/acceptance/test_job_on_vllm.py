@@ -32,4 +32,4 @@ def test_job_learns_on_vllm_engines_that_are_updated_in_place_and_hand_over(
         assert ended["state"] == "completed", ended["state_reason"]
         assert ended["latest_version"] == NUM_UPDATES
         assert client.job_part(job["id"], "audit")["ok"]
-        assert client.job_part(job["id"], "summary")["num_turns_continued"] > 0
+        assert client.job_part(job["id"], "summary")["num_turns_handed_over"] > 0
