@@ -12,8 +12,9 @@ from pathlib import Path
 from aiohttp import web
 
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
+from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
 from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService, EngineSettings
+from seamlessflow_workers.rollout.engine.service import EngineService
 from tests.fakes.fake_engine import FakeRunner, Faults
 from tests.fakes.pace import Pace, pace_read
 

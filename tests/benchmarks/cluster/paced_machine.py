@@ -2,6 +2,7 @@
 
 import sys
 
+from seamlessflow.core.job_spec import EngineKind
 from seamlessflow_workers.supervisor.__main__ import main
 from tests.benchmarks.cluster.machine import AGENTS
 
@@ -9,4 +10,5 @@ PACED_ENGINE = (sys.executable, "-m", "tests.fakes.paced_engine")
 PACED_TRAINER = (sys.executable, "-m", "tests.fakes.paced_trainer")
 
 if __name__ == "__main__":
-    sys.exit(main(agent_command=AGENTS, engine_command=PACED_ENGINE, train_command=PACED_TRAINER))
+    engines = {EngineKind.EMBEDDED: PACED_ENGINE}
+    sys.exit(main(agent_command=AGENTS, engine_commands=engines, train_command=PACED_TRAINER))

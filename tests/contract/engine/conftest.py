@@ -302,9 +302,8 @@ async def start_engine(models: _Models, request: pytest.FixtureRequest) -> Async
             folder = models.folder(kind)
             if kind in VLLM_KINDS:
                 servers: VllmServers = request.getfixturevalue("vllm_servers")  # skips where there is no vLLM
-                servers.start(
-                    models.folder(other) for other in VLLM_KINDS
-                )  # together: each takes half a minute
+                # Together: each takes half a minute.
+                servers.start(models.folder(other) for other in VLLM_KINDS)
                 base_url = servers.base_url(folder)
             else:
                 base_url = await _start(
