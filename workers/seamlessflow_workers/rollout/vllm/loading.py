@@ -21,13 +21,10 @@ def load_llm(engine_arguments: dict[str, Any], *, device: str) -> AsyncLLM:
         raise ModelRefused(
             f"this vLLM serves on {current_platform.device_type or 'nothing'}, but --device is {device}"
         )
-    folder = Path(engine_arguments["model"])
-    if not (folder / "config.json").is_file():
-        raise ModelRefused(f"the model folder {folder} has no config.json")
     try:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments))
     except (ValueError, OSError, RuntimeError) as error:
-        raise ModelRefused(f"vLLM cannot serve {folder}: {_last_line(error)}") from error
+        raise ModelRefused(f"vLLM cannot serve {engine_arguments['model']}: {_last_line(error)}") from error
 
 
 def model_limits(llm: AsyncLLM) -> ModelLimits:

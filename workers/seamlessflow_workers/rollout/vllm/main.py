@@ -86,6 +86,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 async def _start(arguments: argparse.Namespace) -> Any:
     """A `VllmService` that can serve. Imports late: a wrong argument is answered before vLLM is loaded."""
+    if not (arguments.model / "config.json").is_file():
+        _leave(2, f"the model folder {arguments.model} has no config.json")
     from seamlessflow_workers.rollout.vllm.options import engine_arguments, set_environment
 
     set_environment(arguments.device)
