@@ -63,7 +63,7 @@ export function ForestView({ groupId, state, sessionId }: Props) {
         <div className="forest-buttons">
           <button
             type="button"
-            className="tool"
+            className="forest-tool"
             aria-pressed={shape === "outline"}
             onClick={() => setShape(shape === "outline" ? "canvas" : "outline")}
           >
@@ -71,19 +71,24 @@ export function ForestView({ groupId, state, sessionId }: Props) {
           </button>
           <button
             type="button"
-            className="tool"
+            className="forest-tool"
             aria-pressed={isFollowing}
             disabled={shape === "outline"}
             onClick={() => setFollowing(!isFollowing)}
           >
             <Icon name="tree" /> Follow
           </button>
-          <button type="button" className="tool" disabled={shape === "outline"} onClick={() => canvas.current?.fit()}>
+          <button
+            type="button"
+            className="forest-tool"
+            disabled={shape === "outline"}
+            onClick={() => canvas.current?.fit()}
+          >
             Show all
           </button>
           <button
             type="button"
-            className="tool square"
+            className="forest-tool square"
             aria-label="Zoom out"
             disabled={shape === "outline"}
             onClick={() => canvas.current?.zoom(1 / 1.6)}
@@ -92,7 +97,7 @@ export function ForestView({ groupId, state, sessionId }: Props) {
           </button>
           <button
             type="button"
-            className="tool square"
+            className="forest-tool square"
             aria-label="Zoom in"
             disabled={shape === "outline"}
             onClick={() => canvas.current?.zoom(1.6)}

@@ -185,7 +185,7 @@ function GrowingMessages({
   const heard = source.forest.heard.get(node);
   const text = heard && source.vocabulary ? source.vocabulary.text(heard.tokens.ids.subarray(0, heard.length)) : "";
   return (
-    <article className="message assistant">
+    <article className="message">
       <h3>assistant</h3>
       <pre aria-busy="true">
         {text}
@@ -206,7 +206,7 @@ function MessageList({ messages }: { messages: Record<string, unknown>[] }) {
 
 function Message({ said }: { said: Said }) {
   return (
-    <article className={`message ${said.role}`}>
+    <article className="message">
       <h3>
         {said.role}
         {said.callId ? <small className="mono"> answers {said.callId}</small> : null}

@@ -224,6 +224,8 @@ function paintTexts(
   const size = clamp(height * 0.55, 9, 12.5);
   const mostChars = Math.floor((view.pxPerToken - 5) / (size * 0.602));
   canvas.font = `${size}px ${scene.monospace}`;
+  // Any spacing keeps the font from joining characters: `<|` is two of them.
+  canvas.letterSpacing = "0.01px";
   canvas.textBaseline = "middle";
   canvas.textAlign = "left";
   canvas.fillStyle = forest.kind[node] === SAMPLED ? palette.onColour : palette.ink;
@@ -271,6 +273,7 @@ function paintCaret(canvas: Canvas, scene: Scene, x: number, y: number, height: 
 /** Beside the end of each branch: whose it is and what it was worth. */
 function paintLabels(canvas: Canvas, scene: Scene, height: number): void {
   const { forest, layout, view, palette } = scene;
+  canvas.letterSpacing = "0px";
   canvas.font = `${clamp(height * 0.6, 9.5, 12)}px ${scene.sans}`;
   canvas.textBaseline = "middle";
   canvas.textAlign = "left";

@@ -81,6 +81,8 @@ const EMPTY: GroupTopicState = {
 };
 /** An answer that is recorded stays until its nodes are told, at most so long. */
 export const LINGER_MS = 3_000;
+/** One that its client left may be taken up again, or is recorded as partial, within about a minute. */
+export const LEFT_MS = 70_000;
 
 interface GroupData {
   group?: GroupInfo;
@@ -107,7 +109,7 @@ export function groupReduce(state: GroupTopicState, frame: Frame): GroupTopicSta
 function growingWith(growing: ReadonlyMap<string, Growing>, data: GroupData, now: number) {
   const recorded = new Set(data.nodes?.map((row) => row.turn));
   const isGone = (one: Growing) =>
-    recorded.has(one.turn) || (one.isRecorded && one.overAt !== null && now - one.overAt > LINGER_MS);
+    recorded.has(one.turn) || (one.overAt !== null && now - one.overAt > (one.isRecorded ? LINGER_MS : LEFT_MS));
   if (!data.growing?.length && ![...growing.values()].some(isGone)) return growing;
   const next = new Map([...growing].filter(([, one]) => !isGone(one)));
   for (const row of data.growing ?? []) {

@@ -51,9 +51,11 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         faults.append(f"SEAMLESSFLOW_RETRY_WINDOW_S must be a whole number of seconds, got {window!r}")
     faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
     events_url = redis_url(environ.get("EVENTS_URL") or environ.get("BROKER_URL", ""))
-    if events_url and not events_url.startswith(EVENTS_SCHEMES):
-        scheme = events_url.partition(":")[0]
-        faults.append(f"EVENTS_URL must be a redis://, rediss:// or unix:// address, got {scheme!r}")
+    if not events_url.startswith(EVENTS_SCHEMES):
+        if environ.get("EVENTS_URL"):
+            scheme = events_url.partition(":")[0]
+            faults.append(f"EVENTS_URL must be a redis://, rediss:// or unix:// address, got {scheme!r}")
+        events_url = ""  # a broker of another kind carries doorbells, not live events
     if faults:
         raise InvalidSettings("; ".join(faults) + ".")
     public_url = environ.get("SEAMLESSFLOW_GATEWAY_URL", f"http://{host}:{port}").rstrip("/")

@@ -22,7 +22,7 @@ from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.protocol.live_events import group_topic
 from seamlessflow.core.types.ids import IdKind, show_id
 
-MAX_WATCHED = 200  # groups; of more only the first are fed, their pages still read the record
+MAX_WATCHED = 64  # groups; of more only the first are fed, their pages still read the record
 
 
 @dataclass(frozen=True, slots=True)
