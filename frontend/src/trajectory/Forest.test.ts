@@ -2,7 +2,9 @@ import { describe, expect, it } from "vitest";
 import { Forest, NONE, ROOT, SAMPLED, versionAt } from "./Forest";
 import { session } from "./testing";
 import { type Growing, TokenBuffer } from "./topic";
-import type { NodeRow } from "./wire";
+import { type ForestPage, type NodeRow, turnMark } from "./wire";
+
+const TURN = "01a2000d-b66b-78eb-ba78-e8e5590055f0";
 
 const growing = (changes: Partial<Growing> = {}): Growing => ({
   key: "t/0",
@@ -108,6 +110,42 @@ describe("a forest that grows", () => {
     forest.addRow(row({ index: 1, parent: 0, kind: SAMPLED }));
     forest.addRow(row({ index: 2, parent: 0, kind: SAMPLED }));
     expect([forest.nodeAt(0, 1), forest.nodeAt(0, 2)]).toEqual([first, second]);
+  });
+
+  it("recognises a recorded answer in a page of nodes, before and after it was told to grow", () => {
+    const page = (): ForestPage => ({
+      job: "job_1",
+      sessions: [session("a", 0, { num_nodes: 2 })],
+      numNodes: 2,
+      columns: {
+        session: new Int32Array([0, 0]),
+        index: new Int32Array([0, 1]),
+        parent: new Int32Array([-1, 0]),
+        kind: new Int32Array([ROOT, SAMPLED]),
+        num_tokens: new Int32Array([12, 5]),
+        min_version: new Int32Array([-1, 3]),
+        max_version: new Int32Array([-1, 3]),
+        prompt: new Int32Array([9, 0]),
+        turn: new Int32Array([turnMark(TURN), turnMark(TURN)]),
+        marks: new Int32Array([0, 1]),
+        mean_logprob: new Float32Array([Number.NaN, -0.5]),
+      },
+      details: [],
+      next: null,
+    });
+    const grows = told(growing({ key: `${TURN}/0`, turn: TURN }));
+    const first = forestMake();
+    first.setGrowing(grows);
+    const place = first.growingNode(`${TURN}/0`);
+    first.addPage(page());
+    expect(first.nodeAt(0, 1)).toBe(place);
+    const second = forestMake();
+    second.addPage(page());
+    second.setGrowing(grows);
+    for (const forest of [first, second]) {
+      forest.setGrowing(grows);
+      expect([forest.numAlive, forest.numGrowing]).toEqual([2, 0]);
+    }
   });
 
   it("waits with an answer whose prompt is not known yet", () => {

@@ -4,7 +4,7 @@
 // Invariants: the nodes of a session are taken in order, without a gap; roots with the same prompt are one node; a
 // growing answer keeps its place when it is recorded. `structure` counts changes of shape, `content` all changes.
 import type { Growing, TokenBuffer } from "./topic";
-import type { ForestPage, NodeRow, SessionRow } from "./wire";
+import { type ForestPage, type NodeRow, type SessionRow, turnMark } from "./wire";
 
 export const ROOT = 0;
 export const PROMPT = 1;
@@ -62,17 +62,26 @@ export class Forest {
   readonly #growing = new Map<string, number>();
   readonly #growingPrompts = new Map<string, number>();
   readonly #numAdopted = new Map<string, number>();
+  /** Turns that grow or grew here, by session and mark. */
+  readonly #turnOfMark = new Map<string, string>();
+  /** Marks of the turns whose answers are recorded, by session. */
+  readonly #recorded: Set<number>[] = [];
 
   /** Rows replace those with their id; the order is that of their first appearance. */
   setSessions(rows: Iterable<SessionRow>): void {
     for (const row of rows) {
       const place = this.#sessionPlace.get(row.id) ?? this.sessions.length;
       if (this.sessions[place] === row) continue;
-      if (place === this.sessions.length) this.#places.push([]);
+      if (place === this.sessions.length) this.#begin();
       this.#sessionPlace.set(row.id, place);
       this.sessions[place] = row;
       this.content++;
     }
+  }
+
+  #begin(): void {
+    this.#places.push([]);
+    this.#recorded.push(new Set());
   }
 
   sessionPlace(id: string): number {
@@ -166,7 +175,9 @@ export class Forest {
         meanLogprob: columns.mean_logprob[row] as number,
         marks: columns.marks[row] as number,
       };
-      this.#place(facts, columns.prompt[row] as number);
+      const mark = columns.turn[row] as number;
+      this.#place(facts, columns.prompt[row] as number, this.#turnOfMark.get(`${session}/${mark}`));
+      if (facts.kind === SAMPLED) this.#recorded[session]?.add(mark);
     }
     for (const [ordinal, index, spans, handoverAt] of page.details) {
       const node = this.nodeAt(places[ordinal] as number, index);
@@ -198,6 +209,7 @@ export class Forest {
       row.prompt,
       row.turn,
     );
+    if (row.kind === SAMPLED) this.#recorded[session]?.add(turnMark(row.turn));
     if (row.spans.length > 2) this.spans.set(node, row.spans);
     if (row.handover_at.length) this.handoverAt.set(node, row.handover_at);
     this.content++;
@@ -224,6 +236,9 @@ export class Forest {
   #grow(answer: Growing): void {
     const session = this.sessionPlace(answer.session);
     if (session === NONE) return;
+    const mark = turnMark(answer.turn);
+    if (this.#recorded[session]?.has(mark)) return;
+    this.#turnOfMark.set(`${session}/${mark}`, answer.turn);
     let node = this.#growing.get(answer.key);
     if (node === undefined) {
       const parent = this.#promptOf(answer, session);

@@ -32,6 +32,7 @@ describe("binary answers", () => {
       "min_version",
       "max_version",
       "prompt",
+      "turn",
       "marks",
       "mean_logprob",
     ];
@@ -40,7 +41,7 @@ describe("binary answers", () => {
       new Int32Array([0, 1]),
       new Int32Array([5, 5]),
       new Int32Array([-1, 0]),
-      new Int32Array(12),
+      new Int32Array(14),
       new Float32Array([Number.NaN, -0.5]),
     );
     const page = forestPageDecode(raw);

@@ -68,6 +68,7 @@ export const FOREST_COLUMNS = [
   "min_version",
   "max_version",
   "prompt",
+  "turn",
   "marks",
   "mean_logprob",
 ] as const;
@@ -133,6 +134,7 @@ export function forestPageDecode(raw: ArrayBuffer): ForestPage {
       min_version: ints("min_version"),
       max_version: ints("max_version"),
       prompt: ints("prompt"),
+      turn: ints("turn"),
       marks: ints("marks"),
       mean_logprob: new Float32Array(raw, at("mean_logprob"), count),
     },
@@ -157,6 +159,11 @@ export function vocabularyDecode(raw: ArrayBuffer): { ends: Uint32Array; bytes: 
   const { header, offset } = headerOf<{ num_tokens: number }>(raw);
   const ends = new Uint32Array(raw, offset, header.num_tokens);
   return { ends, bytes: new Uint8Array(raw, offset + 4 * header.num_tokens) };
+}
+
+/** A turn as pages of nodes name it: the last four bytes of its identifier. */
+export function turnMark(turn: string): number {
+  return Number.parseInt(turn.slice(-8), 16) | 0;
 }
 
 function bytesOf(base64: string | undefined): Uint8Array<ArrayBuffer> {

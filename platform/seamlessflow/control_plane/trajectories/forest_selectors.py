@@ -31,7 +31,8 @@ PARTIAL_BIT = 8  # in the column `marks`: finish reason in bits 0 to 2, then thi
 HANDOVER_SHIFT = 4
 # Integer and float columns of a page, in this order; all four bytes wide so that a browser views them in place.
 COLUMNS = (
-    "session", "index", "parent", "kind", "num_tokens", "min_version", "max_version", "prompt", "marks", "mean_logprob",
+    "session", "index", "parent", "kind", "num_tokens", "min_version", "max_version", "prompt", "turn", "marks",
+    "mean_logprob",
 )  # fmt: skip
 _MARKS = f"""
     (coalesce(array_position(ARRAY['stop', 'length', 'tool_calls', 'abort'], n.finish_reason), 0)
@@ -39,6 +40,8 @@ _MARKS = f"""
 """
 # The first four bytes of the prompt's identifier, itself a digest, tell which roots of a group are the same.
 _PROMPT = "coalesce(('x' || left(n.prompt_id::text, 8))::bit(32)::int4, 0)"
+# The last four bytes of the turn's identifier, which are random, tell within a session which growing answer this was.
+_TURN = "('x' || right(n.turn_id::text, 8))::bit(32)::int4"
 _ASKED = """
     unnest(%(sessions)s::uuid[], %(months)s::date[], %(from)s::int4[]) WITH ORDINALITY
     AS asked (session_id, month, first_index, ordinal)
@@ -47,8 +50,8 @@ _ASKED = """
 """
 _COPY = f"""
     COPY (SELECT asked.ordinal::int4 - 1, n.node_index, coalesce(n.parent_index, -1), n.kind::int4, n.num_tokens,
-                 coalesce(n.min_version, -1)::int4, coalesce(n.max_version, -1)::int4, {_PROMPT}, {_MARKS}::int4,
-                 coalesce(n.mean_logprob, 'NaN')
+                 coalesce(n.min_version, -1)::int4, coalesce(n.max_version, -1)::int4, {_PROMPT}, {_TURN},
+                 {_MARKS}::int4, coalesce(n.mean_logprob, 'NaN')
           FROM {_ASKED} ORDER BY asked.ordinal, n.node_index LIMIT %(limit)s) TO STDOUT (FORMAT BINARY)
 """
 _DETAILS = f"""
