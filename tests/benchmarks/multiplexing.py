@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from tests.benchmarks.cluster.endless_model import Shape, endless_model_write
 from tests.benchmarks.cluster.layouts import (
     COLOCATED,
     MULTIPLEXED,
@@ -82,6 +81,8 @@ def cluster_of(workload: Workload) -> AbstractAsyncContextManager[Cluster]:
 
 def spec_of(workload: Workload, *, num_updates: int) -> Mapping[str, object]:
     """The job's spec, with its model and tasks made under the installation's folder of models."""
+    from tests.benchmarks.cluster.endless_model import Shape, endless_model_write  # it loads torch
+
     models = (FOLDER / "home" / "models").absolute()
     model = endless_model_write(models / "endless", shape=Shape(), seed=SEED)
     tasks = tasks_write(

@@ -21,8 +21,8 @@ from seamlessflow_workers.train.example.tokenizer import (
 )
 from seamlessflow_workers.train.example.transcripts import ChatTemplate, Stage, iter_transcripts
 from seamlessflow_workers.train.example.warm_start import save_model
+from tests.benchmarks.cluster.workloads import MAX_MODEL_LEN
 
-MAX_POSITIONS = 1024
 HEAD_DIM = 32
 CHANNEL = 0
 CHANNEL_VALUE = 1.0
@@ -55,7 +55,7 @@ def endless_model_write(folder: Path, *, shape: Shape, seed: int) -> Path:
         num_attention_heads=num_heads,
         num_key_value_heads=num_heads // 2,
         head_dim=HEAD_DIM,
-        max_position_embeddings=MAX_POSITIONS,
+        max_position_embeddings=MAX_MODEL_LEN,
         tie_word_embeddings=False,
         bos_token_id=None,
         eos_token_id=tokenizer.token_to_id(END),

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.cluster.endless_model import MAX_POSITIONS
 from tests.benchmarks.cluster.long_tail import COMMAND, MAX_TOKENS
 from tests.fakes.pace import Pace
 
 SEED = 11
 GROUP_SIZE = 8
+MAX_MODEL_LEN = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Workload:
         """The job; `max_staleness` is the side's."""
         return {
             "name": self.name,
-            "model": {"source": str(model), "max_model_len": MAX_POSITIONS},
+            "model": {"source": str(model), "max_model_len": MAX_MODEL_LEN},
             "environment": {"name": "command", "command": [COMMAND], "tasks": str(tasks), "timeout_s": 120},
             "rollout": {
                 "group_size": GROUP_SIZE,

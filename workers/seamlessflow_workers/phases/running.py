@@ -95,4 +95,7 @@ class RunningPhase:
         PHASE_MOVES.check(self.state, target)
         self.state = target
         self.doing = None
-        self.on_moved()
+        if target is PhaseState.DRAINING:
+            self.on_observed()  # who ordered it knows: no heartbeat may stand in the way of the one that says ended
+        else:
+            self.on_moved()

@@ -49,9 +49,12 @@ class HeartbeatLink:
         self._last_sent_s = 0.0
         self._is_reachable = True
 
-    def wake(self) -> None:
-        """Send the next heartbeat now; any number of wakes before it is sent ask for one."""
-        self._woken.set()
+    def wake(self, *, within_s: float = 0.0) -> None:
+        """Send the next heartbeat now, or that much later; any number of wakes before it is sent ask for one."""
+        if within_s > 0:
+            asyncio.get_running_loop().call_later(within_s, self._woken.set)
+        else:
+            self._woken.set()
 
     async def run(self) -> None:
         backoff = Backoff(first_s=0.2, longest_s=LONGEST_BACKOFF_S)

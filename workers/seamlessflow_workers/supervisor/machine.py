@@ -46,6 +46,7 @@ from seamlessflow_workers.supervisor.reconcile import (
 
 NUM_INTERVALS_MAX = 256  # in one heartbeat
 LEAVE_S = 2.5
+STARTING_NEWS_S = 0.1  # what is active sooner says only that: one heartbeat instead of two in a row
 FAREWELL_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ class Machine:
     def _add_phase(self, order: PhaseOrder) -> RunningPhase:
         phase = RunningPhase(order, on_moved=self._on_moved, on_observed=self._observe)
         self._phases[order.phase_id] = phase
-        self.link.wake()
+        self.link.wake(within_s=STARTING_NEWS_S)
         return phase
 
     def _refresh(self, order: PhaseOrder) -> None:
