@@ -6,7 +6,6 @@ phase whose child dies fails with the way it died; nothing of the child is left 
 """
 
 import asyncio
-import dataclasses
 import logging
 import math
 import time
@@ -31,9 +30,6 @@ STOP_GRACE_S = 1.0
 FIRST_DELAY_S = 0.25
 LONGEST_DELAY_S = 30.0
 STABLE_S = 60.0  # a child that lived this long begins a new count
-# Where the processor computes, the few milliseconds of a plane or a supervisor on the same core come first:
-# every hand-over waits for them.
-COMPUTE_NICENESS = 5
 NOTICE_EXIT_S = 0.5  # between a broken connection and the exit status that explains it
 
 log = logging.getLogger(__name__)
@@ -163,7 +159,7 @@ class ResidentChild(ABC):
                 self._release(self.phase)
 
     async def _spawn(self) -> None:
-        command = dataclasses.replace(await self._prepare(), niceness=self._niceness)
+        command = await self._prepare()
         try:
             self._process = await ChildProcess.spawn(
                 command, cores=self._surroundings.config.cores, log=self._log
@@ -218,13 +214,6 @@ class ResidentChild(ABC):
                 "%s did not leave an abandoned phase within %.0f s; stopping it", self._noun, ABANDON_S
             )
             self.stop()
-
-    @property
-    def _niceness(self) -> int:
-        is_computing = (
-            self.key.role in (Role.ROLLOUT, Role.TRAIN) and self._surroundings.config.device == "cpu"
-        )
-        return COMPUTE_NICENESS if is_computing else 0
 
     @property
     def _noun(self) -> str:

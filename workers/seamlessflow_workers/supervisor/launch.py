@@ -1,7 +1,7 @@
 """Becomes another program after binding its life to the supervisor's and itself to processor cores.
 
-Enters: `PARENT_PID CORES NICENESS PROGRAM ARG...` (cores as `0,1`), run as a script by `python -I -S`: the standard
-library only, and no code of ours runs between fork and exec in a process that has threads.
+Enters: `PARENT_PID CORES PROGRAM ARG...` (cores as `0,1`), run as a script by `python -I -S`: the standard library
+only, and no code of ours runs between fork and exec in a process that has threads.
 Leaves: the program under the same process id. Invariant: nothing survives the supervisor, however it dies.
 """
 
@@ -25,10 +25,9 @@ def bind_to_parent(*, parent_pid: int, death_signal: signal.Signals) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    parent_pid, cores, niceness, *command = arguments
+    parent_pid, cores, *command = arguments
     bind_to_parent(parent_pid=int(parent_pid), death_signal=signal.SIGKILL)
     os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
-    os.nice(int(niceness))
     # Python ignores these two, and an ignored signal stays ignored through exec.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)

@@ -36,7 +36,6 @@ class ChildCommand:
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)  # on top of the supervisor's own
     inherited_fds: tuple[int, ...] = ()
-    niceness: int = 0  # how readily it lets other processes of the host go first
 
 
 class ChildProcess:
@@ -51,15 +50,7 @@ class ChildProcess:
     async def spawn(cls, command: ChildCommand, *, cores: frozenset[int], log: OutputLog) -> Self:
         """Raises OSError when the program cannot be started."""
         shown_cores = ",".join(map(str, sorted(cores)))
-        launch = (
-            sys.executable,
-            "-I",
-            "-S",
-            str(LAUNCH),
-            str(os.getpid()),
-            shown_cores,
-            str(command.niceness),
-        )
+        launch = (sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), shown_cores)
         read_end, write_end = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(

@@ -55,7 +55,7 @@ class CommandEnvironment:
         self, folder: str, variables: Mapping[str, str], *, output: "_Tail", errors: "_Tail"
     ) -> asyncio.subprocess.Process:
         cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-        launcher = (sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid()), cores, "0")
+        launcher = (sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid()), cores)
         try:
             return await asyncio.create_subprocess_exec(
                 *launcher,
