@@ -10,7 +10,7 @@ from seamlessflow.data_plane.engines.pool import EnginePool, JobOver, TooManyHel
 
 JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
 NUM_SLOTS = 4
-CAPACITY = 5  # the slots and one that follows on
+CAPACITY = 8  # the slots and those that follow on
 
 
 def engine(number: int, *, version: int = 0, job: UUID = JOB) -> Engine:

@@ -21,7 +21,10 @@ from seamlessflow.data_plane.engines.client import Engine
 
 SHUN_S = 0.5  # an engine that failed is not asked again sooner
 STICKY_SLACK = 8  # requests that the session's own engine may have more than the idlest
-FOLLOWING_SHARE = 8  # a queued turn for so many slots, so that one that becomes free is filled at once
+# Turns that queue at the engine, so that a slot that becomes free is filled without asking here: enough for what ends
+# while the gateway is busy, few enough that an engine that joins finds turns to take.
+FOLLOWING_MIN = 4
+FOLLOWING_SHARE = 4  # one for so many slots
 
 
 class TooManyHeld(Exception):
@@ -41,7 +44,7 @@ class _Entry:
     @property
     def has_room(self) -> bool:
         num_slots = self.engine.num_slots
-        return self.num_in_flight < num_slots + max(1, num_slots // FOLLOWING_SHARE)
+        return self.num_in_flight < num_slots + max(FOLLOWING_MIN, num_slots // FOLLOWING_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
