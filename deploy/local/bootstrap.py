@@ -31,7 +31,7 @@ OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 OLDEST_GLIBC = (2, 28)
 MIN_DISK_BYTES = 4 * 1024**3
 CUDA_DOWNLOAD = "about 3 GB"
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+
 PROBE_TIMEOUT_S = 30
 NUM_REASON_LINES = 3
 
@@ -210,7 +210,7 @@ def announce_torch(install_command: list[str]) -> None:
     versions = [item["metadata"]["version"] for item in report["install"]]
     if any(not version.endswith("+cpu") for version in versions):
         say(f"torch comes with NVIDIA's libraries, {CUDA_DOWNLOAD} to download; without a GPU set")
-        say(f"TORCH_INDEX_URL={CPU_INDEX} for the small build")
+        say("TORCH_INDEX_URL to PyTorch's index of CPU builds for the small one")
 
 
 def is_installed(package: str) -> bool:

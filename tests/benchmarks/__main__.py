@@ -34,7 +34,15 @@ def _of_module(name: str) -> Benchmark:
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     name: _of_module(name)
-    for name in ("control_plane", "dashboard", "engine", "gateway", "multiplexing", "trajectories")
+    for name in (
+        "control_plane",
+        "dashboard",
+        "engine",
+        "gateway",
+        "learning",
+        "multiplexing",
+        "trajectories",
+    )
 }
 
 
