@@ -17,7 +17,7 @@ export function App() {
       <Suspense fallback={<Loading />}>
         <Routes>
           <Route path="/" element={<JobsPage />} />
-          <Route path="/jobs/:jobId" element={<JobPage />} />
+          <Route path="/jobs/:jobId/*" element={<JobPage />} />
           <Route path="/groups/:groupId" element={<GroupPage />} />
           <Route path="/sessions/:sessionId" element={<SessionPage />} />
           <Route path="/machines" element={<MachinesPage />} />

@@ -1,6 +1,7 @@
 // Cached reads of the REST API. What changes while one looks comes over the live socket; these are its beginnings.
-import { QueryClient, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, QueryClient, useMutation, useQuery } from "@tanstack/react-query";
 import { ApiProblem, api, bodyOf, type Schemas } from "./client";
+import type { operations } from "./schema.gen";
 
 const NUM_RETRIES = 2;
 
@@ -24,4 +25,114 @@ export function useMe() {
     queryFn: () => bodyOf(api.GET("/api/v1/me")),
     staleTime: Number.POSITIVE_INFINITY,
   });
+}
+
+export interface JobListQuery {
+  limit: number;
+  offset: number;
+  state?: string | undefined;
+  search?: string | undefined;
+}
+
+export function useJobs(query: JobListQuery) {
+  return useQuery({
+    queryKey: ["jobs", query],
+    queryFn: () => bodyOf(api.GET("/api/v1/jobs", { params: { query: defined(query) } })),
+    placeholderData: keepPreviousData,
+  });
+}
+
+export function useJob(jobId: string) {
+  return useQuery({
+    queryKey: ["job", jobId],
+    queryFn: () => bodyOf(api.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: jobId } } })),
+  });
+}
+
+/** Every point of a job's metrics, as columns. `generation` grows when points may have been missed. */
+export function useMetrics(jobId: string, generation: number) {
+  return useQuery({
+    queryKey: ["metrics", jobId, generation],
+    queryFn: () => bodyOf(api.GET("/api/v1/jobs/{job_id}/metrics", { params: { path: { job_id: jobId } } })),
+    placeholderData: keepPreviousData,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+}
+
+export function useJobLedger(jobId: string, everyMs: number | false) {
+  return useQuery({
+    queryKey: ["ledger", jobId],
+    queryFn: () => bodyOf(api.GET("/api/v1/jobs/{job_id}/ledger", { params: { path: { job_id: jobId } } })),
+    refetchInterval: everyMs,
+  });
+}
+
+export interface PageQuery {
+  limit: number;
+  offset: number;
+}
+
+export function useGroups(
+  jobId: string,
+  query: PageQuery & { state?: GroupState | undefined },
+  everyMs: number | false,
+) {
+  return useQuery({
+    queryKey: ["groups", jobId, query],
+    queryFn: () =>
+      bodyOf(api.GET("/api/v1/jobs/{job_id}/groups", { params: { path: { job_id: jobId }, query: defined(query) } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: everyMs,
+  });
+}
+
+export function useGroup(groupId: string, everyMs: number | false = false) {
+  return useQuery({
+    queryKey: ["group", groupId],
+    queryFn: () => bodyOf(api.GET("/api/v1/groups/{group_id}", { params: { path: { group_id: groupId } } })),
+    refetchInterval: everyMs,
+  });
+}
+
+export function useSession(sessionId: string, withTokens: boolean) {
+  return useQuery({
+    queryKey: ["session", sessionId, withTokens],
+    queryFn: () =>
+      bodyOf(
+        api.GET("/api/v1/sessions/{session_id}", {
+          params: { path: { session_id: sessionId }, query: { tokens: withTokens } },
+        }),
+      ),
+    placeholderData: keepPreviousData,
+  });
+}
+
+export function useMachineLedger(machineId: string, since: string | undefined) {
+  return useQuery({
+    queryKey: ["machine-ledger", machineId, since],
+    queryFn: () =>
+      bodyOf(
+        api.GET("/api/v1/machines/{machine_id}/ledger", {
+          params: { path: { machine_id: machineId }, query: defined({ since }) },
+        }),
+      ),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+}
+
+export type JobVerb = "cancel" | "pause" | "resume";
+
+export function useJobEdit(jobId: string) {
+  return useMutation({
+    mutationFn: (verb: JobVerb) =>
+      bodyOf(api.POST(`/api/v1/jobs/{job_id}/${verb}`, { params: { path: { job_id: jobId } }, body: { reason: "" } })),
+    onSuccess: (job) => queryClient.setQueryData(["job", jobId], job),
+  });
+}
+
+type GroupState = NonNullable<NonNullable<operations["job_group_list"]["parameters"]["query"]>["state"]>;
+
+/** Without the keys that hold undefined: they are not asked for. */
+function defined<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined)) as never;
 }

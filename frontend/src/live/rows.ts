@@ -15,6 +15,8 @@ export type JobState =
 export interface JobRow {
   id: string;
   name: string;
+  project: string;
+  owner: string | null;
   state: JobState;
   state_reason: string;
   waiting_reason: string;
@@ -91,6 +93,11 @@ export interface RewardRow {
   mean: number;
   spread: number;
   num_groups: number;
+  /** Mean sampled tokens and turns of an episode. */
+  tokens: number | null;
+  turns: number | null;
+  /** When the update was published. */
+  at: number | null;
 }
 
 export interface GroupRow {

@@ -4,13 +4,17 @@ import type { EventRow, GroupRow, IntervalRow, JobRow, MachineRow, MetricRow, Ph
 import type { TopicDefinition } from "./TopicStore";
 import { type Table, tableOf, tableWith } from "./tables";
 
+const MAX_REWARDS = 100; // of one job in the list
 const MAX_EVENTS = 500;
 const MAX_GROUPS = 300;
 const MAX_ENDED_PHASES = 200;
 const MAX_INTERVALS = 20_000;
 
-/** Jobs of each project the visitor reads, by topic: a snapshot replaces one project's. */
-export type JobsState = ReadonlyMap<string, Table<JobRow>>;
+/** Jobs of all projects the visitor reads, and the rewards published since the page looks. */
+export interface JobsState {
+  jobs: Table<JobRow>;
+  rewards: ReadonlyMap<string, readonly RewardRow[]>;
+}
 
 export interface MachinesState {
   machines: Table<MachineRow>;
@@ -34,9 +38,13 @@ const byId = (row: { id: string | number }) => row.id;
 const byName = (row: { name: string }) => row.name;
 
 function jobsReduce(state: JobsState, frame: Frame): JobsState {
-  const rows = frame.data.jobs as JobRow[] | undefined;
-  const base: Table<JobRow> = (frame.kind === "delta" ? state.get(frame.topic) : undefined) ?? new Map();
-  return new Map(state).set(frame.topic, tableWith(base, rows, byId));
+  const data = frame.data as { jobs?: JobRow[]; rewards?: (RewardRow & { job: string })[] };
+  // Jobs are never deleted: each project's snapshot may be folded into those of the others.
+  const jobs = tableWith(state.jobs, data.jobs, byId);
+  if (!data.rewards?.length) return jobs === state.jobs ? state : { ...state, jobs };
+  const rewards = new Map(state.rewards);
+  for (const row of data.rewards) rewards.set(row.job, [...(rewards.get(row.job) ?? []), row].slice(-MAX_REWARDS));
+  return { jobs, rewards };
 }
 
 function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
@@ -87,23 +95,13 @@ function jobReduce(state: JobTopicState, frame: Frame): JobTopicState {
   };
 }
 
-export const JOBS = {
-  name: "jobs",
-  definition: {
-    initial: new Map(),
-    reduce: jobsReduce,
-  } as TopicDefinition<JobsState>,
+const jobs: TopicDefinition<JobsState> = { initial: { jobs: new Map(), rewards: new Map() }, reduce: jobsReduce };
+const machines: TopicDefinition<MachinesState> = {
+  initial: { machines: new Map(), intervals: new Map() },
+  reduce: machinesReduce,
 };
+const job: TopicDefinition<JobTopicState> = { initial: EMPTY_JOB, reduce: jobReduce };
 
-export const MACHINES = {
-  name: "machines",
-  definition: {
-    initial: { machines: new Map(), intervals: new Map() },
-    reduce: machinesReduce,
-  } as TopicDefinition<MachinesState>,
-};
-
-export const JOB = {
-  name: (jobId: string) => `job:${jobId}`,
-  definition: { initial: EMPTY_JOB, reduce: jobReduce } as TopicDefinition<JobTopicState>,
-};
+export const JOBS = { name: "jobs", definition: jobs };
+export const MACHINES = { name: "machines", definition: machines };
+export const JOB = { name: (jobId: string) => `job:${jobId}`, definition: job };

@@ -20,6 +20,7 @@ const PATHS = {
   chevron: "m6 3.5 4.5 4.500L6 12.5",
   warning: "M8 2 14.5 13.500h-13zM8 6.500v3M8 11.500h.01",
   upload: "M8 10.500v-8M4.5 6 8 2.5 11.5 6M2.5 10.500v3h11v-3",
+  table: "M2 3h12v10H2zM2 6.5h12M2 10h12M6.5 3v10",
   tree: "M3.5 2.500v11M3.5 5h5M3.5 11h5M8.5 3.500h4v3h-4zM8.5 9.500h4v3h-4z",
 } as const;
 

@@ -1,6 +1,109 @@
+// The list of jobs: a page read by REST, kept current by the live topic. Filter, search and page are in the address.
+import { useEffect, useState } from "react";
+import { Link, useSearchParams } from "react-router";
+import { queryClient, useJobs } from "../../api/queries";
+import { useServerNow, useTopic } from "../../live/LiveProvider";
+import { JOBS } from "../../live/topics";
+import { Icon } from "../../ui/Icon";
+import { Loading } from "../../ui/Loading";
+import { Pager } from "../../ui/Pager";
+import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
+import { JobTable } from "./JobTable";
+import { hasNewJobs, listRows, STATE_FILTERS, type StateFilter } from "./jobRows";
+import { NoJobs } from "./NoJobs";
+
+const PAGE_SIZE = 25;
+const SEARCH_PAUSE_MS = 250;
 
 export default function JobsPage() {
   useTitle("Jobs");
-  return <h1>Jobs</h1>;
+  const [address, setAddress] = useSearchParams();
+  const filter = (address.get("state") ?? "all") as StateFilter;
+  const search = address.get("q") ?? "";
+  const offset = Number(address.get("offset") ?? 0) || 0;
+  const jobs = useJobs({ limit: PAGE_SIZE, offset, state: STATE_FILTERS[filter], search: search || undefined });
+  const live = useTopic(JOBS.name, JOBS.definition);
+  const now = useServerNow(1000);
+  const page = jobs.data?.results ?? [];
+  const isDue = offset === 0 && jobs.data !== undefined && hasNewJobs(page, live);
+  useEffect(() => {
+    if (isDue) void queryClient.invalidateQueries({ queryKey: ["jobs"] });
+  }, [isDue]);
+
+  const change = (changes: Record<string, string>) => {
+    const next = new URLSearchParams(address);
+    for (const [key, value] of Object.entries({ offset: "", ...changes })) {
+      if (value) next.set(key, value);
+      else next.delete(key);
+    }
+    setAddress(next, { replace: true });
+  };
+  const isFiltered = filter !== "all" || search !== "";
+  const rows = listRows(page, live);
+  return (
+    <>
+      <div className="page-head">
+        <h1>Jobs</h1>
+        <Link className="button main" to="/jobs/new">
+          <Icon name="plus" /> New job
+        </Link>
+      </div>
+      {jobs.data?.count === 0 && !isFiltered ? (
+        <NoJobs />
+      ) : (
+        <>
+          <div className="toolbar">
+            <StateTabs filter={filter} onChange={(state) => change({ state: state === "all" ? "" : state })} />
+            <SearchField value={search} onChange={(q) => change({ q })} />
+          </div>
+          <Problem error={jobs.error} />
+          {jobs.isPending ? <Loading what="Reading the jobs" /> : null}
+          {rows.length > 0 ? <JobTable rows={rows} now={now} /> : null}
+          {jobs.data?.count === 0 && isFiltered ? <p className="none">No job matches.</p> : null}
+          <Pager
+            offset={offset}
+            limit={PAGE_SIZE}
+            count={jobs.data?.count ?? 0}
+            onMove={(to) => change({ offset: to ? String(to) : "" })}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+function StateTabs({ filter, onChange }: { filter: StateFilter; onChange: (filter: StateFilter) => void }) {
+  return (
+    <fieldset className="segments">
+      <legend className="visually-hidden">State</legend>
+      {(Object.keys(STATE_FILTERS) as StateFilter[]).map((name) => (
+        <label key={name} className={name === filter ? "segment on" : "segment"}>
+          <input type="radio" name="state" checked={name === filter} onChange={() => onChange(name)} />
+          {name}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+function SearchField({ value, onChange }: { value: string; onChange: (text: string) => void }) {
+  const [text, setText] = useState(value);
+  useEffect(() => {
+    if (text === value) return;
+    const timer = setTimeout(() => onChange(text), SEARCH_PAUSE_MS);
+    return () => clearTimeout(timer);
+  });
+  return (
+    <label className="search">
+      <Icon name="search" />
+      <input
+        type="search"
+        aria-label="Search jobs"
+        placeholder="Name, owner or id"
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+      />
+    </label>
+  );
 }

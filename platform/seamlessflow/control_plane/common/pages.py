@@ -1,5 +1,6 @@
 """Pages of lists: `?limit=&offset=`, answered with the count of all rows."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -37,10 +38,17 @@ def page_serializer(item: type[serializers.Serializer]) -> serializers.Serialize
     )
 
 
-def page_response(request: Request, rows: QuerySet[Any], item: type[serializers.Serializer]) -> Response:
+def page_response(
+    request: Request,
+    rows: QuerySet[Any],
+    item: type[serializers.Serializer],
+    prepare: Callable[[list[Any]], None] = lambda page: None,
+) -> Response:
+    """`prepare` may add to the rows of the page what one more query tells of all of them."""
     limit = query_integer(request, "limit", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
     offset = query_integer(request, "offset", default=0)
     page = list(rows[offset : offset + limit])
+    prepare(page)
     return Response(
         {"count": rows.count(), "limit": limit, "offset": offset, "results": item(page, many=True).data}
     )

@@ -26,12 +26,13 @@ from seamlessflow.control_plane.jobs.selectors import (
     job_list_visible,
     job_metric_columns,
     job_phase_list,
+    job_reward_curves,
     job_version_list,
 )
 from seamlessflow.control_plane.jobs.serializers import (
     EventOutput,
     JobDetailOutput,
-    JobOutput,
+    JobListItemOutput,
     MetricsOutput,
     PhaseOutput,
     PolicyVersionOutput,
@@ -46,12 +47,19 @@ class JobListSubmitApi(ProjectApi):
 
     @extend_schema(
         operation_id="job_list",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("state", enum=list(JobState))],
-        responses=page_serializer(JobOutput),
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("state", description=f"One or several by commas: {', '.join(JobState)}."),
+            OpenApiParameter("search", description="A part of the name or of the owner's name, or an id."),
+        ],
+        responses=page_serializer(JobListItemOutput),
     )
     def get(self, request: Request) -> Response:
-        jobs = job_list_visible(access=self.access, state=request.query_params.get("state"))
-        return page_response(request, jobs, JobOutput)
+        query = request.query_params
+        jobs = job_list_visible(
+            access=self.access, state=query.get("state"), search=query.get("search", "").strip()
+        )
+        return page_response(request, jobs, JobListItemOutput, prepare=_add_curves)
 
     @extend_schema(
         operation_id="job_submit",
@@ -67,6 +75,12 @@ class JobListSubmitApi(ProjectApi):
         project = project_for_write(access=access, slug=request.query_params.get("project"))
         job = job_submit(project=project, user=access.user, submitted=request.data, author=access.author)
         return Response(job_detail(job), status=HTTPStatus.CREATED)
+
+
+def _add_curves(page: list[Job]) -> None:
+    curves = job_reward_curves(job.id for job in page)
+    for job in page:
+        job.reward_curve = curves.get(job.id, [])  # type: ignore[attr-defined]  # read by JobListItemOutput
 
 
 class _JobApi(ProjectApi):

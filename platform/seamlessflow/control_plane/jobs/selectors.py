@@ -1,8 +1,11 @@
 """Reads on jobs, narrowed to what the caller may see."""
 
+import contextlib
+from collections.abc import Iterable
 from uuid import UUID
 
-from django.db.models import Avg, OuterRef, QuerySet, Subquery
+from django.db import connection
+from django.db.models import Avg, OuterRef, Q, QuerySet, Subquery
 
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.common.errors import field_error, not_found
@@ -13,19 +16,36 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import MetricPoint
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import JobState
-from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 # Points of one answer; a chart asks again from the last step it has.
 MAX_METRIC_POINTS = 50_000
+NUM_CURVE_POINTS = 48
+
+_CURVES = """
+    SELECT job_id, max(batch_number), avg(reward_mean)
+    FROM trajectory_group JOIN jobs_job ON jobs_job.id = job_id
+    WHERE job_id = ANY(%s) AND batch_number BETWEEN 1 AND published_batch
+    GROUP BY job_id, width_bucket(batch_number, 1, published_batch + 1, %s) ORDER BY 1, 2
+"""
 
 
-def job_list_visible(*, access: Access, state: str | None = None) -> QuerySet[Job]:
-    """Newest first, each with `reward_mean`: the mean reward of the groups in its newest published batch."""
+def job_list_visible(*, access: Access, state: str | None = None, search: str = "") -> QuerySet[Job]:
+    """Newest first, each with `reward_mean`: the mean reward of the groups in its newest published batch.
+
+    `state`: one or several, separated by commas. `search`: a part of the name or of the owner's, or a whole id.
+    """
     jobs = Job.objects.filter(project_id__in=access.readable)
     if state is not None:
-        if state not in set(JobState):
-            raise field_error("state", f"{state!r} is not a state; accepted: {', '.join(JobState)}")
-        jobs = jobs.filter(state=state)
+        states = state.split(",")
+        if unknown := set(states) - set(JobState):
+            raise field_error("state", f"{min(unknown)!r} is not a state; accepted: {', '.join(JobState)}")
+        jobs = jobs.filter(state__in=states)
+    if search:
+        matches = Q(name__icontains=search) | Q(created_by__username__icontains=search)
+        with contextlib.suppress(ValueError):  # most searches are not for an id
+            matches |= Q(id=parse_id(IdKind.JOB, search))
+        jobs = jobs.filter(matches)
     newest_batch = (
         RolloutGroup.objects.filter(job=OuterRef("pk"), batch_number=OuterRef("published_batch"))
         .order_by()
@@ -46,6 +66,16 @@ def job_get_visible(*, access: Access, job_id: UUID) -> Job:
     if job is None:
         raise not_found("job", show_id(IdKind.JOB, job_id))
     return job
+
+
+def job_reward_curves(job_ids: Iterable[UUID]) -> dict[UUID, list[tuple[int, float]]]:
+    """Of each job its mean reward by published batch, as at most NUM_CURVE_POINTS pairs of (last batch, mean)."""
+    curves: dict[UUID, list[tuple[int, float]]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_CURVES, [list(job_ids), NUM_CURVE_POINTS])
+        for job_id, batch, mean in cursor.fetchall():
+            curves.setdefault(job_id, []).append((batch, mean))
+    return curves
 
 
 def job_version_list(*, job: Job) -> QuerySet[PolicyVersion]:

@@ -38,6 +38,13 @@ class JobOutput(serializers.Serializer):
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
+class JobListItemOutput(JobOutput):
+    reward_curve = serializers.ListField(
+        child=serializers.ListField(child=serializers.FloatField(), min_length=2, max_length=2),
+        help_text="Pairs of (update, mean reward), thinned out to what a small drawing needs.",
+    )
+
+
 class JobDetailOutput(JobOutput):
     spec = serializers.DictField(help_text="With every default filled in.")
     spec_submitted = serializers.DictField(help_text="As it was sent.")

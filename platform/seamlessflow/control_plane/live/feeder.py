@@ -26,18 +26,20 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Delta, Publisher
 from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare
 from seamlessflow.control_plane.live.frames import MACHINES_TOPIC, job_topic, jobs_topic
+from seamlessflow.control_plane.live.rewards import rewards_after
 from seamlessflow.control_plane.live.rows import Row, event_row, interval_row, job_row, metric_row, phase_row
 from seamlessflow.control_plane.live.selectors import (
     GROUP_EVENTS,
     group_rows,
+    job_objects,
     live_phases,
     machine_rows,
-    rewards_after,
     token_rates,
 )
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.types.ids import IdKind, show_id
 
 TICK_S = 0.2
 RATE_EVERY_TICKS = 5
@@ -136,7 +138,7 @@ class Feeder:
 
     def _active_jobs(self) -> list[Job]:
         recently = Q(ended_at__gt=timezone.now() - RECENTLY_ENDED)
-        return list(Job.objects.filter(~Q(state__in=TERMINAL_JOB_STATES) | recently))
+        return list(job_objects().filter(~Q(state__in=TERMINAL_JOB_STATES) | recently))
 
     def _compare_jobs(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
         for job in jobs:
@@ -167,6 +169,8 @@ class Feeder:
             if known < job.published_batch:
                 rewards = rewards_after([job.id], known).get(job.id, [])
                 topics[job_topic(job.id)]["rewards"] += rewards
+                shown = show_id(IdKind.JOB, job.id)
+                topics[jobs_topic(job.project_id)]["rewards"] += [row | {"job": shown} for row in rewards]
         if self._num_ticks % RATE_EVERY_TICKS == 0:
             job_ids = [job.id for job in jobs]
             rates, groups = token_rates(job_ids), group_rows(job_ids)

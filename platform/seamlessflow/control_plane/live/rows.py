@@ -19,9 +19,12 @@ def epoch_ms(at: datetime | None) -> int | None:
 
 
 def job_row(job: Job) -> Row:
+    """`job.project` and `job.created_by` must be loaded."""
     return {
         "id": show_id(IdKind.JOB, job.id),
         "name": job.name,
+        "project": job.project.slug,
+        "owner": job.created_by.username if job.created_by is not None else None,
         "state": job.state,
         "state_reason": job.state_reason,
         "waiting_reason": job.waiting_reason,

@@ -5,11 +5,13 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.live.rewards import rewards_after
 from seamlessflow.control_plane.live.rows import (
     Row,
     event_row,
@@ -36,12 +38,6 @@ GROUP_EVENTS = "group."
 LANE_WINDOW = timedelta(seconds=130)
 RATE_WINDOW_S = 10
 
-_REWARDS = """
-    SELECT job_id, batch_number, avg(reward_mean), coalesce(stddev_samp(reward_mean), 0), count(*)
-    FROM trajectory_group JOIN jobs_job ON jobs_job.id = job_id
-    WHERE job_id = ANY(%s) AND batch_number > %s AND batch_number <= published_batch
-    GROUP BY job_id, batch_number ORDER BY batch_number
-"""
 _GROUPS = """
     SELECT newest.* FROM unnest(%s::uuid[]) AS asked (job_id) CROSS JOIN LATERAL (
         SELECT id, job_id, index, state, reason, size, num_verdicts, reward_mean, reward_std, min_version, max_version,
@@ -56,8 +52,13 @@ _RATES = """
 
 
 def jobs_snapshot(project_id: UUID) -> Row:
-    jobs = Job.objects.filter(project_id=project_id).order_by("-created_at", "-id")[:MAX_JOBS]
+    jobs = job_objects().filter(project_id=project_id).order_by("-created_at", "-id")[:MAX_JOBS]
     return {"jobs": [job_row(job) for job in jobs]}
+
+
+def job_objects() -> QuerySet[Job]:
+    """With what `job_row` reads."""
+    return Job.objects.select_related("project", "created_by")
 
 
 def job_snapshot(job_id: UUID) -> Row:
@@ -69,7 +70,7 @@ def job_snapshot(job_id: UUID) -> Row:
     events = moves.order_by("-id")[:MAX_EVENTS]
     points = MetricPoint.objects.filter(job_id=job_id).order_by("-step", "name")[:MAX_METRICS]
     return {
-        "jobs": [job_row(Job.objects.get(id=job_id))],
+        "jobs": [job_row(job_objects().get(id=job_id))],
         "phases": [phase_row(phase) for phase in phases],
         "events": [event_row(event) for event in events],
         "metrics": [metric_row(point) for point in points],
@@ -99,17 +100,6 @@ def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, Row]:
         is_healthy = heartbeat is not None and heartbeat.received_at >= healthy_since
         rows[machine.name] = machine_row(machine, by_machine.get(machine.id), is_healthy=is_healthy)
     return rows
-
-
-def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[Row]]:
-    """Mean and standard deviation over groups, by published batch."""
-    rewards: dict[UUID, list[Row]] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(_REWARDS, [job_ids, batch_number])
-        for job_id, number, mean, spread, num_groups in cursor.fetchall():
-            row = {"batch": number, "mean": mean, "spread": spread, "num_groups": num_groups}
-            rewards.setdefault(job_id, []).append(row)
-    return rewards
 
 
 def token_rates(job_ids: list[UUID]) -> dict[UUID, float]:

@@ -1,0 +1,105 @@
+// The groups of a job, page by page; those that are open are renewed while one looks.
+import { Link, useSearchParams } from "react-router";
+import { useGroups } from "../../api/queries";
+import { decimal, integer, moment, NONE, versions } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { Pager } from "../../ui/Pager";
+import { Problem } from "../../ui/Problem";
+import { StateBadge } from "../../ui/StateBadge";
+import type { TabProps } from "./JobPage";
+
+const PAGE_SIZE = 50;
+const EVERY_MS = 2000;
+const FILTERS = ["all", "open", "ready", "batched", "dropped"] as const;
+
+export function GroupsTab({ jobId, job }: TabProps) {
+  const [address, setAddress] = useSearchParams();
+  const filter = (address.get("state") ?? "all") as (typeof FILTERS)[number];
+  const offset = Number(address.get("offset") ?? 0) || 0;
+  const state = filter === "all" ? undefined : filter;
+  const groups = useGroups(jobId, { limit: PAGE_SIZE, offset, state }, job.ended_at === null ? EVERY_MS : false);
+  const change = (next: Record<string, string>) => setAddress(next, { replace: true });
+  const rows = groups.data?.results ?? [];
+  return (
+    <>
+      <div className="toolbar">
+        <fieldset className="segments">
+          <legend className="visually-hidden">State</legend>
+          {FILTERS.map((name) => (
+            <label key={name} className={name === filter ? "segment on" : "segment"}>
+              <input
+                type="radio"
+                name="group-state"
+                checked={name === filter}
+                onChange={() => change(name === "all" ? {} : { state: name })}
+              />
+              {name}
+            </label>
+          ))}
+        </fieldset>
+        <p className="muted self-center">A group holds the sessions of one task.</p>
+      </div>
+      <Problem error={groups.error} />
+      {groups.isPending ? <Loading what="Reading the groups" /> : null}
+      {groups.data && rows.length === 0 ? (
+        <p className="none">{filter === "all" ? "No task has been handed out yet." : `No group is ${filter}.`}</p>
+      ) : null}
+      {rows.length > 0 ? <GroupTable rows={rows} /> : null}
+      <Pager
+        offset={offset}
+        limit={PAGE_SIZE}
+        count={groups.data?.count ?? 0}
+        onMove={(to) => change({ ...(state ? { state } : {}), ...(to ? { offset: String(to) } : {}) })}
+      />
+    </>
+  );
+}
+
+type Group = NonNullable<ReturnType<typeof useGroups>["data"]>["results"][number];
+
+function GroupTable({ rows }: { rows: readonly Group[] }) {
+  return (
+    <div className="card flush wide">
+      <table className="table" data-testid="groups">
+        <thead>
+          <tr>
+            <th>Group</th>
+            <th>State</th>
+            <th className="number">Reward</th>
+            <th className="number">Verdicts</th>
+            <th className="number">Versions</th>
+            <th className="number">Update</th>
+            <th className="number">Task</th>
+            <th>Handed out</th>
+            <th>Why</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((group) => (
+            <tr key={group.id}>
+              <td>
+                <Link to={`/groups/${group.id}`}>Group {integer(group.index)}</Link>
+              </td>
+              <td>
+                <StateBadge state={group.state} />
+              </td>
+              <td className="number">{rewardSaid(group)}</td>
+              <td className="number">
+                {group.num_verdicts} of {group.size}
+              </td>
+              <td className="number">{versions(group.min_version, group.max_version)}</td>
+              <td className="number">{integer(group.batch_number)}</td>
+              <td className="number">{integer(group.task_index)}</td>
+              <td className="nowrap">{moment(Date.parse(group.created_at))}</td>
+              <td className="why">{group.reason || NONE}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function rewardSaid(group: Group): string {
+  return group.reward_mean === null ? NONE : `${decimal(group.reward_mean, 2)} ± ${decimal(group.reward_std, 2)}`;
+}

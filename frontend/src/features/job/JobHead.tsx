@@ -1,0 +1,120 @@
+// Name, state and times of a job; pause, resume and cancel, each asked for again before it is done.
+import { useState } from "react";
+import { Link } from "react-router";
+import { type JobVerb, useJobEdit, useMe } from "../../api/queries";
+import type { JobRow } from "../../live/rows";
+import { CopyButton } from "../../ui/CopyButton";
+import { Dialog } from "../../ui/Dialog";
+import { duration, moment } from "../../ui/format";
+import { Icon, type IconName } from "../../ui/Icon";
+import { Problem } from "../../ui/Problem";
+import { StateBadge } from "../../ui/StateBadge";
+
+const ENDED = new Set(["completed", "failed", "cancelled", "lost"]);
+
+const QUESTIONS: Record<JobVerb, { title: string; said: string; act: string; keep: string }> = {
+  pause: {
+    title: "Pause this job?",
+    said: "Its machines drain and go to other jobs. Sessions, batches and weights stay; it goes on from there when resumed, on whatever machines are free then.",
+    act: "Pause the job",
+    keep: "Let it run",
+  },
+  resume: {
+    title: "Resume this job?",
+    said: "It queues for machines again and goes on from its newest checkpoint.",
+    act: "Resume the job",
+    keep: "Leave it paused",
+  },
+  cancel: {
+    title: "Cancel this job?",
+    said: "It gives its machines back and cannot be started again. Published versions and recorded sessions stay.",
+    act: "Cancel the job",
+    keep: "Keep it",
+  },
+};
+
+export function JobHead({ job, now }: { job: JobRow; now: number }) {
+  const mayWrite = useMe().data?.projects.some((one) => one.slug === job.project && one.may_write) ?? false;
+  return (
+    <div className="page-head">
+      <div className="job-head">
+        <p className="crumbs">
+          <Link to="/">Jobs</Link> <Icon name="chevron" /> <span className="muted">{job.project}</span>
+        </p>
+        <h1>{job.name}</h1>
+        <p className="facts">
+          <StateBadge state={job.state} testId="job-state" />
+          <span className="mono">{job.id}</span>
+          <CopyButton text={job.id} label="Copy the id" />
+          <span>{job.owner ? `by ${job.owner}` : ""}</span>
+          <span>submitted {moment(job.created_at)}</span>
+          <span>{ranFor(job, now)}</span>
+        </p>
+      </div>
+      {mayWrite ? <Actions job={job} /> : null}
+    </div>
+  );
+}
+
+function ranFor(job: JobRow, now: number): string {
+  if (job.started_at === null) return "";
+  return `${job.ended_at === null ? "running" : "ran"} for ${duration((job.ended_at ?? now) - job.started_at)}`;
+}
+
+function Actions({ job }: { job: JobRow }) {
+  const [verb, setVerb] = useState<JobVerb | null>(null);
+  const isOver = ENDED.has(job.state) || job.desired === "cancel";
+  return (
+    <div className="button-row">
+      {isOver ? null : job.desired === "pause" ? (
+        <ActionButton icon="play" word="Resume" onClick={() => setVerb("resume")} />
+      ) : (
+        <ActionButton icon="pause" word="Pause" onClick={() => setVerb("pause")} />
+      )}
+      {isOver ? null : <ActionButton icon="stop" word="Cancel" isDanger onClick={() => setVerb("cancel")} />}
+      <Link className="button" to={`/jobs/new?from=${job.id}`}>
+        <Icon name="copy" /> Clone
+      </Link>
+      {verb ? <Sure key={verb} jobId={job.id} verb={verb} onClose={() => setVerb(null)} /> : null}
+    </div>
+  );
+}
+
+interface ActionProps {
+  icon: IconName;
+  word: string;
+  isDanger?: boolean;
+  onClick: () => void;
+}
+
+function ActionButton({ icon, word, isDanger = false, onClick }: ActionProps) {
+  return (
+    <button type="button" className={isDanger ? "button danger" : "button"} onClick={onClick}>
+      <Icon name={icon} /> {word}
+    </button>
+  );
+}
+
+function Sure({ jobId, verb, onClose }: { jobId: string; verb: JobVerb; onClose: () => void }) {
+  const edit = useJobEdit(jobId);
+  const { title, said, act, keep } = QUESTIONS[verb];
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{said}</p>
+      <Problem error={edit.error} />
+      <div className="button-row">
+        <button type="button" className="button" onClick={onClose}>
+          {keep}
+        </button>
+        <button
+          type="button"
+          className={verb === "cancel" ? "button main danger" : "button main"}
+          disabled={edit.isPending}
+          onClick={() => edit.mutate(verb, { onSuccess: onClose })}
+        >
+          {act}
+        </button>
+      </div>
+    </Dialog>
+  );
+}

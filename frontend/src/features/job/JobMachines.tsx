@@ -1,0 +1,77 @@
+// Where the time of a job's machines goes: lanes of the last minutes while it runs, and the ledger of its whole life.
+import { useJobLedger } from "../../api/queries";
+import { LanesCanvas } from "../../charts/LanesCanvas";
+import { LedgerBar } from "../../charts/LedgerBar";
+import { Legend } from "../../charts/Legend";
+import { idleShare, lanesOf } from "../../charts/lanes";
+import { useServerClock, useTopic } from "../../live/LiveProvider";
+import type { JobRow } from "../../live/rows";
+import { type JobTopicState, MACHINES } from "../../live/topics";
+import { NONE, percent } from "../../ui/format";
+
+const WINDOW_MS = 120_000;
+const LEDGER_EVERY_MS = 10_000;
+
+export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState }) {
+  const isOver = job.ended_at !== null;
+  const ledger = useJobLedger(job.id, isOver ? false : LEDGER_EVERY_MS).data?.machines ?? [];
+  const idle = ledger.flatMap(({ totals }) => totals.filter((total) => total.state === "idle"));
+  const known = ledger.reduce((sum, { totals }) => sum + totals.reduce((part, total) => part + total.duration_s, 0), 0);
+  const idleS = idle.reduce((sum, total) => sum + total.duration_s, 0);
+  return (
+    <section className="card span">
+      <div className="card-head">
+        <h2>Machines</h2>
+        <span className="muted">idle {known ? percent(idleS / known) : NONE} of their time for this job</span>
+      </div>
+      {isOver ? null : <JobLanes live={live} />}
+      <div className="ledger-list">
+        {ledger.map(({ name, totals }) => (
+          <LedgerBar
+            key={name}
+            name={name}
+            shares={totals.map(({ state, cause, share, duration_s }) => ({
+              state,
+              cause,
+              share,
+              ms: duration_s * 1000,
+            }))}
+          />
+        ))}
+      </div>
+      {ledger.length === 0 ? <p className="none">No machine has worked on it yet.</p> : <Legend />}
+    </section>
+  );
+}
+
+function JobLanes({ live }: { live: JobTopicState }) {
+  const state = useTopic(MACHINES.name, MACHINES.definition);
+  const clock = useServerClock();
+  const used = new Set([...live.phases.values()].map((phase) => phase.machine));
+  const machines = [...(state?.machines.values() ?? [])].filter((machine) => used.has(machine.name));
+  if (!state || machines.length === 0) return null;
+  const now = clock();
+  const lanes = lanesOf(machines, state.intervals.values(), now - WINDOW_MS, now);
+  const said = lanes.map((lane) => {
+    const idle = idleShare(lane.shares);
+    return `${lane.machine.name} ${lane.now}${idle === null ? "" : `, idle ${percent(idle)}`}`;
+  });
+  return (
+    <div className="lanes">
+      <div className="lane-names">
+        {lanes.map((lane) => (
+          <span key={lane.machine.name}>
+            <strong>{lane.machine.name}</strong> <span className="muted">{lane.now}</span>
+          </span>
+        ))}
+      </div>
+      <LanesCanvas
+        lanes={lanes}
+        marks={[]}
+        windowMs={WINDOW_MS}
+        clock={clock}
+        label={`The last two minutes: ${said.join("; ")}`}
+      />
+    </div>
+  );
+}

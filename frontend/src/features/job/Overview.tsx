@@ -1,0 +1,70 @@
+// The first look at a job: figures, the reward, where the machines' time goes, and every metric there is.
+import { useMemo, useState } from "react";
+import { useMetrics } from "../../api/queries";
+import { ChartCard } from "../../charts/ChartCard";
+import type { XKind } from "../../charts/TimeSeries";
+import { decimal } from "../../ui/format";
+import { chartsOf, metricsOf, otherCharts, overTime, rewardChart, rewardsOf } from "./catalogue";
+import { JobMachines } from "./JobMachines";
+import type { TabProps } from "./JobPage";
+import { Tiles } from "./Tiles";
+
+const threeDigits = (value: number | null) => decimal(value, 3);
+
+export function Overview({ jobId, job, live }: TabProps) {
+  const [xKind, setXKind] = useState<XKind>("update");
+  const read = useMetrics(jobId, live.numSnapshots).data?.metrics;
+  const rewards = useMemo(() => rewardsOf(live.rewards), [live.rewards]);
+  const metrics = useMemo(() => metricsOf(read, live.metrics), [read, live.metrics]);
+  const charts = useMemo(() => chartsOf(metrics, rewards), [metrics, rewards]);
+  const others = useMemo(() => otherCharts(metrics), [metrics]);
+  const reward = useMemo(() => rewardChart(rewards), [rewards]);
+  const place = (data: (typeof charts)[number]["data"]) => (xKind === "time" ? overTime(data, rewards) : data);
+  return (
+    <>
+      <Tiles job={job} live={live} rewards={rewards} />
+      <div className="chart-toolbar">
+        <AxisChoice value={xKind} onChange={setXKind} />
+      </div>
+      <div className="charts">
+        <ChartCard
+          title="Reward"
+          note="by update; band ± one standard deviation over the groups"
+          data={place(reward)}
+          xKind={xKind}
+          height={260}
+          say={threeDigits}
+          isWide
+        />
+        <JobMachines job={job} live={live} />
+        {charts.map(({ title, note, data }) => (
+          <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} />
+        ))}
+      </div>
+      {others.length > 0 ? (
+        <details className="others">
+          <summary>Every other metric ({others.length})</summary>
+          <div className="charts">
+            {others.map(({ title, note, data }) => (
+              <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} />
+            ))}
+          </div>
+        </details>
+      ) : null}
+    </>
+  );
+}
+
+function AxisChoice({ value, onChange }: { value: XKind; onChange: (kind: XKind) => void }) {
+  return (
+    <fieldset className="segments small">
+      <legend className="visually-hidden">Horizontal axis</legend>
+      {(["update", "time"] as const).map((kind) => (
+        <label key={kind} className={kind === value ? "segment on" : "segment"}>
+          <input type="radio" name="axis" checked={kind === value} onChange={() => onChange(kind)} />
+          by {kind}
+        </label>
+      ))}
+    </fieldset>
+  );
+}

@@ -1,0 +1,66 @@
+// The table of jobs.
+import { Link } from "react-router";
+import { age, decimal, duration, integer, moment, NONE } from "../../ui/format";
+import { Progress } from "../../ui/Progress";
+import { Sparkline } from "../../ui/Sparkline";
+import { StateBadge } from "../../ui/StateBadge";
+import type { ListRow } from "./jobRows";
+
+export function JobTable({ rows, now }: { rows: readonly ListRow[]; now: number }) {
+  return (
+    <div className="card flush wide">
+      <table className="table roomy">
+        <thead>
+          <tr>
+            <th>Job</th>
+            <th>State</th>
+            <th>Updates</th>
+            <th>Reward</th>
+            <th className="number">Ran for</th>
+            <th>Owner</th>
+            <th className="number">Submitted</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <JobLine key={row.id} row={row} now={now} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function JobLine({ row, now }: { row: ListRow; now: number }) {
+  const reward = row.curve.at(-1)?.[1];
+  return (
+    <tr>
+      <td className="job-name">
+        <Link to={`/jobs/${row.id}`}>{row.name}</Link>
+        {row.why ? <span className="why">{row.why}</span> : null}
+      </td>
+      <td>
+        <StateBadge state={row.state} />
+      </td>
+      <td>
+        <div className="progress-cell">
+          <Progress done={row.numDone} all={row.numAll} label={`Updates of ${row.name}`} />
+          <span className="figures">
+            {integer(row.numDone)} <span className="muted">/ {integer(row.numAll)}</span>
+          </span>
+        </div>
+      </td>
+      <td>
+        <div className="reward-cell">
+          <Sparkline points={row.curve} />
+          <span className="figures">{decimal(reward, 2)}</span>
+        </div>
+      </td>
+      <td className="number">{row.startedAt === null ? NONE : duration((row.endedAt ?? now) - row.startedAt)}</td>
+      <td>{row.owner ?? NONE}</td>
+      <td className="number" title={moment(row.createdAt)}>
+        {age(now - row.createdAt)}
+      </td>
+    </tr>
+  );
+}

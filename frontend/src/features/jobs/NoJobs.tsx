@@ -1,0 +1,43 @@
+// What an empty platform says: what will be here, and the three ways to begin.
+import { Link } from "react-router";
+import { CopyButton } from "../../ui/CopyButton";
+import { Icon } from "../../ui/Icon";
+
+const COMMAND = "seamlessflow submit job.yaml --wait";
+
+export function NoJobs() {
+  const curl = `curl -X POST ${location.origin}/api/v1/jobs \\
+  -H "Authorization: Bearer $SEAMLESSFLOW_TOKEN" \\
+  -H "Content-Type: application/yaml" --data-binary @job.yaml`;
+  return (
+    <section className="card empty">
+      <h2>No job yet</h2>
+      <p className="muted">
+        A job trains one policy: a model, an environment that rewards it, and the machines it may use.
+      </p>
+      <p>
+        <Link className="button main" to="/jobs/new">
+          <Icon name="plus" /> Submit the first one
+        </Link>
+      </p>
+      <h3>From the command line</h3>
+      <Snippet text={COMMAND} />
+      <h3>Over REST, with an API token</h3>
+      <Snippet text={curl} />
+      <p className="muted">
+        What a job may say is in <a href="/api/v1/schema/ui">the API's reference</a>.
+      </p>
+    </section>
+  );
+}
+
+export function Snippet({ text }: { text: string }) {
+  return (
+    <div className="snippet">
+      <pre>
+        <code>{text}</code>
+      </pre>
+      <CopyButton text={text} label="Copy" />
+    </div>
+  );
+}

@@ -1,0 +1,59 @@
+import { expect, it } from "vitest";
+import type { JobRow } from "../../live/rows";
+import { hasNewJobs, type JobItem, listRows } from "./jobRows";
+
+const item = {
+  id: "job_a",
+  name: "one",
+  project: "default",
+  created_by: "alice",
+  state: "running",
+  state_reason: "",
+  waiting_reason: "",
+  progress: { num_updates_done: 2, num_updates: 10, reward_mean: 0.5 },
+  reward_curve: [
+    [1, 0.25],
+    [2, 0.5],
+  ],
+  created_at: "2026-01-01T00:00:10Z",
+  started_at: null,
+  ended_at: null,
+} as unknown as JobItem;
+
+const live = {
+  id: "job_a",
+  name: "one",
+  state: "running",
+  waiting_reason: "no machine",
+  state_reason: "",
+  num_updates_done: 4,
+  num_updates: 10,
+  created_at: Date.parse("2026-01-01T00:00:10Z"),
+} as JobRow;
+
+const reward = (batch: number, mean: number) => ({ batch, mean, spread: 0, num_groups: 4, tokens: 9, turns: 1, at: 0 });
+
+it("shows what the page says until the live topic knows better", () => {
+  expect(listRows([item], undefined)[0]).toMatchObject({ numDone: 2, owner: "alice", startedAt: null });
+  const [row] = listRows([item], { jobs: new Map([["job_a", live]]), rewards: new Map() });
+  expect(row).toMatchObject({ numDone: 4, why: "no machine" });
+});
+
+it("continues the curve with rewards that are newer than it, and only those", () => {
+  const rewards = new Map([["job_a", [reward(2, 0.5), reward(3, 0.75)]]]);
+  expect(listRows([item], { jobs: new Map(), rewards })[0]?.curve).toEqual([
+    [1, 0.25],
+    [2, 0.5],
+    [3, 0.75],
+  ]);
+});
+
+it("notices a job that was submitted after the page was read", () => {
+  const jobs = (id: string, created_at: number) => ({
+    jobs: new Map([[id, { ...live, id, created_at }]]),
+    rewards: new Map(),
+  });
+  expect(hasNewJobs([item], jobs("job_b", Date.parse("2026-01-01T00:00:11Z")))).toBe(true);
+  expect(hasNewJobs([item], jobs("job_b", Date.parse("2026-01-01T00:00:09Z")))).toBe(false);
+  expect(hasNewJobs([item], jobs("job_a", Date.parse("2026-01-01T00:00:10Z")))).toBe(false);
+});

@@ -1,0 +1,83 @@
+// The rows of the jobs list: a page of REST, kept current by the live topic. Pure.
+import type { Schemas } from "../../api/client";
+import type { JobRow, JobState } from "../../live/rows";
+import type { JobsState } from "../../live/topics";
+
+export type JobItem = Schemas["JobListItemOutput"];
+export type Point = readonly [update: number, reward: number];
+
+export interface ListRow {
+  id: string;
+  name: string;
+  project: string;
+  owner: string | null;
+  state: JobState;
+  why: string;
+  numDone: number;
+  numAll: number;
+  curve: readonly Point[];
+  createdAt: number;
+  startedAt: number | null;
+  endedAt: number | null;
+}
+
+export const STATE_FILTERS = {
+  all: undefined,
+  active: "queued,starting,running,pausing,paused,cancelling",
+  completed: "completed",
+  failed: "failed,lost,cancelled",
+} as const;
+export type StateFilter = keyof typeof STATE_FILTERS;
+
+export function listRows(page: readonly JobItem[], live: JobsState | undefined): ListRow[] {
+  return page.map((item) => {
+    const row = live?.jobs.get(item.id);
+    const known = item.reward_curve as unknown as Point[];
+    const newest = known.at(-1)?.[0] ?? 0;
+    const news = (live?.rewards.get(item.id) ?? []).filter((reward) => reward.batch > newest);
+    const curve = [...known, ...news.map((reward) => [reward.batch, reward.mean] as const)];
+    return row ? rowOfLive(row, curve) : rowOfItem(item, curve);
+  });
+}
+
+/** Whether the live topic knows a job newer than the newest of the first page: the page is due to be read again. */
+export function hasNewJobs(page: readonly JobItem[], live: JobsState | undefined): boolean {
+  const newest = Math.max(0, ...page.map((item) => Date.parse(item.created_at)));
+  const ids = new Set(page.map((item) => item.id));
+  return [...(live?.jobs.values() ?? [])].some((row) => row.created_at > newest && !ids.has(row.id));
+}
+
+function rowOfLive(row: JobRow, curve: readonly Point[]): ListRow {
+  return {
+    id: row.id,
+    name: row.name,
+    project: row.project,
+    owner: row.owner,
+    state: row.state,
+    why: row.waiting_reason || row.state_reason,
+    numDone: row.num_updates_done,
+    numAll: row.num_updates,
+    curve,
+    createdAt: row.created_at,
+    startedAt: row.started_at,
+    endedAt: row.ended_at,
+  };
+}
+
+function rowOfItem(item: JobItem, curve: readonly Point[]): ListRow {
+  const msOf = (text: string | null) => (text === null ? null : Date.parse(text));
+  return {
+    id: item.id,
+    name: item.name,
+    project: item.project,
+    owner: item.created_by ?? null,
+    state: item.state as JobState,
+    why: item.waiting_reason || item.state_reason,
+    numDone: item.progress.num_updates_done,
+    numAll: item.progress.num_updates,
+    curve,
+    createdAt: Date.parse(item.created_at),
+    startedAt: msOf(item.started_at),
+    endedAt: msOf(item.ended_at),
+  };
+}

@@ -1,0 +1,32 @@
+// A state with its colour. The word always says it; colour only helps to find it.
+
+const TONES: Record<string, string> = {
+  running: "good",
+  completed: "good",
+  active: "good",
+  closed: "good",
+  healthy: "good",
+  batched: "good",
+  ready: "info",
+  open: "info",
+  starting: "info",
+  leased: "info",
+  queued: "warn",
+  pausing: "warn",
+  paused: "warn",
+  cancelling: "warn",
+  draining: "warn",
+  cordoned: "warn",
+  failed: "bad",
+  lost: "bad",
+  down: "bad",
+  dropped: "bad",
+};
+
+export function StateBadge({ state, testId }: { state: string; testId?: string }) {
+  return (
+    <span className={`badge ${TONES[state] ?? "plain"}`} data-testid={testId}>
+      {state}
+    </span>
+  );
+}

@@ -1,0 +1,49 @@
+"""What each published update learned from: reward with spread, length of the episodes, when it was published."""
+
+from uuid import UUID
+
+from django.db import connection
+
+from seamlessflow.control_plane.live.rows import Row, epoch_ms
+
+MAX_UPDATES = 2000  # of one job; older ones a drawing could not show apart
+
+_REWARDS = """
+    SELECT g.job_id, g.batch_number, avg(g.reward_mean), coalesce(stddev_samp(g.reward_mean), 0), count(*),
+           avg(s.tokens), avg(s.turns), max(v.published_at)
+    FROM trajectory_group g
+    JOIN jobs_job j ON j.id = g.job_id
+    LEFT JOIN policies_policyversion v ON v.job_id = g.job_id AND v.batch_number = g.batch_number
+    LEFT JOIN LATERAL (
+        SELECT avg(num_sampled_tokens) AS tokens, avg(num_turns) AS turns
+        FROM trajectory_session WHERE group_id = g.id AND reward IS NOT NULL
+    ) s ON TRUE
+    WHERE g.job_id = ANY(%s) AND g.batch_number > greatest(%s, j.published_batch - %s)
+      AND g.batch_number <= j.published_batch
+    GROUP BY g.job_id, g.batch_number ORDER BY g.batch_number
+"""
+
+
+def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[Row]]:
+    """By published batch after `batch_number`: mean and standard deviation of the rewards over groups; mean sampled
+    tokens and turns of an episode; the moment of publication.
+    """
+    rewards: dict[UUID, list[Row]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_REWARDS, [job_ids, batch_number, MAX_UPDATES])
+        for job_id, number, mean, spread, num_groups, tokens, turns, at in cursor.fetchall():
+            row = {
+                "batch": number,
+                "mean": mean,
+                "spread": spread,
+                "num_groups": num_groups,
+                "tokens": _rounded(tokens),
+                "turns": _rounded(turns),
+                "at": epoch_ms(at),
+            }
+            rewards.setdefault(job_id, []).append(row)
+    return rewards
+
+
+def _rounded(value: object) -> float | None:
+    return None if value is None else round(float(str(value)), 2)

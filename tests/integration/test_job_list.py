@@ -1,0 +1,85 @@
+"""The list of jobs as the dashboard asks for it: several states, a search, the curve of rewards."""
+
+import json
+from typing import Any
+
+from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.selectors import NUM_CURVE_POINTS, job_reward_curves
+from seamlessflow.control_plane.live.rewards import rewards_after
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.core.types.ids import IdKind, show_id
+from tests.fixtures.control_plane import Cast, group_make
+
+
+def listed(cast: Cast, query: str) -> list[dict[str, Any]]:
+    page: dict[str, Any] = json.loads(cast.member.call("GET", f"jobs?{query}").content)
+    return list(page["results"])
+
+
+def names(cast: Cast, query: str) -> list[str]:
+    return [row["name"] for row in listed(cast, query)]
+
+
+def batched(job: Job, *, index: int, batch: int, reward: float) -> None:
+    group_make(job, index)
+    RolloutGroup.objects.filter(job=job, index=index).update(batch_number=batch, reward_mean=reward)
+
+
+def test_several_states_are_one_filter(cast: Cast) -> None:
+    cast.job(name="waits")
+    cast.job(name="runs", is_running=True)
+    assert names(cast, "state=queued,running") == ["runs", "waits"]
+    assert names(cast, "state=running") == ["runs"]
+    refused = cast.member.call("GET", "jobs?state=queued,sleeping")
+    assert refused.status_code == 400
+    assert "'sleeping' is not a state" in refused.content.decode()
+
+
+def test_a_search_looks_at_names_owners_and_whole_ids(cast: Cast) -> None:
+    first, second = cast.job(name="Arithmetic, long"), cast.job(name="calculator")
+    assert names(cast, "search=arith") == ["Arithmetic, long"]
+    assert names(cast, f"search={show_id(IdKind.JOB, second.id)}") == ["calculator"]
+    assert set(names(cast, f"search={cast.owner.user.username}")) == {first.name, second.name}
+    assert names(cast, "search=nothing-like-it") == []
+
+
+def test_a_curve_has_published_updates_only(cast: Cast) -> None:
+    job = cast.job()
+    for index, reward in enumerate((0.0, 1.0, 0.25, 0.75)):
+        batched(job, index=index, batch=1 + index // 2, reward=reward)
+    batched(job, index=4, batch=3, reward=1.0)
+    Job.objects.filter(id=job.id).update(published_batch=2)
+    assert [row["reward_curve"] for row in listed(cast, "")] == [[[1, 0.5], [2, 0.5]]]
+
+
+def test_a_long_curve_is_thinned_out(cast: Cast) -> None:
+    job = cast.job()
+    example = group_make(job, 0)
+    RolloutGroup.objects.filter(id=example.id).update(batch_number=1, reward_mean=0)
+    for index in range(1, 1000):
+        example.id, example.index, example.batch_number, example.reward_mean = (
+            new_id(),
+            index,
+            index + 1,
+            index,
+        )
+        example.save(force_insert=True)
+    Job.objects.filter(id=job.id).update(published_batch=1000)
+    curve = job_reward_curves([job.id])[job.id]
+    assert len(curve) == NUM_CURVE_POINTS
+    assert curve[-1][0] == 1000
+    assert [mean for _, mean in curve] == sorted(mean for _, mean in curve)
+
+
+def test_rewards_know_when_their_update_was_published(cast: Cast) -> None:
+    job = cast.job()
+    batched(job, index=0, batch=1, reward=0.5)
+    Job.objects.filter(id=job.id).update(published_batch=1)
+    version = PolicyVersion.objects.get(job=job)
+    PolicyVersion.objects.filter(pk=version.pk).update(batch_number=1)
+    [row] = rewards_after([job.id], 0)[job.id]
+    assert row["at"] == round(version.published_at.timestamp() * 1000)
+    assert (row["mean"], row["tokens"]) == (0.5, None)
+    assert rewards_after([job.id], 1) == {}
