@@ -136,3 +136,35 @@ type GroupState = NonNullable<NonNullable<operations["job_group_list"]["paramete
 function defined<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined)) as never;
 }
+
+export type MachineEdit = { tags: string[]; is_cordoned: boolean; is_draining: boolean };
+export type Preview = Schemas["MachinesPreviewOutput"];
+
+/** A dry run: what the scheduler would do to everything that runs. Nothing is changed. */
+export function usePreview(machineId: string, edit: MachineEdit | null) {
+  return useQuery({
+    queryKey: ["preview", machineId, edit],
+    queryFn: () =>
+      bodyOf(
+        api.POST("/api/v1/machines/{machine_id}/preview", {
+          params: { path: { machine_id: machineId } },
+          body: edit ?? {},
+        }),
+      ),
+    enabled: edit !== null,
+    gcTime: 0,
+    staleTime: 0,
+  });
+}
+
+export function useMachineEdit(machineId: string) {
+  return useMutation({
+    mutationFn: ({ edit, reason, generation }: { edit: MachineEdit; reason: string; generation: number }) =>
+      bodyOf(
+        api.PATCH("/api/v1/machines/{machine_id}", {
+          params: { path: { machine_id: machineId }, header: { "If-Match": `"${generation}"` } },
+          body: { ...edit, reason },
+        }),
+      ),
+  });
+}

@@ -71,6 +71,17 @@ export interface IntervalRow {
   end: number;
 }
 
+/** An edit of a machine's desired state. */
+export interface EditRow {
+  id: number;
+  machine: string;
+  at: number;
+  reason: string;
+  author: string;
+  before: { tags?: string[]; is_cordoned?: boolean; is_draining?: boolean };
+  after: { tags?: string[]; is_cordoned?: boolean; is_draining?: boolean };
+}
+
 export interface EventRow {
   id: number;
   at: number;

@@ -1,6 +1,16 @@
 // The topics of the first screens: which tables each keeps, and how frames change them.
 import type { Frame } from "./frames";
-import type { EventRow, GroupRow, IntervalRow, JobRow, MachineRow, MetricRow, PhaseRow, RewardRow } from "./rows";
+import type {
+  EditRow,
+  EventRow,
+  GroupRow,
+  IntervalRow,
+  JobRow,
+  MachineRow,
+  MetricRow,
+  PhaseRow,
+  RewardRow,
+} from "./rows";
 import type { TopicDefinition } from "./TopicStore";
 import { type Table, tableOf, tableWith } from "./tables";
 
@@ -19,6 +29,7 @@ export interface JobsState {
 export interface MachinesState {
   machines: Table<MachineRow>;
   intervals: Table<IntervalRow>;
+  edits: Table<EditRow>;
 }
 
 export interface JobTopicState {
@@ -47,14 +58,23 @@ function jobsReduce(state: JobsState, frame: Frame): JobsState {
   return { jobs, rewards };
 }
 
+interface MachinesData {
+  machines?: MachineRow[];
+  intervals?: IntervalRow[];
+  edits?: EditRow[];
+}
+
 function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
-  const { machines, intervals } = frame.data as { machines?: MachineRow[]; intervals?: IntervalRow[] };
-  if (frame.kind === "snapshot") return { machines: tableOf(machines, byName), intervals: tableOf(intervals, byId) };
+  const data = frame.data as MachinesData;
+  // Intervals and edits of before a gap stay true, and a snapshot goes back two minutes only.
   const next = {
-    machines: tableWith(state.machines, machines, byName),
-    intervals: tableWith(state.intervals, intervals, byId, { most: MAX_INTERVALS, age: (row) => row.end }),
+    machines:
+      frame.kind === "snapshot" ? tableOf(data.machines, byName) : tableWith(state.machines, data.machines, byName),
+    intervals: tableWith(state.intervals, data.intervals, byId, { most: MAX_INTERVALS, age: (row) => row.end }),
+    edits: tableWith(state.edits, data.edits, byId, { most: MAX_EVENTS, age: (row) => row.id }),
   };
-  return next.machines === state.machines && next.intervals === state.intervals ? state : next;
+  const isSame = next.machines === state.machines && next.intervals === state.intervals && next.edits === state.edits;
+  return isSame ? state : next;
 }
 
 interface JobData {
@@ -97,7 +117,7 @@ function jobReduce(state: JobTopicState, frame: Frame): JobTopicState {
 
 const jobs: TopicDefinition<JobsState> = { initial: { jobs: new Map(), rewards: new Map() }, reduce: jobsReduce };
 const machines: TopicDefinition<MachinesState> = {
-  initial: { machines: new Map(), intervals: new Map() },
+  initial: { machines: new Map(), intervals: new Map(), edits: new Map() },
   reduce: machinesReduce,
 };
 const job: TopicDefinition<JobTopicState> = { initial: EMPTY_JOB, reduce: jobReduce };

@@ -3,43 +3,36 @@ import type { JobRow, RewardRow } from "../../live/rows";
 import type { JobTopicState } from "../../live/topics";
 import { decimal, integer, NONE } from "../../ui/format";
 import { Progress } from "../../ui/Progress";
+import { Tile } from "../../ui/Tile";
 
 export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState; rewards: readonly RewardRow[] }) {
   const newest = rewards.at(-1);
   const first = rewards[0];
   const change = newest && first && newest !== first ? newest.mean - first.mean : null;
+  const isOver = job.ended_at !== null;
   return (
     <section className="tiles" aria-label="Figures">
-      <div className="card tile">
-        <h2>Updates</h2>
-        <p className="tile-figure">
-          <span data-testid="updates">{integer(job.num_updates_done)}</span>{" "}
-          <small>of {integer(job.num_updates)}</small>
-        </p>
+      <Tile
+        title="Updates"
+        figure={
+          <>
+            <span data-testid="updates">{integer(job.num_updates_done)}</span>{" "}
+            <small>of {integer(job.num_updates)}</small>
+          </>
+        }
+      >
         <Progress done={job.num_updates_done} all={job.num_updates} label="Updates published" />
-      </div>
-      <div className="card tile">
-        <h2>Reward</h2>
-        <p className="tile-figure" data-testid="reward">
-          {decimal(newest?.mean)}
-        </p>
-        <p className="muted">
-          {newest ? `± ${decimal(newest.spread)} in update ${integer(newest.batch)}` : "no update yet"}
-          {change === null ? "" : `, ${change >= 0 ? "+" : ""}${decimal(change, 2)} since the first`}
-        </p>
-      </div>
-      <div className="card tile">
-        <h2>Policy version</h2>
-        <p className="tile-figure" data-testid="version">
-          {integer(job.latest_version)}
-        </p>
-        <p className="muted">{served(live)}</p>
-      </div>
-      <div className="card tile">
-        <h2>Sampled tokens/s</h2>
-        <p className="tile-figure">{job.ended_at === null ? integer(live.tokensPerS) : NONE}</p>
-        <p className="muted">{job.ended_at === null ? "mean of the last 10 s" : "the job has ended"}</p>
-      </div>
+      </Tile>
+      <Tile title="Reward" figure={decimal(newest?.mean)} testId="reward">
+        {newest ? `± ${decimal(newest.spread)} in update ${integer(newest.batch)}` : "no update yet"}
+        {change === null ? "" : `, ${change >= 0 ? "+" : ""}${decimal(change, 2)} since the first`}
+      </Tile>
+      <Tile title="Policy version" figure={integer(job.latest_version)} testId="version">
+        {served(live)}
+      </Tile>
+      <Tile title="Sampled tokens/s" figure={isOver ? NONE : integer(live.tokensPerS)}>
+        {isOver ? "the job has ended" : "mean of the last 10 s"}
+      </Tile>
     </section>
   );
 }

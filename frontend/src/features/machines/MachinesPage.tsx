@@ -1,6 +1,146 @@
+// Machines: who they are, what they may do and do, and a lane each over time with the marks of its edits.
+import { useQueries } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { api, bodyOf } from "../../api/client";
+import { useMe } from "../../api/queries";
+import { LanesCanvas, type Mark } from "../../charts/LanesCanvas";
+import { Legend } from "../../charts/Legend";
+import { idleShare, type LaneInterval, lanesOf, spansOfLedger } from "../../charts/lanes";
+import { useServerClock, useServerNow, useTopic } from "../../live/LiveProvider";
+import type { MachineRow } from "../../live/rows";
+import { MACHINES, type MachinesState } from "../../live/topics";
+import { percent } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
 import { useTitle } from "../../ui/useTitle";
+import { Snippet } from "../jobs/NoJobs";
+import { EditDialog } from "./EditDialog";
+import { MachineTable } from "./MachineTable";
+import { editSaid } from "./tags";
+
+const WINDOWS = [
+  { word: "2 min", ms: 120_000 },
+  { word: "15 min", ms: 900_000 },
+  { word: "1 h", ms: 3_600_000 },
+] as const;
 
 export default function MachinesPage() {
   useTitle("Machines");
-  return <h1>Machines</h1>;
+  const state = useTopic(MACHINES.name, MACHINES.definition);
+  const mayEdit = useMe().data?.is_staff ?? false;
+  const [editedId, setEditedId] = useState<string | null>(null);
+  if (!state) return <Loading what="Reading the machines" />;
+  const machines = [...state.machines.values()].sort((a, b) => a.name.localeCompare(b.name));
+  const edited = machines.find((machine) => machine.id === editedId);
+  return (
+    <>
+      <div className="page-head">
+        <h1>Machines</h1>
+      </div>
+      {machines.length === 0 ? (
+        <NoMachines />
+      ) : (
+        <div className="stack">
+          <MachineTable machines={machines} onEdit={mayEdit ? setEditedId : null} />
+          <Lanes machines={machines} state={state} />
+        </div>
+      )}
+      {edited ? <EditDialog key={edited.id} machine={edited} onClose={() => setEditedId(null)} /> : null}
+    </>
+  );
+}
+
+function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: MachinesState }) {
+  const [windowMs, setWindowMs] = useState<number>(WINDOWS[0].ms);
+  const clock = useServerClock();
+  const now = useServerNow(1000);
+  const older = useOlderIntervals(machines, windowMs);
+  const intervals = useMemo(() => merged(older, state), [older, state]);
+  const lanes = lanesOf(machines, intervals, now - windowMs, now);
+  const marks: Mark[] = [...state.edits.values()].map((edit) => ({
+    machine: edit.machine,
+    at: edit.at,
+    said: editSaid(edit),
+  }));
+  const said = lanes.map((lane) => `${lane.machine.name}: ${lane.now}`).join("; ");
+  return (
+    <section className="card">
+      <div className="card-head">
+        <h2>What they do</h2>
+        <span className="muted">▾ marks an edit</span>
+        <fieldset className="segments small end">
+          <legend className="visually-hidden">Window of time</legend>
+          {WINDOWS.map(({ word, ms }) => (
+            <label key={ms} className={ms === windowMs ? "segment on" : "segment"}>
+              <input type="radio" name="window" checked={ms === windowMs} onChange={() => setWindowMs(ms)} />
+              {word}
+            </label>
+          ))}
+        </fieldset>
+      </div>
+      <div className="lanes">
+        <div className="lane-names">
+          {lanes.map((lane) => {
+            const idle = idleShare(lane.shares);
+            return (
+              <span key={lane.machine.name} data-testid={`lane-${lane.machine.name}`}>
+                <strong>{lane.machine.name}</strong>{" "}
+                <span className="muted">
+                  {lane.now}
+                  {idle === null ? "" : ` · idle ${percent(idle)}`}
+                </span>
+              </span>
+            );
+          })}
+        </div>
+        <LanesCanvas
+          lanes={lanes}
+          marks={marks}
+          windowMs={windowMs}
+          clock={clock}
+          label={`Ledger by machine. Now ${said}`}
+        />
+      </div>
+      <Legend />
+    </section>
+  );
+}
+
+/** What the ledger says of before this page looked; read once per window and machine. */
+function useOlderIntervals(machines: readonly MachineRow[], windowMs: number): LaneInterval[] {
+  const [openedAt] = useState(() => Date.now());
+  const isNeeded = windowMs > WINDOWS[0].ms;
+  const since = new Date(openedAt - windowMs).toISOString();
+  return useQueries({
+    queries: machines.map((machine) => ({
+      queryKey: ["machine-ledger", machine.id, since],
+      queryFn: () =>
+        bodyOf(
+          api.GET("/api/v1/machines/{machine_id}/ledger", {
+            params: { path: { machine_id: machine.id }, query: { since } },
+          }),
+        ),
+      enabled: isNeeded,
+      staleTime: Number.POSITIVE_INFINITY,
+    })),
+    combine: (results) => results.flatMap(({ data }) => (data ? spansOfLedger(data.name, data.intervals) : [])),
+  });
+}
+
+/** Older intervals up to where each machine's live ones begin, then the live ones. */
+function merged(older: readonly LaneInterval[], state: MachinesState): LaneInterval[] {
+  const live = [...state.intervals.values()];
+  const firstLive = new Map<string, number>();
+  for (const { machine, start } of live) firstLive.set(machine, Math.min(firstLive.get(machine) ?? start, start));
+  return [...older.filter((span) => span.start < (firstLive.get(span.machine) ?? Number.POSITIVE_INFINITY)), ...live];
+}
+
+function NoMachines() {
+  return (
+    <section className="card empty">
+      <h2>No machine yet</h2>
+      <p className="muted">A machine runs engines, trainers or agents, whichever its tags allow. Connect one:</p>
+      <Snippet text="seamlessflow worker --name alpha --tags rollout,train" />
+      <p className="muted">Waiting for its first heartbeat…</p>
+    </section>
+  );
 }

@@ -1,6 +1,73 @@
+// A session: what was said turn by turn, with the policy version of each sampled token.
+import { Link, useParams } from "react-router";
+import { ApiProblem } from "../../api/client";
+import { useSession } from "../../api/queries";
+import { decimal, integer } from "../../ui/format";
+import { Icon } from "../../ui/Icon";
+import { Loading } from "../../ui/Loading";
+import { Problem } from "../../ui/Problem";
+import { StateBadge } from "../../ui/StateBadge";
+import { Tile } from "../../ui/Tile";
 import { useTitle } from "../../ui/useTitle";
 
+import { NotFound } from "../layout/NotFound";
+import { Conversation } from "./Conversation";
+import { shownNodes } from "./nodes";
+
+// A longer session is drawn without a box for each token.
+const MAX_DRAWN_TOKENS = 4000;
+
 export default function SessionPage() {
+  const sessionId = useParams().sessionId as string;
+  const first = useSession(sessionId, false);
+  const isShort = (first.data?.num_sampled_tokens ?? Number.POSITIVE_INFINITY) <= MAX_DRAWN_TOKENS;
+  const whole = useSession(sessionId, isShort);
   useTitle("Session");
-  return <h1>Session</h1>;
+  if (first.error instanceof ApiProblem && first.error.status === 404) return <NotFound detail={first.error.message} />;
+  if (first.error) return <Problem error={first.error} />;
+  const session = whole.data ?? first.data;
+  if (!session) return <Loading what="Reading the session" />;
+  const nodes = shownNodes(session.nodes);
+  const numVersions = new Set(session.nodes.flatMap((node) => node.versions.map((span) => span.version))).size;
+  return (
+    <>
+      <div className="page-head">
+        <div>
+          <p className="crumbs">
+            <Link to={`/jobs/${session.job_id}`}>Job</Link> <Icon name="chevron" />{" "}
+            <Link to={`/groups/${session.group_id}`}>Group</Link>
+          </p>
+          <h1>Session</h1>
+          <p className="facts">
+            <StateBadge state={session.state} />
+            <span className="mono">{sessionId}</span>
+            <span>
+              slot {session.slot}, attempt {session.attempt}
+            </span>
+          </p>
+        </div>
+      </div>
+      <div className="stack">
+        <section className="tiles" aria-label="Figures">
+          <Tile title="Reward" figure={decimal(session.reward)}>
+            {session.is_late ? "came after its batch: not trained" : session.is_timeout ? "its time was up" : ""}
+          </Tile>
+          <Tile title="Turns" figure={integer(session.num_turns)} />
+          <Tile title="Sampled tokens" figure={integer(session.num_sampled_tokens)} />
+          <Tile title="Policy versions" figure={integer(numVersions)}>
+            that sampled its tokens
+          </Tile>
+        </section>
+        {session.reason ? (
+          <section className="card">
+            <div className="card-head">
+              <h2>Reason</h2>
+            </div>
+            <pre className="spec">{session.reason}</pre>
+          </section>
+        ) : null}
+        {nodes.length === 0 ? <p className="none">No turn was recorded.</p> : <Conversation nodes={nodes} />}
+      </div>
+    </>
+  );
 }

@@ -27,9 +27,18 @@ from seamlessflow.control_plane.live.broker import Delta, Publisher
 from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare
 from seamlessflow.control_plane.live.frames import MACHINES_TOPIC, job_topic, jobs_topic
 from seamlessflow.control_plane.live.rewards import rewards_after
-from seamlessflow.control_plane.live.rows import Row, event_row, interval_row, job_row, metric_row, phase_row
+from seamlessflow.control_plane.live.rows import (
+    Row,
+    edit_row,
+    event_row,
+    interval_row,
+    job_row,
+    metric_row,
+    phase_row,
+)
 from seamlessflow.control_plane.live.selectors import (
     GROUP_EVENTS,
+    MACHINE_EDITED,
     group_rows,
     job_objects,
     live_phases,
@@ -118,6 +127,8 @@ class Feeder:
         for event in events:
             if event.job_id is not None and not event.kind.startswith(GROUP_EVENTS):
                 topics[job_topic(event.job_id)]["events"].append(event_row(event))
+            elif event.kind == MACHINE_EDITED:
+                topics[MACHINES_TOPIC]["edits"].append(edit_row(event))
         for point in metrics:
             topics[job_topic(point.job_id)]["metrics"].append(metric_row(point))
         for interval in intervals:

@@ -103,6 +103,19 @@ def event_row(event: Event) -> Row:
     }
 
 
+def edit_row(event: Event) -> Row:
+    """An edit of a machine's desired state, from its event."""
+    return {
+        "id": event.id,
+        "machine": event.data.get("name", ""),
+        "at": epoch_ms(event.at),
+        "reason": event.reason,
+        "author": event.author,
+        "before": event.data.get("before", {}),
+        "after": event.data.get("after", {}),
+    }
+
+
 def metric_row(point: MetricPoint) -> Row:
     return {"name": point.name, "step": point.step, "value": point.value}
 

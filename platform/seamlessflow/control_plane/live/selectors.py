@@ -14,6 +14,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.rewards import rewards_after
 from seamlessflow.control_plane.live.rows import (
     Row,
+    edit_row,
     event_row,
     group_row,
     interval_row,
@@ -36,6 +37,8 @@ MAX_GROUPS = 60
 # Groups have rows of their own; their moves, dozens a second, would push every other event out of sight.
 GROUP_EVENTS = "group."
 LANE_WINDOW = timedelta(seconds=130)
+MACHINE_EDITED = "machine.edited"
+EDIT_WINDOW = timedelta(hours=1)
 RATE_WINDOW_S = 10
 
 _GROUPS = """
@@ -83,7 +86,14 @@ def job_snapshot(job_id: UUID) -> Row:
 def machines_snapshot() -> Row:
     since = timezone.now() - LANE_WINDOW
     intervals = LedgerInterval.objects.filter(ended_at__gt=since).select_related("machine").order_by("id")
-    return {"machines": list(machine_rows().values()), "intervals": [interval_row(row) for row in intervals]}
+    edits = Event.objects.filter(kind=MACHINE_EDITED, at__gt=timezone.now() - EDIT_WINDOW).order_by("-id")[
+        :MAX_EVENTS
+    ]
+    return {
+        "machines": list(machine_rows().values()),
+        "intervals": [interval_row(row) for row in intervals],
+        "edits": [edit_row(event) for event in edits],
+    }
 
 
 def live_phases() -> list[Phase]:

@@ -30,6 +30,7 @@ from seamlessflow.control_plane.trajectories.serializers import (
 )
 from seamlessflow.control_plane.trajectories.summary import job_summary
 from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.types.ids import IdKind, show_id
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
@@ -53,7 +54,13 @@ class GroupDetailApi(ProjectApi):
     def get(self, request: Request, group_id: UUID) -> Response:
         group = group_get_visible(access=self.access, group_id=group_id)
         sessions = SessionOutput(group_session_list(group=group), many=True).data
-        return Response(dict(GroupOutput(group).data) | {"task": group.task, "sessions": sessions})
+        detail = {
+            "job_id": show_id(IdKind.JOB, group.job_id),
+            "job_name": group.job.name,
+            "task": group.task,
+            "sessions": sessions,
+        }
+        return Response(dict(GroupOutput(group).data) | detail)
 
 
 class SessionDetailApi(ProjectApi):

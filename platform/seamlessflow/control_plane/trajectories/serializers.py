@@ -71,6 +71,8 @@ class NodeOutput(serializers.Serializer):
 
 
 class GroupDetailOutput(GroupOutput):
+    job_id = ShownIdField(IdKind.JOB)
+    job_name = serializers.CharField()
     task = serializers.DictField()
     sessions = SessionOutput(many=True)
 

@@ -1,0 +1,180 @@
+// Edits what a machine is meant to be: tags, cordon, drain. First the dry run says what happens to everything that runs,
+// then a reason is asked, then it is done, provided that nobody changed the machine meanwhile (412).
+import { type KeyboardEvent, useState } from "react";
+import { ApiProblem } from "../../api/client";
+import { type MachineEdit, useMachineEdit, usePreview } from "../../api/queries";
+import type { MachineRow } from "../../live/rows";
+import { Dialog } from "../../ui/Dialog";
+import { Icon } from "../../ui/Icon";
+import { Problem } from "../../ui/Problem";
+import { PreviewResult } from "./PreviewResult";
+import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tags";
+
+const STALE = 412;
+
+export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose: () => void }) {
+  // What was read when the dialog opened: an edit is decided on it, so it must still be true when it is sent.
+  const [seen, setSeen] = useState(machine);
+  const [edit, setEdit] = useState(() => editOf(machine));
+  const [reason, setReason] = useState("");
+  const wanted = isChanged(seen, edit) ? edit : null;
+  const preview = usePreview(machine.id, wanted);
+  const send = useMachineEdit(machine.id);
+  const isStale = send.error instanceof ApiProblem && send.error.status === STALE;
+  const reload = () => {
+    setSeen(machine);
+    setEdit(editOf(machine));
+    send.reset();
+  };
+  const submit = () => {
+    if (!wanted) return;
+    send.mutate({ edit: wanted, reason, generation: seen.generation }, { onSuccess: onClose });
+  };
+  return (
+    <Dialog title={`Edit ${machine.name}`} onClose={onClose} isWide>
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          submit();
+        }}
+      >
+        <TagField tags={edit.tags} onChange={(tags) => setEdit({ ...edit, tags })} />
+        <StateFields edit={edit} onChange={setEdit} />
+        {wanted ? <PreviewResult preview={preview} /> : <p className="muted">Nothing is changed yet.</p>}
+        <label className="field">
+          <span className="field-label">Reason</span>
+          <input
+            className="input"
+            value={reason}
+            maxLength={1000}
+            placeholder="It is recorded with your name"
+            required
+            onChange={(event) => setReason(event.target.value)}
+          />
+        </label>
+        {isStale ? <Stale onReload={reload} /> : <Problem error={send.error} />}
+        <div className="button-row">
+          <button type="button" className="button" onClick={onClose}>
+            Close
+          </button>
+          <button
+            type="submit"
+            className="button main"
+            disabled={!wanted || preview.isFetching || preview.isError || send.isPending || isStale}
+          >
+            Apply
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Stale({ onReload }: { onReload: () => void }) {
+  return (
+    <div className="note" role="alert">
+      <Icon name="warning" />
+      <div>
+        <p>Someone changed it meanwhile. Nothing was done.</p>
+        <button type="button" className="link-button" onClick={onReload}>
+          Load what it is now and decide anew
+        </button>
+      </div>
+    </div>
+  );
+}
+
+function TagField({ tags, onChange }: { tags: readonly string[]; onChange: (tags: string[]) => void }) {
+  const [text, setText] = useState("");
+  const [fault, setFault] = useState<string>();
+  const others = tagsInOrder(tags).filter((tag) => !(ROLES as readonly string[]).includes(tag));
+  const add = () => {
+    const next = tagsWith(tags, text);
+    const found = next.map(tagFault).find((one) => one !== undefined);
+    setFault(found);
+    if (found) return;
+    onChange(next);
+    setText("");
+  };
+  const onKey = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" && event.key !== ",") return;
+    event.preventDefault();
+    if (text.trim()) add();
+  };
+  return (
+    <fieldset className="field plain">
+      <legend className="field-label">Tags</legend>
+      <div className="role-checks">
+        {ROLES.map((role) => (
+          <label key={role} className="check">
+            <input
+              type="checkbox"
+              checked={tags.includes(role)}
+              onChange={(event) =>
+                onChange(event.target.checked ? tagsWith(tags, role) : tags.filter((tag) => tag !== role))
+              }
+            />
+            {role}
+          </label>
+        ))}
+      </div>
+      <div className="tags">
+        {others.map((tag) => (
+          <span key={tag} className="tag">
+            {tag}
+            <button
+              type="button"
+              className="tag-remove"
+              aria-label={`Remove ${tag}`}
+              onClick={() => onChange(tags.filter((one) => one !== tag))}
+            >
+              <Icon name="close" />
+            </button>
+          </span>
+        ))}
+        <input
+          className="input"
+          aria-label="Add a tag"
+          placeholder="Add another, such as gpu=h200"
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+          onKeyDown={onKey}
+          onBlur={() => text.trim() && add()}
+        />
+      </div>
+      {fault ? <p className="fault">{fault}</p> : null}
+    </fieldset>
+  );
+}
+
+function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: MachineEdit) => void }) {
+  return (
+    <fieldset className="field plain">
+      <legend className="field-label">Work</legend>
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={edit.is_cordoned || edit.is_draining}
+          disabled={edit.is_draining}
+          onChange={(event) => onChange({ ...edit, is_cordoned: event.target.checked })}
+        />
+        <span>
+          Cordon <span className="muted">gets no new work; what runs goes on</span>
+        </span>
+      </label>
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={edit.is_draining}
+          onChange={(event) =>
+            onChange({ ...edit, is_draining: event.target.checked, is_cordoned: event.target.checked })
+          }
+        />
+        <span>
+          Drain <span className="muted">what runs is handed over to other machines, then it rests</span>
+        </span>
+      </label>
+    </fieldset>
+  );
+}

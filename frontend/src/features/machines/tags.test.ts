@@ -1,0 +1,37 @@
+import { expect, it } from "vitest";
+import type { EditRow, MachineRow } from "../../live/rows";
+import { editOf, editSaid, isChanged, tagFault, tagsInOrder, tagsWith } from "./tags";
+
+const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false } as MachineRow;
+
+it("adds several tags at once, each once", () => {
+  expect(tagsWith(["rollout"], "train, gpu=h200  rollout")).toEqual(["gpu=h200", "rollout", "train"]);
+});
+
+it("says why a text is no tag", () => {
+  expect(tagFault("gpu=h200")).toBeUndefined();
+  expect(tagFault("GPU")).toContain('"GPU" is no tag');
+  expect(tagFault("x".repeat(64))).toBeDefined();
+});
+
+it("takes the same tags in another order for no change", () => {
+  expect(isChanged(machine, { ...editOf(machine), tags: ["rollout", "train"] })).toBe(false);
+  expect(isChanged(machine, { ...editOf(machine), tags: ["rollout"] })).toBe(true);
+  expect(isChanged(machine, { ...editOf(machine), is_draining: true })).toBe(true);
+});
+
+it("says what an edit did, why and by whom", () => {
+  const edit = {
+    before: { tags: ["rollout"] },
+    after: { tags: ["rollout", "train"] },
+    reason: "why not",
+    author: "user:ada",
+  };
+  expect(editSaid(edit as EditRow)).toBe("tags {rollout} → {rollout, train} by ada: why not");
+  const drain = { before: {}, after: { is_cordoned: true, is_draining: true }, reason: "disk", author: "user:ada" };
+  expect(editSaid(drain as EditRow)).toBe("drained by ada: disk");
+});
+
+it("puts roles first", () => {
+  expect(tagsInOrder(["a", "train", "rollout", "b"])).toEqual(["rollout", "train", "a", "b"]);
+});

@@ -1,0 +1,44 @@
+// Tags as people type them, and what an edit of a machine changes. Pure.
+import type { MachineEdit } from "../../api/queries";
+import type { EditRow, MachineRow } from "../../live/rows";
+
+export const ROLES = ["rollout", "train", "agent"] as const;
+const TAG = /^[a-z0-9._=-]{1,63}$/;
+
+/** Why a text is no tag, or nothing. */
+export function tagFault(text: string): string | undefined {
+  if (TAG.test(text)) return undefined;
+  return `"${text}" is no tag: use a–z, 0–9 and . _ = -, at most 63 of them`;
+}
+
+/** With the tags of a text (by commas or spaces) added, in order and once. */
+export function tagsWith(tags: readonly string[], text: string): string[] {
+  const added = text.split(/[\s,]+/).filter((tag) => tag !== "");
+  return [...new Set([...tags, ...added])].sort();
+}
+
+export function editOf(machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_draining">): MachineEdit {
+  return { tags: [...machine.tags].sort(), is_cordoned: machine.is_cordoned, is_draining: machine.is_draining };
+}
+
+export function isChanged(machine: MachineRow, edit: MachineEdit): boolean {
+  return JSON.stringify(editOf(machine)) !== JSON.stringify({ ...edit, tags: [...edit.tags].sort() });
+}
+
+/** What an edit did, in a sentence for a mark on a lane. */
+export function editSaid(edit: EditRow): string {
+  const parts: string[] = [];
+  if (edit.after.tags) parts.push(`tags {${(edit.before.tags ?? []).join(", ")}} → {${edit.after.tags.join(", ")}}`);
+  if (edit.after.is_draining !== undefined) parts.push(edit.after.is_draining ? "drained" : "not drained any more");
+  else if (edit.after.is_cordoned !== undefined) parts.push(edit.after.is_cordoned ? "cordoned" : "uncordoned");
+  return `${parts.join(", ") || "edited"} by ${edit.author.replace(/^user:/, "")}: ${edit.reason}`;
+}
+
+/** Role tags first, then the others by name. */
+export function tagsInOrder(tags: readonly string[]): string[] {
+  const rank = (tag: string) => {
+    const place = (ROLES as readonly string[]).indexOf(tag);
+    return place < 0 ? ROLES.length : place;
+  };
+  return [...tags].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+}

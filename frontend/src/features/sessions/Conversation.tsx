@@ -1,0 +1,105 @@
+// The turns of a session, readable: messages, tool calls, and under each sampled answer its tokens by version.
+import { plural } from "../../ui/format";
+import type { NodeOutput, Said, ShownNode } from "./nodes";
+
+const NUM_COLOURS = 8;
+const MAX_INDENT = 6;
+
+export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
+  return (
+    <section className="card">
+      <div className="card-head">
+        <h2>Conversation</h2>
+        <span className="muted">sampled tokens are coloured by the policy version that produced them</span>
+      </div>
+      <ol className="turns" data-testid="turns">
+        {nodes.map((shown) => (
+          <li
+            key={shown.node.node_index}
+            className={`turn ${shown.node.kind} depth-${Math.min(shown.depth, MAX_INDENT)}`}
+          >
+            <p className="turn-head">
+              <span className="mono">#{shown.node.node_index}</span> {shown.node.kind},{" "}
+              {plural(shown.node.num_tokens, "token")}
+              {shown.marks.map((mark) => (
+                <span key={mark} className="turn-mark">
+                  {mark}
+                </span>
+              ))}
+            </p>
+            {shown.said.map((said, i) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: messages of a node never move
+              <Message key={i} said={said} />
+            ))}
+            {shown.node.versions.length > 0 ? <Tokens node={shown.node} /> : null}
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Message({ said }: { said: Said }) {
+  return (
+    <div className={`message from-${said.role}`}>
+      <span className="message-role">{said.role}</span>
+      <div className="message-body">
+        {said.reasoning ? <pre className="reasoning">{said.reasoning}</pre> : null}
+        {said.text ? <pre>{said.text}</pre> : null}
+        {said.calls.map((call, i) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: calls of a message never move
+          <div key={i} className="tool-call">
+            <span className="mono">→ {call.name}</span>
+            <pre>{call.arguments}</pre>
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function Tokens({ node }: { node: NodeOutput }) {
+  const logprobs = node.logprobs ?? [];
+  const ids = node.token_ids ?? [];
+  return (
+    <div className="tokens">
+      {ids.length > 0 ? (
+        <div className="token-boxes" aria-hidden="true">
+          {node.versions.flatMap((span) =>
+            ids.slice(span.start, span.end).map((id, i) => {
+              const at = span.start + i;
+              const said = `token ${at}: id ${id}, probability ${Math.exp(logprobs[at] ?? 0).toFixed(3)}, ${versionSaid(span.version)}`;
+              return <span key={at} className={`token ${colourOf(span.version)}`} title={said} />;
+            }),
+          )}
+        </div>
+      ) : (
+        <div className="ledger-bar" aria-hidden="true">
+          {node.versions.map((span) => (
+            <span
+              key={span.start}
+              className={colourOf(span.version)}
+              style={{ width: `${(100 * (span.end - span.start)) / node.num_tokens}%` }}
+            />
+          ))}
+        </div>
+      )}
+      <p className="token-versions">
+        {node.versions.map((span) => (
+          <span key={span.start}>
+            <span className={`swatch ${colourOf(span.version)}`} aria-hidden="true" /> {versionSaid(span.version)}:{" "}
+            {plural(span.end - span.start, "token")}
+          </span>
+        ))}
+      </p>
+    </div>
+  );
+}
+
+function versionSaid(version: number): string {
+  return version < 0 ? "unknown version" : `version ${version}`;
+}
+
+function colourOf(version: number): string {
+  return version < 0 ? "ledger unknown" : `series-${(version % NUM_COLOURS) + 1}`;
+}

@@ -1,0 +1,88 @@
+// A session's tree as its page shows it: nodes depth first, indented where it branches; messages in words. Pure.
+import type { Schemas } from "../../api/client";
+
+export type NodeOutput = Schemas["NodeOutput"];
+
+export interface ToolCall {
+  name: string;
+  arguments: string;
+}
+
+export interface Said {
+  role: string;
+  text: string;
+  reasoning: string;
+  calls: ToolCall[];
+}
+
+export interface ShownNode {
+  node: NodeOutput;
+  /** Number of forks above. */
+  depth: number;
+  said: Said[];
+  marks: string[];
+}
+
+const PLAIN_FINISHES = new Set([null, "stop", "tool_calls"]);
+const LONG_GAP_S = 1;
+
+/** Depth first; a child that is its parent's only one stays at the parent's depth. */
+export function shownNodes(nodes: readonly NodeOutput[]): ShownNode[] {
+  const children = new Map<number | null, NodeOutput[]>();
+  for (const node of nodes) children.set(node.parent_index, [...(children.get(node.parent_index) ?? []), node]);
+  const order: ShownNode[] = [];
+  const pending = (children.get(null) ?? []).map((node) => ({ node, depth: 0 })).reverse();
+  for (let next = pending.pop(); next; next = pending.pop()) {
+    const { node, depth } = next;
+    order.push({ node, depth, said: messagesOf(node), marks: marksOf(node) });
+    const below = children.get(node.node_index) ?? [];
+    const deeper = depth + (below.length > 1 ? 1 : 0);
+    pending.push(...below.map((child) => ({ node: child, depth: deeper })).reverse());
+  }
+  return order;
+}
+
+function messagesOf(node: NodeOutput): Said[] {
+  const messages = Array.isArray(node.messages) ? (node.messages as Record<string, unknown>[]) : [];
+  return messages.map((message) => ({
+    role: String(message.role ?? ""),
+    text: textOf(message.content),
+    reasoning: textOf(message.reasoning_content ?? message.reasoning),
+    calls: callsOf(message.tool_calls),
+  }));
+}
+
+function textOf(content: unknown): string {
+  if (content === null || content === undefined) return "";
+  return typeof content === "string" ? content : JSON.stringify(content, null, 2);
+}
+
+function callsOf(calls: unknown): ToolCall[] {
+  if (!Array.isArray(calls)) return [];
+  return calls.map((call: { function?: { name?: unknown; arguments?: unknown } }) => ({
+    name: String(call.function?.name ?? ""),
+    arguments: pretty(call.function?.arguments),
+  }));
+}
+
+/** Arguments are text that should hold JSON; what does not is shown as it is. */
+function pretty(text: unknown): string {
+  if (typeof text !== "string") return textOf(text);
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch (error) {
+    if (error instanceof SyntaxError) return text;
+    throw error;
+  }
+}
+
+function marksOf(node: NodeOutput): string[] {
+  const marks: string[] = [];
+  if (node.is_partial) marks.push("partial, not trained");
+  if (node.num_handovers > 0) marks.push(`handed over ${node.num_handovers}×, continued ${node.num_continuations}×`);
+  if (node.verdict !== null && node.verdict !== "clean") marks.push(`${node.verdict}: ${node.cause}`);
+  if (node.max_gap_s !== null && node.max_gap_s >= LONG_GAP_S) marks.push(`largest gap ${node.max_gap_s.toFixed(1)} s`);
+  if (!PLAIN_FINISHES.has(node.finish_reason)) marks.push(String(node.finish_reason));
+  if (node.num_wasted_tokens > 0) marks.push(`${node.num_wasted_tokens} tokens discarded`);
+  return marks;
+}
