@@ -7,6 +7,7 @@ import { Loading } from "./ui/Loading";
 
 const JobsPage = lazy(() => import("./features/jobs/JobsPage"));
 const JobPage = lazy(() => import("./features/job/JobPage"));
+const SubmitPage = lazy(() => import("./features/submit/SubmitPage"));
 const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
 const GroupPage = lazy(() => import("./features/groups/GroupPage"));
 const SessionPage = lazy(() => import("./features/sessions/SessionPage"));
@@ -17,6 +18,7 @@ export function App() {
       <Suspense fallback={<Loading />}>
         <Routes>
           <Route path="/" element={<JobsPage />} />
+          <Route path="/jobs/new" element={<SubmitPage />} />
           <Route path="/jobs/:jobId/*" element={<JobPage />} />
           <Route path="/groups/:groupId" element={<GroupPage />} />
           <Route path="/sessions/:sessionId" element={<SessionPage />} />

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.http import HttpResponse
@@ -152,6 +153,21 @@ def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
+
+
+def test_a_browser_uploads_with_its_session_and_not_without_the_token_against_forgery(cast: Cast) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(cast.member.user)
+    client.get("/next/")
+    token = client.cookies["seamlessflow_csrf"].value
+    upload = SimpleUploadedFile("tasks.jsonl", b"{}\n" * 100_000)
+    refused = client.post("/api/v1/uploads", {"file": upload})
+    assert refused.status_code == 403
+    upload.seek(0)
+    taken = client.post("/api/v1/uploads", {"file": upload}, headers={"X-CSRFToken": token})
+    assert taken.status_code == 201, taken.content
+    assert taken.json()["num_bytes"] == 300_000
+    assert list(settings.INCOMING_DIR.iterdir()) == []
 
 
 def test_uploaded_model_and_tasks_make_a_job_of_their_project_only(cast: Cast) -> None:

@@ -1,9 +1,12 @@
 """Uploads: `POST /uploads` takes one multipart file and answers with its `artifact://` reference."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 
 from django.conf import settings
+from django.http import HttpRequest
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -57,33 +60,53 @@ class UploadApi(ProjectApi):
         responses={201: ArtifactOutput},
     )
     def post(self, request: Request) -> Response:
-        _check_length(request)
         access = self.access
         project = project_for_write(access=access, slug=request.query_params.get("project"))
-        handler = IncomingFileHandler(folder=settings.INCOMING_DIR, max_bytes=settings.MAX_UPLOAD_BYTES)
-        # Django's request wants its handlers before the body is touched.
-        request._request.upload_handlers = [handler]
-        try:
+        with _full_disk_told():
             request.data  # noqa: B018  reading it is what receives the file
-            if handler.received is None:
+            if self._handler.received is None:
                 raise field_error("file", "is missing; send the file as the multipart field 'file'")
             artifact = artifact_create(
                 project=project,
                 user=access.user,
-                received=handler.received,
+                received=self._handler.received,
                 is_archive=query_boolean(request, "unpack"),
                 author=access.author,
             )
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise ApplicationError(
-                "the disk of the artifact store is full; nothing was kept",
-                status=HTTPStatus.INSUFFICIENT_STORAGE,
-            ) from error
-        finally:
-            handler.discard()
         return Response(ArtifactOutput(artifact).data, status=HTTPStatus.CREATED)
+
+    def initialize_request(self, request: HttpRequest, *args: object, **kwargs: object) -> Request:
+        # The request wants its handlers before the body is touched, and for a browser's session already the check
+        # against forgery touches it.
+        self._handler = IncomingFileHandler(folder=settings.INCOMING_DIR, max_bytes=settings.MAX_UPLOAD_BYTES)
+        request.upload_handlers = [self._handler]  # type: ignore[assignment]  # a plain list serves
+        made: Request = super().initialize_request(request, *args, **kwargs)
+        return made
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        _check_length(request)
+        with _full_disk_told():
+            super().initial(request, *args, **kwargs)
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: object, **kwargs: object
+    ) -> Response:
+        self._handler.discard()
+        final: Response = super().finalize_response(request, response, *args, **kwargs)
+        return final
+
+
+@contextmanager
+def _full_disk_told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ApplicationError(
+            "the disk of the artifact store is full; nothing was kept",
+            status=HTTPStatus.INSUFFICIENT_STORAGE,
+        ) from error
 
 
 def query_boolean(request: Request, name: str) -> bool:

@@ -1,0 +1,148 @@
+// The form: a section per part of the spec, an input per field. An empty input means the default, shown in its place.
+import { useId } from "react";
+import type { Field, Section } from "./fields";
+import { parsed, type Spec, shown, valueAt, withValue } from "./spec";
+import { UploadButton } from "./UploadButton";
+
+interface Props {
+  sections: readonly Section[];
+  spec: Spec;
+  faults: ReadonlyMap<string, string>;
+  project: string;
+  onChange: (spec: Spec) => void;
+}
+
+export function SpecForm({ sections, spec, faults, project, onChange }: Props) {
+  return (
+    <div className="stack">
+      {sections.map((section) => {
+        const isFaulty = section.fields.some((field) => faults.has(field.path.join(".")));
+        return (
+          <details key={section.name} className="card spec-section" open={section.isOpen || isFaulty}>
+            <summary>
+              <h2>{section.title}</h2>
+              <span className="muted">{section.help || (section.isOpen ? "" : summaryOf(section, spec))}</span>
+            </summary>
+            <div className="spec-fields">
+              {section.fields.map((field) => (
+                <SpecField
+                  key={field.path.join(".")}
+                  field={field}
+                  value={valueAt(spec, field.path)}
+                  fault={faults.get(field.path.join("."))}
+                  project={project}
+                  onChange={(value) => onChange(withValue(spec, field.path, value))}
+                />
+              ))}
+            </div>
+          </details>
+        );
+      })}
+    </div>
+  );
+}
+
+function summaryOf(section: Section, spec: Spec): string {
+  const set = section.fields.filter((field) => valueAt(spec, field.path) !== undefined);
+  if (set.length === 0) return "all defaults";
+  return set.map((field) => `${field.path.at(-1)}: ${shown(field, valueAt(spec, field.path))}`).join(", ");
+}
+
+interface FieldProps {
+  field: Field;
+  value: unknown;
+  fault: string | undefined;
+  project: string;
+  onChange: (value: unknown) => void;
+}
+
+function SpecField({ field, value, fault, project, onChange }: FieldProps) {
+  const id = useId();
+  const helpId = `${id}-help`;
+  const text = shown(field, value);
+  const common = {
+    id,
+    "aria-describedby": helpId,
+    "aria-invalid": fault !== undefined,
+    "aria-required": field.isRequired,
+    className: "input",
+  };
+  const isLong = field.kind === "lines";
+  return (
+    <div className={isLong || field.upload ? "spec-field full" : "spec-field"} data-field={field.path.join(".")}>
+      <label htmlFor={id}>
+        {field.label} {field.unit ? <span className="muted">({field.unit})</span> : null}
+        {field.isRequired ? <span className="required"> required</span> : null}
+      </label>
+      <div className="input-row">
+        {field.kind === "choice" ? (
+          <select {...common} value={text} onChange={(event) => onChange(parsed(field, event.target.value))}>
+            {field.isRequired ? null : <option value="">{String(field.fallback ?? "")} (default)</option>}
+            {field.choices.map((choice) => (
+              <option key={choice}>{choice}</option>
+            ))}
+          </select>
+        ) : isLong ? (
+          <LinesInput field={field} value={value} common={common} onChange={onChange} />
+        ) : (
+          <TextInput field={field} text={text} common={common} onChange={onChange} />
+        )}
+        {field.upload ? <UploadButton kind={field.upload} project={project} onUploaded={onChange} /> : null}
+      </div>
+      {fault ? <p className="fault">{fault}</p> : null}
+      <p id={helpId} className="help">
+        {[field.help, field.range ? `${capital(field.range)}.` : ""].filter(Boolean).join(" ")}
+      </p>
+    </div>
+  );
+}
+
+interface InputProps {
+  field: Field;
+  common: Record<string, unknown>;
+  onChange: (value: unknown) => void;
+}
+
+/** What one types stays as typed while the value is the same: "1.", "0.90" and a comma at the end are on their way. */
+function TextInput({ field, text, common, onChange }: InputProps & { text: string }) {
+  return (
+    <input
+      {...common}
+      inputMode={field.kind === "integer" ? "numeric" : field.kind === "number" ? "decimal" : "text"}
+      placeholder={placeholderOf(field)}
+      key={`${field.path.join(".")}`}
+      defaultValue={text}
+      ref={(element) => {
+        // The editor changed it: show that, unless what is typed here means the same already.
+        if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;
+      }}
+      onChange={(event) => onChange(parsed(field, event.target.value))}
+    />
+  );
+}
+
+function LinesInput({ field, value, common, onChange }: InputProps & { value: unknown }) {
+  const text = shown(field, value);
+  return (
+    <textarea
+      {...common}
+      rows={3}
+      placeholder="One argument a line"
+      defaultValue={text}
+      ref={(element) => {
+        if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;
+      }}
+      onChange={(event) => onChange(parsed(field, event.target.value))}
+    />
+  );
+}
+
+function placeholderOf(field: Field): string {
+  if (field.fallback !== undefined && field.fallback !== null) return shown(field, field.fallback);
+  if (field.upload) return "artifact://…, hub://… or a path on the server";
+  return field.kind === "tags" ? "any machine with the role" : "";
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

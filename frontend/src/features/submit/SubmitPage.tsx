@@ -1,0 +1,153 @@
+// Submitting a job: a form made from the job spec's schema, and the same spec as YAML beside it. Either side changes the
+// other. `?from=<job>` begins with the spec of that job.
+import { useMutation } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+import { useNavigate, useSearchParams } from "react-router";
+import { parse, stringify } from "yaml";
+import { ApiProblem, api, bodyOf } from "../../api/client";
+import { queryClient, useJob, useMe } from "../../api/queries";
+import { Loading } from "../../ui/Loading";
+import { Problem } from "../../ui/Problem";
+import { useTitle } from "../../ui/useTitle";
+import { sections } from "./fields";
+import { SpecForm } from "./SpecForm";
+import { faultsByField, isMapping, type Spec } from "./spec";
+
+const YamlEditor = lazy(() => import("./YamlEditor"));
+const BEGINNING: Spec = { name: "", environment: { name: "calculator" }, train: { num_updates: 50 } };
+
+export default function SubmitPage() {
+  const from = useSearchParams()[0].get("from");
+  return from ? <FromJob jobId={from} /> : <Submit beginning={BEGINNING} />;
+}
+
+function FromJob({ jobId }: { jobId: string }) {
+  const job = useJob(jobId);
+  if (job.error) return <Problem error={job.error} />;
+  return job.data ? <Submit beginning={job.data.spec_submitted as Spec} /> : <Loading what="Reading the job" />;
+}
+
+interface Draft {
+  spec: Spec;
+  text: string;
+  /** Why the text is no spec; the form keeps the last one that was. */
+  fault: string;
+}
+
+function Submit({ beginning }: { beginning: Spec }) {
+  useTitle("New job");
+  const navigate = useNavigate();
+  const [draft, setDraft] = useState<Draft>(() => ofSpec(beginning));
+  const [project, setProject] = useState("");
+  const all = useMemo(sections, []);
+  const send = useMutation({
+    mutationFn: () =>
+      bodyOf(
+        api.POST("/api/v1/jobs", {
+          params: { query: project ? { project } : {} },
+          body: draft.spec as Record<string, never>,
+        }),
+      ),
+    onSuccess: (job) => {
+      void queryClient.invalidateQueries({ queryKey: ["jobs"] });
+      void navigate(`/jobs/${job.id}`);
+    },
+  });
+  const refused = send.error instanceof ApiProblem ? send.error : null;
+  const faults = useMemo(
+    () =>
+      faultsByField(
+        refused?.faults ?? [],
+        all.flatMap((section) => section.fields),
+      ),
+    [refused, all],
+  );
+  useShowFault(refused);
+  const rest = faults.get("");
+  return (
+    <form
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        send.mutate();
+      }}
+    >
+      <div className="page-head">
+        <h1>New job</h1>
+        <div className="button-row">
+          <ProjectChoice value={project} onChange={setProject} />
+          <button type="submit" className="button main" disabled={send.isPending || draft.fault !== ""}>
+            Submit
+          </button>
+        </div>
+      </div>
+      {refused && (faults.size === 0 || rest) ? <Problem error={rest ?? refused.message} /> : null}
+      {refused && faults.size > 0 && !rest ? (
+        <Problem
+          error={`Not accepted yet: ${faults.size === 1 ? "one field needs" : `${faults.size} fields need`} a look.`}
+        />
+      ) : null}
+      {send.error && !refused ? <Problem error={send.error} /> : null}
+      <div className="submit">
+        <SpecForm
+          sections={all}
+          spec={draft.spec}
+          faults={faults}
+          project={project}
+          onChange={(spec) => setDraft(ofSpec(spec))}
+        />
+        <section className="card yaml-card" aria-label="The job as YAML">
+          <div className="card-head">
+            <h2>YAML</h2>
+            <span className="muted">what is left out takes its default</span>
+          </div>
+          <Suspense fallback={<Loading what="Loading the editor" />}>
+            <YamlEditor text={draft.text} onChange={(text) => setDraft((old) => ofText(text, old))} />
+          </Suspense>
+          {draft.fault ? (
+            <p className="fault" role="alert">
+              {draft.fault}
+            </p>
+          ) : null}
+        </section>
+      </div>
+    </form>
+  );
+}
+
+function ofSpec(spec: Spec): Draft {
+  return { spec, text: stringify(spec), fault: "" };
+}
+
+function ofText(text: string, old: Draft): Draft {
+  try {
+    const spec: unknown = parse(text) ?? {};
+    if (isMapping(spec)) return { spec, text, fault: "" };
+    return { ...old, text, fault: "A job spec is a mapping of keys to values." };
+  } catch (error) {
+    if (error instanceof Error) return { ...old, text, fault: error.message.split("\n")[0] ?? "" };
+    throw error;
+  }
+}
+
+/** After a refusal the first field that is at fault is brought into view. */
+function useShowFault(refused: ApiProblem | null): void {
+  useEffect(() => {
+    if (refused) document.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
+  }, [refused]);
+}
+
+function ProjectChoice({ value, onChange }: { value: string; onChange: (slug: string) => void }) {
+  const projects = useMe().data?.projects.filter((project) => project.may_write) ?? [];
+  if (projects.length < 2) return null;
+  return (
+    <select aria-label="Project" value={value} onChange={(event) => onChange(event.target.value)}>
+      <option value="">default project</option>
+      {projects.map((project) => (
+        <option key={project.slug} value={project.slug}>
+          {project.name}
+        </option>
+      ))}
+    </select>
+  );
+}

@@ -1,0 +1,148 @@
+// The job spec's JSON Schema as fields of a form: sections of labelled inputs with help, unit, default and range. Pure.
+import schema from "../../../../api_schema/job_spec.schema.json";
+
+export type Path = readonly string[];
+export type FieldKind = "text" | "integer" | "number" | "choice" | "lines" | "tags" | "numbers";
+
+export interface Field {
+  path: Path;
+  label: string;
+  kind: FieldKind;
+  help: string;
+  unit: string;
+  isRequired: boolean;
+  /** What the platform takes when the field is left out; undefined where it must be given or has no single value. */
+  fallback: unknown;
+  choices: readonly string[];
+  range: string;
+  /** Takes a file: the upload's address becomes the value. */
+  upload: "archive" | "file" | null;
+}
+
+export interface Section {
+  name: string;
+  title: string;
+  help: string;
+  fields: readonly Field[];
+  /** Shown open: holds what most jobs set. */
+  isOpen: boolean;
+}
+
+interface Node {
+  $ref?: string;
+  type?: string;
+  anyOf?: Node[];
+  enum?: string[];
+  const?: unknown;
+  default?: unknown;
+  description?: string;
+  properties?: Record<string, Node>;
+  required?: string[];
+  items?: Node;
+  prefixItems?: Node[];
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: number;
+  exclusiveMaximum?: number;
+}
+
+const ROOT = schema as unknown as Node & { $defs: Record<string, Node> };
+const UPLOADS: Record<string, "archive" | "file"> = { "model.source": "archive", "environment.tasks": "file" };
+const OPEN_SECTIONS = new Set(["job", "model", "environment"]);
+const WORDS: Record<string, string> = {
+  num: "number of",
+  max: "max",
+  min: "min",
+  kl: "KL",
+  len: "length",
+  seqs: "sequences",
+};
+const UNITS: readonly (readonly [end: string, unit: string])[] = [
+  ["_s", "seconds"],
+  ["_bytes", "bytes"],
+  ["_tokens", "tokens"],
+  ["_tokens_per_turn", "tokens"],
+  ["_model_len", "tokens"],
+  ["_updates", "updates"],
+];
+
+/** Sections in the schema's order; what stands beside them at the top comes first, as "job". */
+export function sections(): Section[] {
+  const properties = Object.entries(ROOT.properties ?? {});
+  const nested = properties.filter(([, node]) => resolved(node).properties);
+  const plain = properties.filter(([, node]) => !resolved(node).properties && resolved(node).const === undefined);
+  const top = plain.map(([name, node]) => fieldOf([name], node, ROOT.required ?? []));
+  return [
+    { name: "job", title: "Job", help: "", fields: top, isOpen: true },
+    ...nested.map(([name, node]) => sectionOf(name, resolved(node))),
+  ];
+}
+
+function sectionOf(name: string, node: Node): Section {
+  return {
+    name,
+    title: titled(name),
+    help: firstSentence(node.description),
+    fields: Object.entries(node.properties ?? {}).map(([key, child]) =>
+      fieldOf([name, key], child, node.required ?? []),
+    ),
+    isOpen: OPEN_SECTIONS.has(name),
+  };
+}
+
+function fieldOf(path: Path, node: Node, required: readonly string[]): Field {
+  const name = path.at(-1) as string;
+  const shape = resolved(node);
+  return {
+    path,
+    label: titled(name.replace(/_s$/, "")),
+    kind: kindOf(shape),
+    help: (node.description ?? "").replaceAll("\n", " "),
+    unit: UNITS.find(([end]) => name.endsWith(end))?.[1] ?? "",
+    isRequired: required.includes(name),
+    fallback: node.default ?? shape.default,
+    choices: shape.enum ?? [],
+    range: rangeOf(shape),
+    upload: UPLOADS[path.join(".")] ?? null,
+  };
+}
+
+function kindOf(node: Node): FieldKind {
+  if (node.enum) return "choice";
+  if (node.type === "integer") return "integer";
+  if (node.type === "number") return "number";
+  if (node.prefixItems) return "numbers";
+  if (node.type === "array") return node.items && "pattern" in node.items ? "tags" : "lines";
+  return "text";
+}
+
+function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Node): string {
+  const low = minimum ?? exclusiveMinimum;
+  const high = maximum ?? exclusiveMaximum;
+  const parts: string[] = [];
+  if (low !== undefined)
+    parts.push(`${exclusiveMinimum === undefined ? "from" : "above"} ${low.toLocaleString("en-GB")}`);
+  if (high !== undefined)
+    parts.push(`${exclusiveMaximum === undefined ? "to" : "below"} ${high.toLocaleString("en-GB")}`);
+  return parts.join(" ");
+}
+
+/** Follow references; of an optional value the kind it has when it is given. */
+function resolved(node: Node): Node {
+  if (node.$ref) {
+    const { $ref, ...rest } = node;
+    return { ...resolved(ROOT.$defs[$ref.split("/").at(-1) as string] ?? {}), ...rest };
+  }
+  const given = node.anyOf?.find((one) => one.type !== "null");
+  return given ? { ...node, ...resolved(given), description: node.description ?? "" } : node;
+}
+
+function titled(name: string): string {
+  const words = name.split("_").map((word) => WORDS[word] ?? word);
+  const text = words.join(" ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function firstSentence(text: string | undefined): string {
+  return (text ?? "").split("\n")[0] ?? "";
+}

@@ -1,0 +1,66 @@
+import { expect, it } from "vitest";
+import { type Field, sections } from "./fields";
+import { faultsByField, parsed, shown, valueAt, withValue } from "./spec";
+
+const all = sections().flatMap((section) => section.fields);
+const field = (name: string) => all.find((one) => one.path.join(".") === name) as Field;
+
+it("makes a field of every property of the schema", () => {
+  expect(sections().map((section) => section.name)).toEqual([
+    "job",
+    "model",
+    "environment",
+    "rollout",
+    "algorithm",
+    "train",
+    "placement",
+  ]);
+  expect(field("train.num_updates")).toMatchObject({
+    kind: "integer",
+    label: "Number of updates",
+    unit: "updates",
+    fallback: 100,
+    help: "The job completes when this many updates are published.",
+  });
+  expect(field("model.dtype")).toMatchObject({ kind: "choice", choices: ["float32", "bfloat16"] });
+  expect(field("environment.tasks")).toMatchObject({ kind: "text", upload: "file" });
+  expect(field("placement.train").kind).toBe("tags");
+  expect(field("train.adam_betas").kind).toBe("numbers");
+  expect(field("name").isRequired).toBe(true);
+  expect(field("environment.timeout_s").range).toBe("above 0 to 86,400");
+});
+
+it("sets a value, and takes it out together with a section that is empty then", () => {
+  const spec = withValue({ name: "a" }, ["train", "num_updates"], 5);
+  expect(spec).toEqual({ name: "a", train: { num_updates: 5 } });
+  expect(valueAt(spec, ["train", "num_updates"])).toBe(5);
+  expect(withValue(spec, ["train", "num_updates"], undefined)).toEqual({ name: "a" });
+});
+
+it("reads what a person typed and shows it again", () => {
+  expect(parsed(field("train.num_updates"), "12")).toBe(12);
+  expect(parsed(field("train.num_updates"), "many")).toBe("many");
+  expect(parsed(field("placement.train"), "gpu=h200, fast")).toEqual(["gpu=h200", "fast"]);
+  expect(parsed(field("train.adam_betas"), "0.9 0.99")).toEqual([0.9, 0.99]);
+  expect(parsed(field("environment.command"), "python\nrun me.py\n")).toEqual(["python", "run me.py"]);
+  expect(parsed(field("name"), "  ")).toBeUndefined();
+  for (const [name, value] of [
+    ["train.adam_betas", [0.9, 0.99]],
+    ["environment.command", ["a", "b c"]],
+  ] as const) {
+    expect(parsed(field(name), shown(field(name), value))).toEqual(value);
+  }
+});
+
+it("puts a refusal beside the field it concerns", () => {
+  const faults = faultsByField(
+    [
+      { field: "placement.train.0", detail: "no tag" },
+      { field: "model", detail: "Field required" },
+      { field: "", detail: "all wrong" },
+    ],
+    all,
+  );
+  expect(faults.get("placement.train")).toBe("no tag");
+  expect(faults.get("")).toBe("model: Field required; all wrong");
+});

@@ -1,0 +1,81 @@
+// A job spec being written: a plain value that form and editor both change. Only what somebody set is in it. Pure.
+import type { Field, Path } from "./fields";
+
+export type Spec = { readonly [key: string]: unknown };
+
+export function valueAt(spec: Spec, path: Path): unknown {
+  return path.reduce<unknown>((value, key) => (isMapping(value) ? value[key] : undefined), spec);
+}
+
+/** With a value set; undefined takes it out, and a section that is empty then goes as well. */
+export function withValue(spec: Spec, path: Path, value: unknown): Spec {
+  const [key, ...rest] = path as [string, ...string[]];
+  const { [key]: old, ...others } = spec;
+  const next = rest.length === 0 ? value : emptyToNothing(withValue(isMapping(old) ? old : {}, rest, value));
+  if (next === undefined) return others;
+  return key in spec ? { ...spec, [key]: next } : { ...spec, [key]: next };
+}
+
+function emptyToNothing(section: Spec): Spec | undefined {
+  return Object.keys(section).length === 0 ? undefined : section;
+}
+
+/** The text of an input for a value. */
+export function shown(field: Field, value: unknown): string {
+  if (value === undefined || value === null) return "";
+  if (field.kind === "lines") return Array.isArray(value) ? value.join("\n") : String(value);
+  if (Array.isArray(value)) return value.join(", ");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** The value of an input's text; what cannot be one is kept as text, so that the platform says what is wrong with it. */
+export function parsed(field: Field, text: string): unknown {
+  if (text.trim() === "") return undefined;
+  switch (field.kind) {
+    case "integer":
+    case "number":
+      return numberOf(text);
+    case "numbers":
+      return parts(text).map(numberOf);
+    case "tags":
+      return parts(text);
+    case "lines":
+      return text.split("\n").filter((line) => line !== "");
+    default:
+      return text;
+  }
+}
+
+function parts(text: string): string[] {
+  return text.split(/[\s,]+/).filter((part) => part !== "");
+}
+
+function numberOf(text: string): number | string {
+  const value = Number(text);
+  return Number.isFinite(value) ? value : text;
+}
+
+export function isMapping(value: unknown): value is Spec {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Faults by the path of the field they concern; those of no field come under the empty name. */
+export function faultsByField(
+  faults: readonly { field: string; detail: string }[],
+  fields: readonly Field[],
+): ReadonlyMap<string, string> {
+  const names = new Set(fields.map((field) => field.path.join(".")));
+  const found = new Map<string, string>();
+  for (const { field, detail } of faults) {
+    const name = [field, ...parents(field)].find((one) => names.has(one)) ?? "";
+    const said = name ? detail : [field, detail].filter(Boolean).join(": ");
+    found.set(name, found.has(name) ? `${found.get(name)}; ${said}` : said);
+  }
+  return found;
+}
+
+/** `placement.train.0` → `placement.train`, `placement`. */
+function parents(field: string): string[] {
+  const keys = field.split(".");
+  return keys.map((_, i) => keys.slice(0, keys.length - 1 - i).join(".")).filter((one) => one !== "");
+}
