@@ -13,7 +13,7 @@ if (!host) throw new Error("index.html lost its #root");
 createRoot(host).render(
   <StrictMode>
     <QueryClientProvider client={queryClient}>
-      <BrowserRouter basename="/next">
+      <BrowserRouter>
         <LiveProvider>
           <App />
         </LiveProvider>

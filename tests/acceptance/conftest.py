@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.browser import browser, complaints, page, visitor
 from tests.acceptance.models import endless_model, example_model, example_tasks
 from tests.acceptance.platform_process import PlatformProcess, new_platform
+
+# The visitor's fixtures, for every test of this folder.
+__all__ = ["browser", "complaints", "page", "visitor"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

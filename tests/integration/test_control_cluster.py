@@ -158,7 +158,7 @@ def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
 def test_a_browser_uploads_with_its_session_and_not_without_the_token_against_forgery(cast: Cast) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast.member.user)
-    client.get("/next/")
+    client.get("/")
     token = client.cookies["seamlessflow_csrf"].value
     upload = SimpleUploadedFile("tasks.jsonl", b"{}\n" * 100_000)
     refused = client.post("/api/v1/uploads", {"file": upload})

@@ -26,7 +26,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "INDEX", page)
 
 
-@pytest.mark.parametrize("path", ["/next/", "/next/jobs/job_00", "/next/machines"])
+@pytest.mark.parametrize("path", ["/", "/jobs/new", "/jobs/job_00/logs", "/machines", "/sessions/ses_0"])
 def test_every_address_of_the_application_answers_with_its_page(cast: Cast, built: None, path: str) -> None:
     response = browser(cast.member).get(path)
     assert response.content == BUILT_PAGE
@@ -35,7 +35,7 @@ def test_every_address_of_the_application_answers_with_its_page(cast: Cast, buil
 
 
 def test_a_visitor_is_sent_to_sign_in(cast: Cast, built: None) -> None:
-    response = Client().get("/next/machines")
+    response = Client().get("/machines")
     assert response.status_code == 302
     assert response["Location"].startswith("/signin")
 
@@ -44,12 +44,12 @@ def test_what_was_not_built_says_how_to_build(
     cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "INDEX", tmp_path / "missing.html")
-    response = browser(cast.member).get("/next/")
+    response = browser(cast.member).get("/")
     assert response.status_code == 503
     assert "make frontend" in response.content.decode()
 
 
-@pytest.mark.parametrize("path", ["/next/", "/signin", "/admin/login/", "/api/v1/jobs", "/api/v1/schema/ui"])
+@pytest.mark.parametrize("path", ["/", "/signin", "/admin/login/", "/api/v1/jobs", "/api/v1/schema/ui"])
 def test_no_page_may_run_what_is_written_into_it_or_comes_from_elsewhere(
     cast: Cast, built: None, path: str
 ) -> None:
@@ -63,7 +63,7 @@ def test_signing_out_ends_the_session(cast: Cast, built: None) -> None:
     client = browser(cast.member)
     assert client.get("/signout").status_code == 405
     assert client.post("/signout")["Location"] == "/signin"
-    assert client.get("/next/").status_code == 302
+    assert client.get("/").status_code == 302
 
 
 def test_who_one_is_and_where_one_may_write(cast: Cast) -> None:
@@ -72,3 +72,14 @@ def test_who_one_is_and_where_one_may_write(cast: Cast) -> None:
     assert me["username"] == cast.member.user.username
     assert me["is_staff"] is False
     assert [project["may_write"] for project in me["projects"]] == [False]
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/jobsx", "/api/v1/nothing"])
+def test_what_is_no_page_is_not_found(cast: Cast, built: None, path: str) -> None:
+    assert browser(cast.member).get(path).status_code == 404
+
+
+def test_the_sign_in_page_says_how(cast: Cast) -> None:
+    html = Client().get("/signin").content.decode()
+    assert "one-time link" in html
+    assert "<script" not in html

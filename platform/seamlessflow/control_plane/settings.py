@@ -66,7 +66,6 @@ INSTALLED_APPS = [
     f"{_PACKAGE}.trajectories",
     f"{_PACKAGE}.telemetry",
     f"{_PACKAGE}.live",
-    f"{_PACKAGE}.pages",
     f"{_PACKAGE}.dashboard",
 ]
 MIDDLEWARE = [

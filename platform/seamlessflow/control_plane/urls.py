@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from seamlessflow.control_plane.accounts.views import sign_in
+from seamlessflow.control_plane.accounts.views import sign_in, sign_in_help
 from seamlessflow.control_plane.common.health import healthz
 from seamlessflow.control_plane.common.problems import page_not_found, server_error
 from seamlessflow.control_plane.telemetry.views import metrics
@@ -11,12 +11,12 @@ from seamlessflow.control_plane.telemetry.views import metrics
 urlpatterns = [
     path("api/v1/", include("seamlessflow.control_plane.api_urls")),
     path("api/worker/v1/", include("seamlessflow.control_plane.cluster.worker_urls")),
+    path("signin", sign_in_help),
     path("signin/<str:secret>", sign_in),
     path("healthz", healthz),
     path("metrics", metrics),
     path("admin/", admin.site.urls),
     path("", include("seamlessflow.control_plane.dashboard.urls")),
-    path("", include("seamlessflow.control_plane.pages.urls")),
 ]
 handler404 = page_not_found
 handler500 = server_error

@@ -60,9 +60,10 @@ function JobLanes({ live }: { live: JobTopicState }) {
     <div className="lanes">
       <div className="lane-names">
         {lanes.map((lane) => (
-          <span key={lane.machine.name}>
-            <strong>{lane.machine.name}</strong> <span className="muted">{lane.now}</span>
-          </span>
+          <div key={lane.machine.name}>
+            <strong>{lane.machine.name}</strong>
+            <span className="muted">{lane.now}</span>
+          </div>
         ))}
       </div>
       <LanesCanvas

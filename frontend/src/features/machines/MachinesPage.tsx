@@ -82,13 +82,13 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
           {lanes.map((lane) => {
             const idle = idleShare(lane.shares);
             return (
-              <span key={lane.machine.name} data-testid={`lane-${lane.machine.name}`}>
-                <strong>{lane.machine.name}</strong>{" "}
+              <div key={lane.machine.name} data-testid={`lane-${lane.machine.name}`}>
+                <strong>{lane.machine.name}</strong>
                 <span className="muted">
                   {lane.now}
-                  {idle === null ? "" : ` · idle ${percent(idle)}`}
+                  {idle === null ? "" : ` · idle ${percent(idle)} of the window`}
                 </span>
-              </span>
+              </div>
             );
           })}
         </div>

@@ -56,11 +56,13 @@ it("puts a refusal beside the field it concerns", () => {
   const faults = faultsByField(
     [
       { field: "placement.train.0", detail: "no tag" },
+      { field: "environment", detail: "Value error, tasks: is required" },
       { field: "model", detail: "Field required" },
       { field: "", detail: "all wrong" },
     ],
     all,
   );
   expect(faults.get("placement.train")).toBe("no tag");
+  expect(faults.get("environment.tasks")).toBe("is required");
   expect(faults.get("")).toBe("model: Field required; all wrong");
 });

@@ -59,19 +59,29 @@ export function isMapping(value: unknown): value is Spec {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+interface Fault {
+  field: string;
+  detail: string;
+}
+
 /** Faults by the path of the field they concern; those of no field come under the empty name. */
-export function faultsByField(
-  faults: readonly { field: string; detail: string }[],
-  fields: readonly Field[],
-): ReadonlyMap<string, string> {
+export function faultsByField(faults: readonly Fault[], fields: readonly Field[]): ReadonlyMap<string, string> {
   const names = new Set(fields.map((field) => field.path.join(".")));
   const found = new Map<string, string>();
-  for (const { field, detail } of faults) {
+  for (const fault of faults) {
+    const { field, detail } = ofMember(fault, names);
     const name = [field, ...parents(field)].find((one) => names.has(one)) ?? "";
     const said = name ? detail : [field, detail].filter(Boolean).join(": ");
     found.set(name, found.has(name) ? `${found.get(name)}; ${said}` : said);
   }
   return found;
+}
+
+/** A fault of a section that begins with the name of its member is the member's: `environment`, "tasks: is missing". */
+function ofMember(fault: Fault, names: ReadonlySet<string>): Fault {
+  const [, member, detail] = /^(?:Value error, )?(\w+): (.*)$/s.exec(fault.detail) ?? [];
+  const name = `${fault.field}.${member}`;
+  return detail && names.has(name) ? { field: name, detail } : fault;
 }
 
 /** `placement.train.0` → `placement.train`, `placement`. */

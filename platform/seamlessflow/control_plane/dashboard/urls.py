@@ -1,12 +1,11 @@
-"""Addresses of the browser application."""
+"""Addresses of the browser application: it has the ones below these words to itself. Anything else is no page."""
 
-from django.urls import path
+from django.urls import path, re_path
 
 from seamlessflow.control_plane.dashboard import views
 
 app_name = "dashboard"
 urlpatterns = [
     path("signout", views.sign_out, name="sign_out"),
-    path("next/", views.application, name="application"),
-    path("next/<path:path>", views.application),
+    re_path(r"^$|^(?:jobs|groups|sessions|machines|tokens)(?:/.*)?$", views.application, name="application"),
 ]

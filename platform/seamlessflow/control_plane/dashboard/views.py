@@ -23,8 +23,7 @@ INDEX = Path(__file__).parent / "static" / "dashboard" / "index.html"
 @login_required(login_url="/signin")
 @ensure_csrf_cookie
 @never_cache
-def application(request: HttpRequest, path: str = "") -> HttpResponse:
-    """`path` is the application's own affair."""
+def application(request: HttpRequest) -> HttpResponse:
     page = built_page()
     if page is None:
         return render(request, "dashboard/not_built.html", status=HTTPStatus.SERVICE_UNAVAILABLE)

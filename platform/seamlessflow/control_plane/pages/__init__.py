@@ -1,1 +1,0 @@
-"""The first screens, rendered by the server and kept live by one small script."""

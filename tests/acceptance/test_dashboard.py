@@ -1,0 +1,237 @@
+"""A visitor with a browser: submits by form, watches the reward move, retags in mid-run, pauses, resumes, cancels."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.acceptance.browser import Line, accessibility_faults, web_url
+from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.platform_process import PlatformProcess, eventually
+
+UPDATE_TIMEOUT_MS = 60_000
+CUT_S = 20
+
+pytestmark = pytest.mark.browser
+
+
+def version_shown(page: Page) -> int:
+    text = page.get_by_test_id("version").inner_text()
+    return int(text.replace(",", "")) if text[0].isdigit() else 0
+
+
+def wait_for_version(page: Page, version: int) -> None:
+    eventually(
+        lambda: version_shown(page) >= version,
+        timeout_s=UPDATE_TIMEOUT_MS / 1000,
+        what=f"version {version} on the page",
+    )
+
+
+def field(page: Page, name: str) -> Locator:
+    return page.locator(f"[data-field='{name}']")
+
+
+def submit_by_form(page: Page, model_root: Path, *, name: str, num_updates: int) -> str:
+    """Fill the form and send it; returns the job's id."""
+    page.get_by_role("link", name="New job").click()
+    field(page, "name").get_by_role("textbox").fill(name)
+    field(page, "model.source").get_by_role("textbox").fill(str(model_root / "calculator"))
+    field(page, "model.max_model_len").get_by_role("textbox").fill("256")
+    field(page, "environment.tasks").get_by_role("textbox").fill(str(model_root / "tasks.jsonl"))
+    field(page, "environment.max_turns").get_by_role("textbox").fill("3")
+    for section, values in {
+        "Rollout": {"rollout.group_size": "4", "rollout.groups_per_batch": "4", "rollout.max_tokens_per_turn": "32"},
+        "Train": {"train.num_updates": str(num_updates), "train.learning_rate": "0.0003"},
+    }.items():  # fmt: skip
+        page.locator("summary", has=page.get_by_role("heading", name=section)).click()
+        for path, value in values.items():
+            field(page, path).get_by_role("textbox").fill(value)
+    expect(page.get_by_test_id("yaml")).to_contain_text(f"num_updates: {num_updates}")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url(re.compile(r"/jobs/job_"))
+    return page.url.rpartition("/")[2]
+
+
+def retag(page: Page, machine: str, role: str, *, on: bool, expected: str) -> None:
+    page.get_by_role("button", name=f"Edit {machine}").click()
+    page.get_by_role("checkbox", name=role).set_checked(on)
+    expect(page.get_by_test_id("preview")).to_contain_text(expected)
+    page.get_by_role("textbox", name="Reason").fill("roles swapped in mid-run")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.get_by_test_id("machines").locator("tr", has_text=machine)).to_contain_text(
+        "roles swapped in mid-run"
+    )
+
+
+def confirm(page: Page, verb: str) -> None:
+    page.get_by_role("button", name=verb, exact=True).click()
+    page.get_by_role("button", name=f"{verb} the job").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
+    page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
+) -> None:
+    page.evaluate("window.openedOnce = true")
+    job_id = submit_by_form(page, model_root, name="by form", num_updates=5000)
+    wait_for_version(page, 2)
+    expect(page.get_by_test_id("reward")).to_have_text(re.compile(r"^−?\d\.\d{3}$"))
+    expect(page.get_by_role("img", name=re.compile(r"^Reward: mean of the groups from"))).to_be_visible()
+
+    page.get_by_role("link", name="Machines").click()
+    retag(page, "beta", "train", on=True, expected="beta")
+    retag(page, "alpha", "train", on=False, expected="alpha")
+    expect(page.get_by_test_id("lane-beta")).to_contain_text("training", timeout=UPDATE_TIMEOUT_MS)
+    page.go_back()
+    before = version_shown(page)
+    wait_for_version(page, before + 2)
+
+    confirm(page, "Pause")
+    expect(page.get_by_test_id("job-state")).to_have_text("paused", timeout=30_000)
+    paused_at = version_shown(page)
+    confirm(page, "Resume")
+    wait_for_version(page, paused_at + 1)
+
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Keep it").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    with platform.client() as client:
+        assert client.job_get(job_id)["desired"] == "run"
+    confirm(page, "Cancel")
+    expect(page.get_by_test_id("job-state")).to_have_text("cancelled", timeout=30_000)
+    assert page.evaluate("window.openedOnce"), "the page was loaded again"
+
+    page.get_by_role("link", name="Machines").click()
+    retag(page, "beta", "train", on=False, expected="Nothing")
+    retag(page, "alpha", "train", on=True, expected="Nothing")
+    assert complaints == []
+
+
+def test_a_finished_job_tells_everything(
+    page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
+) -> None:
+    with platform.client() as client:
+        job_id = client.job_submit(calculator_spec(model_root, num_updates=4) | {"name": "short"})["id"]
+
+    # The job appears in the list by itself.
+    page.locator(f"a[href='/jobs/{job_id}']").click()
+    expect(page.get_by_test_id("job-state")).to_have_text("completed", timeout=UPDATE_TIMEOUT_MS)
+    expect(page.get_by_test_id("updates")).to_have_text("4")
+    expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_hidden()
+    expect(page.get_by_role("heading", name="Staleness")).to_be_visible()
+    page.get_by_role("link", name="Events").click()
+    expect(page.get_by_role("cell", name=re.compile("running → completed"))).to_be_visible()
+    page.get_by_role("link", name="Phases").click()
+    page.get_by_role("link", name=re.compile("Log of the train phase")).first.click()
+    expect(page.get_by_test_id("log")).to_contain_text("reward/mean")
+    page.get_by_role("link", name="Spec").click()
+    expect(page.get_by_test_id("spec")).to_contain_text("num_updates: 4")
+    page.get_by_role("link", name="Groups").click()
+    expect(page.get_by_test_id("groups").locator("tr", has_text="batched").first).to_be_visible()
+
+    with platform.client() as client:
+        group = client.job_part(job_id, "groups", state="batched")["results"][0]
+    session = page.request.get(f"{web_url(platform)}/api/v1/groups/{group['id']}").json()["sessions"][0]
+    page.goto(f"{web_url(platform)}/sessions/{session['id']}")
+    expect(page.get_by_test_id("turns")).to_contain_text("What is")
+    expect(page.locator(".token").first).to_have_attribute("title", re.compile(r"version \d+"))
+    assert complaints == []
+
+
+def test_what_is_wrong_with_a_spec_is_said_beside_its_field(page: Page, complaints: list[str]) -> None:
+    page.get_by_role("link", name="New job").click()
+    field(page, "name").get_by_role("textbox").fill("wrong")
+    field(page, "model.source").get_by_role("textbox").fill("/etc")
+    page.locator("summary", has=page.get_by_role("heading", name="Train")).click()
+    field(page, "train.num_updates").get_by_role("textbox").fill("many")
+    page.get_by_role("button", name="Submit").click()
+    expect(field(page, "train.num_updates").locator(".fault")).to_contain_text("integer")
+    expect(field(page, "environment.tasks").locator(".fault")).to_contain_text("is required")
+    field(page, "environment.tasks").get_by_role("textbox").fill("/etc/hostname")
+    field(page, "train.num_updates").get_by_role("textbox").fill("5")
+    page.get_by_role("button", name="Submit").click()
+    expect(field(page, "model.source").locator(".fault")).to_contain_text("/etc")
+    assert [line for line in complaints if "400" not in line] == []
+
+
+def test_form_and_yaml_follow_each_other(page: Page, complaints: list[str]) -> None:
+    page.get_by_role("link", name="New job").click()
+    editor = page.get_by_role("textbox", name="Job spec as YAML")
+    editor.fill("name: typed\ntrain:\n  num_updates: 7\n")
+    expect(field(page, "name").get_by_role("textbox")).to_have_value("typed")
+    field(page, "name").get_by_role("textbox").fill("changed")
+    expect(page.get_by_test_id("yaml")).to_contain_text("name: changed")
+    expect(page.get_by_test_id("yaml")).to_contain_text("num_updates: 7")
+    editor.fill("name: [")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("button", name="Submit")).to_be_disabled()
+    expect(field(page, "name").get_by_role("textbox")).to_have_value("changed")
+    assert complaints == []
+
+
+def test_a_page_that_was_cut_off_says_so_and_is_current_again(
+    page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
+) -> None:
+    spec = calculator_spec(model_root, num_updates=500) | {"name": "waits"}
+    with platform.client() as client:
+        job_id = client.job_submit(spec | {"placement": {"train": ["gpu=none-has-it"]}})["id"]
+    line = Line(page)
+    page.goto(f"{web_url(platform)}/jobs/{job_id}")
+    expect(page.get_by_test_id("waiting")).to_contain_text("gpu=none-has-it")
+
+    line.cut()
+    expect(page.get_by_test_id("line")).to_have_text("connection lost")
+    with platform.client() as client:
+        client.job_edit(job_id, "pause")
+    expect(page.get_by_test_id("behind")).to_have_text(f"behind by {CUT_S} s", timeout=(CUT_S + 5) * 1000)
+    line.mend()
+    expect(page.get_by_test_id("line")).to_have_text("live", timeout=15_000)
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    confirm(page, "Cancel")
+    expect(page.get_by_test_id("job-state")).to_have_text("cancelled", timeout=30_000)
+    assert complaints == []
+
+
+def test_a_stale_edit_is_refused_and_says_who_was_faster(
+    page: Page, platform: PlatformProcess, complaints: list[str]
+) -> None:
+    page.get_by_role("link", name="Machines").click()
+    page.get_by_role("button", name="Edit gamma").click()
+    page.get_by_role("textbox", name="Add a tag").fill("zone=a")
+    page.get_by_role("textbox", name="Reason").fill("labels")
+    with platform.client() as client:
+        client.machine_edit("gamma", changes={"tags": ["agent", "zone=b"]}, reason="faster")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("alert")).to_contain_text("Someone changed it meanwhile")
+    page.get_by_role("button", name="Load what it is now").click()
+    expect(page.get_by_role("dialog")).to_contain_text("zone=b")
+    page.get_by_role("button", name="Remove zone=b").click()
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert [line for line in complaints if "412" not in line] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_fault_of_accessibility(
+    page: Page, platform: PlatformProcess, model_root: Path, theme: str
+) -> None:
+    with platform.client() as client:
+        jobs = client.job_list()
+        job_id = (
+            jobs[0]["id"] if jobs else client.job_submit(calculator_spec(model_root, num_updates=2))["id"]
+        )
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]  # one of the parametrized
+    tabs = ("", "/groups", "/phases", "/logs", "/events", "/spec")
+    for path in ("/", "/jobs/new", "/machines", *(f"/jobs/{job_id}{tab}" for tab in tabs)):
+        page.goto(web_url(platform) + path)
+        expect(page.get_by_test_id("line")).to_have_text("live", timeout=15_000)
+        page.wait_for_load_state("networkidle")
+        assert accessibility_faults(page) == [], path
+    page.goto(web_url(platform) + "/machines")
+    page.get_by_role("button", name="Edit alpha").click()
+    page.get_by_role("checkbox", name="agent").check()
+    expect(page.get_by_test_id("preview")).to_be_visible()
+    assert accessibility_faults(page) == [], "the edit of a machine"
