@@ -7,7 +7,7 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 	$(if $(UPDATES),--updates $(UPDATES)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup vllm vllm-if-possible demo test check lint types imports schema frontend frontend-check bench soak clean
+.PHONY: help setup vllm vllm-if-possible demo test check lint types imports schema frontend frontend-check screenshots bench soak clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -53,6 +53,9 @@ schema:
 
 bench: setup ## NAME=<benchmark> (SHORT=1: a smoke test): print its table, write build/bench/<name>.json
 	@$(BIN)/python -m tests.benchmarks $(NAME) $(if $(SHORT),--short)
+
+screenshots: setup ## take the pictures of docs/screenshots anew (needs a Chromium, three minutes)
+	@$(BIN)/python -m tests.acceptance.screenshots
 
 soak: setup ## the acceptance tests over and over, HOURS=<hours> (1 by default)
 	@$(BIN)/python -m tests.benchmarks soak --hours $(or $(HOURS),1)

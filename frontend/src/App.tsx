@@ -1,31 +1,37 @@
 // Routes. Each page is a module of its own, loaded when it is first opened.
 import { lazy, Suspense } from "react";
-import { Route, Routes } from "react-router";
+import { Route, Routes, useLocation } from "react-router";
 import { Layout } from "./features/layout/Layout";
 import { NotFound } from "./features/layout/NotFound";
+import { ErrorBoundary } from "./ui/ErrorBoundary";
 import { Loading } from "./ui/Loading";
 
 const JobsPage = lazy(() => import("./features/jobs/JobsPage"));
 const JobPage = lazy(() => import("./features/job/JobPage"));
 const SubmitPage = lazy(() => import("./features/submit/SubmitPage"));
 const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
+const TokensPage = lazy(() => import("./features/tokens/TokensPage"));
 const GroupPage = lazy(() => import("./features/groups/GroupPage"));
 const SessionPage = lazy(() => import("./features/sessions/SessionPage"));
 
 export function App() {
+  const { pathname } = useLocation();
   return (
     <Layout>
-      <Suspense fallback={<Loading />}>
-        <Routes>
-          <Route path="/" element={<JobsPage />} />
-          <Route path="/jobs/new" element={<SubmitPage />} />
-          <Route path="/jobs/:jobId/*" element={<JobPage />} />
-          <Route path="/groups/:groupId" element={<GroupPage />} />
-          <Route path="/sessions/:sessionId" element={<SessionPage />} />
-          <Route path="/machines" element={<MachinesPage />} />
-          <Route path="*" element={<NotFound />} />
-        </Routes>
-      </Suspense>
+      <ErrorBoundary resetKey={pathname}>
+        <Suspense fallback={<Loading />}>
+          <Routes>
+            <Route path="/" element={<JobsPage />} />
+            <Route path="/jobs/new" element={<SubmitPage />} />
+            <Route path="/jobs/:jobId/*" element={<JobPage />} />
+            <Route path="/groups/:groupId" element={<GroupPage />} />
+            <Route path="/sessions/:sessionId" element={<SessionPage />} />
+            <Route path="/machines" element={<MachinesPage />} />
+            <Route path="/tokens" element={<TokensPage />} />
+            <Route path="*" element={<NotFound />} />
+          </Routes>
+        </Suspense>
+      </ErrorBoundary>
     </Layout>
   );
 }

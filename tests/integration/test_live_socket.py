@@ -149,7 +149,7 @@ async def test_nobody_is_told_to_sign_in_and_sent_away(cast: Cast) -> None:
 async def test_a_signed_in_browser_needs_no_token(cast: Cast) -> None:
     async with Browser(cast.member.user) as browser:
         await browser.say(subscribe=["machines"])
-        assert (await browser.hear())["data"] == {"machines": [], "intervals": []}
+        assert (await browser.hear())["data"] == {"machines": [], "intervals": [], "edits": []}
 
 
 async def test_a_silent_socket_stays_open(cast: Cast) -> None:

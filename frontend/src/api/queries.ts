@@ -168,3 +168,10 @@ export function useMachineEdit(machineId: string) {
       ),
   });
 }
+
+export function useTokens(query: PageQuery) {
+  return useQuery({
+    queryKey: ["tokens", query],
+    queryFn: () => bodyOf(api.GET("/api/v1/tokens", { params: { query } })),
+  });
+}

@@ -22,7 +22,9 @@ export function NoJobs() {
       </p>
       <h3>From the command line</h3>
       <Snippet text={COMMAND} />
-      <h3>Over REST, with an API token</h3>
+      <h3>
+        Over REST, with an <Link to="/tokens">API token</Link>
+      </h3>
       <Snippet text={curl} />
       <p className="muted">
         What a job may say is in <a href="/api/v1/schema/ui">the API's reference</a>.

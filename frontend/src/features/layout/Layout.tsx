@@ -25,13 +25,16 @@ export function Layout({ children }: { children: ReactNode }) {
           <NavLink to="/machines">
             <Icon name="machines" /> Machines
           </NavLink>
+          <NavLink to="/tokens">
+            <Icon name="key" /> API tokens
+          </NavLink>
           {me?.is_staff ? (
             <a href="/admin/">
               <Icon name="shield" /> Admin
             </a>
           ) : null}
           <a href="/api/v1/schema/ui">
-            <Icon name="code" /> API
+            <Icon name="code" /> API reference
           </a>
         </nav>
         <div className="side-end">
