@@ -1,7 +1,7 @@
 """Routes of `/api/v1`."""
 
 from django.urls import include, path, register_converter
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from seamlessflow.control_plane.accounts import apis as accounts
 from seamlessflow.control_plane.cluster import apis as cluster
@@ -39,5 +39,5 @@ urlpatterns = [
     path("tokens/<token:token_id>", accounts.TokenRevokeApi.as_view()),
     path("", include("seamlessflow.control_plane.trajectories.urls")),
     path("schema", SpectacularAPIView.as_view(), name="schema"),
-    path("schema/ui", SpectacularSwaggerView.as_view(url_name="schema")),
+    path("schema/ui", SpectacularSwaggerSplitView.as_view(url_name="schema")),
 ]

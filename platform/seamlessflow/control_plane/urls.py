@@ -1,7 +1,9 @@
 """Every route of the web process, one include per audience."""
 
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from seamlessflow.control_plane.accounts.views import sign_in, sign_in_help
 from seamlessflow.control_plane.common.health import healthz
@@ -11,6 +13,7 @@ from seamlessflow.control_plane.telemetry.views import metrics
 urlpatterns = [
     path("api/v1/", include("seamlessflow.control_plane.api_urls")),
     path("api/worker/v1/", include("seamlessflow.control_plane.cluster.worker_urls")),
+    path("favicon.ico", RedirectView.as_view(url=static("accounts/icon.svg"), permanent=False)),
     path("signin", sign_in_help),
     path("signin/<str:secret>", sign_in),
     path("healthz", healthz),
