@@ -2,7 +2,7 @@
 import { useSyncExternalStore } from "react";
 
 export type Theme = "dark" | "light";
-const KEY = "theme";
+const KEY = "seamlessflow-theme"; // the admin site keeps one of its own under "theme"
 const listeners = new Set<() => void>();
 
 export function theme(): Theme {
