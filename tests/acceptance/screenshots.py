@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -24,7 +24,7 @@ from tests.acceptance.platform_process import PlatformProcess, eventually, new_p
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 WIDTHS = (1280, 1920)
-THEMES = ("light", "dark")
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 HEIGHT = 900
 SETTLE_MS = 1500
 NUM_UPDATES_SEEN = 25
@@ -91,7 +91,9 @@ def history(client: Client, models: Path) -> tuple[str, str, str]:
     running = client.job_submit(calculator_spec(models, num_updates=600) | {"name": "calculator, long"})["id"]
     client.job_submit(waiting)
     _wait(client, running, lambda job: job["latest_version"] >= NUM_UPDATES_SEEN)
-    client.machine_edit("beta", changes={"tags": ["rollout", "train"]}, reason="may train as well")
+    beta = next(machine for machine in client.machine_list() if machine["name"] == "beta")
+    edit = {"tags": ["rollout", "train"]}
+    client.machine_edit(beta["id"], changes=edit, reason="may train as well", generation=beta["generation"])
     time.sleep(10)
     groups = client.job_part(running, "groups", state="batched")["results"]
     group = max(groups, key=lambda one: one["max_version"] - one["min_version"])

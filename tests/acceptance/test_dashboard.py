@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -203,7 +204,9 @@ def test_a_stale_edit_is_refused_and_says_who_was_faster(
     page.get_by_role("textbox", name="Add a tag").fill("zone=a")
     page.get_by_role("textbox", name="Reason").fill("labels")
     with platform.client() as client:
-        client.machine_edit("gamma", changes={"tags": ["agent", "zone=b"]}, reason="faster")
+        gamma = next(machine for machine in client.machine_list() if machine["name"] == "gamma")
+        edit = {"tags": ["agent", "zone=b"]}
+        client.machine_edit(gamma["id"], changes=edit, reason="faster", generation=gamma["generation"])
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("alert")).to_contain_text("Someone changed it meanwhile")
     page.get_by_role("button", name="Load what it is now").click()
@@ -216,15 +219,13 @@ def test_a_stale_edit_is_refused_and_says_who_was_faster(
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_page_has_a_serious_fault_of_accessibility(
-    page: Page, platform: PlatformProcess, model_root: Path, theme: str
+    page: Page, platform: PlatformProcess, model_root: Path, theme: Literal["light", "dark"]
 ) -> None:
     with platform.client() as client:
-        jobs = client.job_list()
-        job_id = (
-            jobs[0]["id"] if jobs else client.job_submit(calculator_spec(model_root, num_updates=2))["id"]
-        )
-    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]  # one of the parametrized
-    tabs = ("", "/groups", "/phases", "/logs", "/events", "/spec")
+        job = next(client.job_list(), None) or client.job_submit(calculator_spec(model_root, num_updates=2))
+        job_id = job["id"]
+    page.emulate_media(color_scheme=theme)
+    tabs = ("", "/groups", "/versions", "/phases", "/logs", "/events", "/spec")
     for path in ("/", "/jobs/new", "/machines", *(f"/jobs/{job_id}{tab}" for tab in tabs)):
         page.goto(web_url(platform) + path)
         expect(page.get_by_test_id("line")).to_have_text("live", timeout=15_000)

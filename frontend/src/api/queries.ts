@@ -157,6 +157,11 @@ export function usePreview(machineId: string, edit: MachineEdit | null) {
   });
 }
 
+/** A machine as it is now. */
+export function machineRead(machineId: string) {
+  return bodyOf(api.GET("/api/v1/machines/{machine_id}", { params: { path: { machine_id: machineId } } }));
+}
+
 export function useMachineEdit(machineId: string) {
   return useMutation({
     mutationFn: ({ edit, reason, generation }: { edit: MachineEdit; reason: string; generation: number }) =>
@@ -173,5 +178,14 @@ export function useTokens(query: PageQuery) {
   return useQuery({
     queryKey: ["tokens", query],
     queryFn: () => bodyOf(api.GET("/api/v1/tokens", { params: { query } })),
+  });
+}
+
+/** `generation` grows when there is a version more. */
+export function useVersions(jobId: string, query: PageQuery, generation: number) {
+  return useQuery({
+    queryKey: ["versions", jobId, query, generation],
+    queryFn: () => bodyOf(api.GET("/api/v1/jobs/{job_id}/versions", { params: { path: { job_id: jobId }, query } })),
+    placeholderData: keepPreviousData,
   });
 }

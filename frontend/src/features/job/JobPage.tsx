@@ -17,10 +17,12 @@ import { LogsTab } from "./LogsTab";
 import { Overview } from "./Overview";
 import { PhasesTab } from "./PhasesTab";
 import { SpecTab } from "./SpecTab";
+import { VersionsTab } from "./VersionsTab";
 
 const TABS = [
   ["", "Overview"],
   ["groups", "Groups"],
+  ["versions", "Versions"],
   ["phases", "Phases"],
   ["logs", "Logs"],
   ["events", "Events"],
@@ -62,6 +64,7 @@ function ShownJob({ jobId, job, live }: TabProps) {
       <Routes>
         <Route index element={<Overview {...tab} />} />
         <Route path="groups" element={<GroupsTab {...tab} />} />
+        <Route path="versions" element={<VersionsTab {...tab} />} />
         <Route path="phases" element={<PhasesTab {...tab} now={now} />} />
         <Route path="logs" element={<LogsTab {...tab} />} />
         <Route path="events" element={<EventsTab {...tab} />} />

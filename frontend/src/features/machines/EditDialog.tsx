@@ -1,8 +1,9 @@
 // Edits what a machine is meant to be: tags, cordon, drain. First the dry run says what happens to everything that runs,
 // then a reason is asked, then it is done, provided that nobody changed the machine meanwhile (412).
+import { useMutation } from "@tanstack/react-query";
 import { type KeyboardEvent, useState } from "react";
 import { ApiProblem } from "../../api/client";
-import { type MachineEdit, useMachineEdit, usePreview } from "../../api/queries";
+import { type MachineEdit, machineRead, useMachineEdit, usePreview } from "../../api/queries";
 import type { MachineRow } from "../../live/rows";
 import { Dialog } from "../../ui/Dialog";
 import { Icon } from "../../ui/Icon";
@@ -12,20 +13,26 @@ import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tag
 
 const STALE = 412;
 
+type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "generation">;
+
 export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose: () => void }) {
   // What was read when the dialog opened: an edit is decided on it, so it must still be true when it is sent.
-  const [seen, setSeen] = useState(machine);
+  const [seen, setSeen] = useState<Seen>(machine);
   const [edit, setEdit] = useState(() => editOf(machine));
   const [reason, setReason] = useState("");
   const wanted = isChanged(seen, edit) ? edit : null;
   const preview = usePreview(machine.id, wanted);
   const send = useMachineEdit(machine.id);
   const isStale = send.error instanceof ApiProblem && send.error.status === STALE;
-  const reload = () => {
-    setSeen(machine);
-    setEdit(editOf(machine));
-    send.reset();
-  };
+  const reload = useMutation({
+    // Over REST: the live line may be a moment behind the edit that was faster.
+    mutationFn: () => machineRead(machine.id),
+    onSuccess: (now) => {
+      setSeen(now);
+      setEdit(editOf(now));
+      send.reset();
+    },
+  });
   const submit = () => {
     if (!wanted) return;
     send.mutate({ edit: wanted, reason, generation: seen.generation }, { onSuccess: onClose });
@@ -53,7 +60,8 @@ export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose:
             onChange={(event) => setReason(event.target.value)}
           />
         </label>
-        {isStale ? <Stale onReload={reload} /> : <Problem error={send.error} />}
+        {isStale ? <Stale onReload={() => reload.mutate()} /> : <Problem error={send.error} />}
+        <Problem error={reload.error} />
         <div className="button-row">
           <button type="button" className="button" onClick={onClose}>
             Close

@@ -21,7 +21,7 @@ export function editOf(machine: Pick<MachineRow, "tags" | "is_cordoned" | "is_dr
   return { tags: [...machine.tags].sort(), is_cordoned: machine.is_cordoned, is_draining: machine.is_draining };
 }
 
-export function isChanged(machine: MachineRow, edit: MachineEdit): boolean {
+export function isChanged(machine: Parameters<typeof editOf>[0], edit: MachineEdit): boolean {
   return JSON.stringify(editOf(machine)) !== JSON.stringify({ ...edit, tags: [...edit.tags].sort() });
 }
 

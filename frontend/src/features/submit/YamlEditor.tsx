@@ -65,10 +65,19 @@ function stateOf(latest: { current: Props }): EditorState {
       syntaxHighlighting(colours),
       look,
       EditorView.contentAttributes.of({ "aria-label": "Job spec as YAML" }),
+      EditorView.domEventHandlers({ beforeinput: typeOver }),
       EditorView.updateListener.of((update) => {
         const now = update.state.doc.toString();
         if (update.docChanged && now !== latest.current.text) latest.current.onChange(now);
       }),
     ],
   });
+}
+
+/** Typing over a selection: a browser would write its colour into the page as a style, against the content policy. */
+function typeOver(event: InputEvent, view: EditorView): boolean {
+  if (event.inputType !== "insertText" || event.data === null || view.state.selection.main.empty) return false;
+  event.preventDefault();
+  view.dispatch(view.state.replaceSelection(event.data), { scrollIntoView: true, userEvent: "input.type" });
+  return true;
 }

@@ -79,7 +79,7 @@ class UploadApi(ProjectApi):
         # The request wants its handlers before the body is touched, and for a browser's session already the check
         # against forgery touches it.
         self._handler = IncomingFileHandler(folder=settings.INCOMING_DIR, max_bytes=settings.MAX_UPLOAD_BYTES)
-        request.upload_handlers = [self._handler]  # type: ignore[assignment]  # a plain list serves
+        request.upload_handlers = [self._handler]
         made: Request = super().initialize_request(request, *args, **kwargs)
         return made
 
