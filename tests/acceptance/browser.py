@@ -65,9 +65,9 @@ def visitor(browser: Browser, platform: PlatformProcess) -> BrowserContext:
 @pytest.fixture
 def page(visitor: BrowserContext, platform: PlatformProcess, complaints: list[str]) -> Iterator[Page]:
     page = visitor.new_page()
-    page.on("console", lambda message: _note(complaints, message))
+    page.on("console", lambda message: note(complaints, message))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("response", lambda answer: _note_refusal(complaints, answer))
+    page.on("response", lambda answer: note_refusal(complaints, answer))
     page.goto(web_url(platform))
     expect(page.get_by_test_id("line"), str(complaints)).to_have_text("live", timeout=15_000)
     yield page
@@ -124,11 +124,11 @@ def accessibility_faults(page: Page) -> list[str]:
     ]
 
 
-def _note_refusal(complaints: list[str], answer: Response) -> None:
+def note_refusal(complaints: list[str], answer: Response) -> None:
     if answer.status >= 400:
         complaints.append(f"{answer.status} {answer.url}")
 
 
-def _note(complaints: list[str], message: ConsoleMessage) -> None:
+def note(complaints: list[str], message: ConsoleMessage) -> None:
     if message.type in ("error", "warning"):
         complaints.append(message.text)

@@ -19,11 +19,9 @@ from openai import AsyncOpenAI
 from playwright.sync_api import Browser, Page, expect
 
 from seamlessflow.client import Client
+from tests.acceptance.browser import note, note_refusal
 from tests.acceptance.platform_process import PlatformProcess, eventually
-from tests.acceptance.test_pages_in_browser import _note, _note_refusal, browser
 from tests.acceptance.test_streams_across_updates import MAX_TOKENS, external_spec, feed, session_open
-
-__all__ = ["browser"]  # a fixture
 
 pytestmark = pytest.mark.browser
 GROWTH_TIMEOUT_S = 90.0
@@ -112,9 +110,9 @@ def page(browser: Browser, platform: PlatformProcess, complaints: list[str]) -> 
     )
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    page.on("console", lambda message: _note(complaints, message))
+    page.on("console", lambda message: note(complaints, message))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("response", lambda answer: _note_refusal(complaints, answer))
+    page.on("response", lambda answer: note_refusal(complaints, answer))
     page.goto(made.stdout.split()[-1])
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_load_state()
@@ -161,7 +159,7 @@ def watched_until_two_versions(page: Page, client: Client, agents: Agents) -> li
         if session is None:
             page.wait_for_timeout(50)
             continue
-        page.goto(f"{origin}/next/groups/{client.session_get(session)['group_id']}")
+        page.goto(f"{origin}/groups/{client.session_get(session)['group_id']}")
         count = page.get_by_test_id("forest-count")
         expect(count).to_be_visible(timeout=15_000)
         while agents.talking == session:

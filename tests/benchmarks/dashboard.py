@@ -124,7 +124,7 @@ async def _visit(browser: Browser, world: WebWorld, cookies: Any, group: str) ->
         "console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None
     )
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    await page.goto(f"{world.base_url}/next/groups/{group}")
+    await page.goto(f"{world.base_url}/groups/{group}")
     await _painted(page)
     sample = {
         "first_paint_s": await page.evaluate(_PAINTED) / 1000,
