@@ -213,6 +213,15 @@ async def test_a_crash_loop_says_how_often(stage: Stage, monkeypatch: pytest.Mon
     assert "last line: no such model (failure " in failed.reason
 
 
+async def test_an_engine_that_the_machine_lacks_is_refused_with_the_reason(stage: Stage) -> None:
+    plane = stage.plane
+    plane.reside(Role.ROLLOUT, rollout={"engine": "vllm"})
+
+    failed = await plane.until_state(plane.order(Role.ROLLOUT), PhaseState.FAILED)
+
+    assert failed.reason == "this machine runs no engines of kind vllm: no vLLM here"
+
+
 async def test_a_machine_turns_from_rollout_to_training_and_back(stage: Stage) -> None:
     plane = stage.plane
     plane.reside(Role.ROLLOUT)
