@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from tests.fixtures.control_plane import Cast
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django_settings"
-pytest_plugins = ["tests.fixtures.services", "tests.fixtures.gateway_world", "tests.fixtures.vllm_servers"]
+pytest_plugins = [
+    "tests.fixtures.services",
+    "tests.fixtures.gateway_world",
+    "tests.fixtures.vllm_servers",
+    "tests.fixtures.deploy_tools",
+]
 
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -35,10 +36,10 @@ def environ(fresh_database_url: str, embedded_valkey: ValkeyUrls, tmp_path: Path
 class Process:
     def __init__(self, environ: dict[str, str], log: Path) -> None:
         self.log = log
+        self.alive_file = log.with_suffix(".alive")
+        command = [sys.executable, "-m", "django", "run_scheduler", "--alive-file", str(self.alive_file)]
         with log.open("w") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "django", "run_scheduler"], env=environ, stderr=stderr
-            )
+            self.process = subprocess.Popen(command, env=environ, stderr=stderr)
 
     def says(self, text: str, *, times: int = 1) -> bool:
         return self.log.read_text().count(text) >= times
@@ -88,3 +89,28 @@ def test_a_standby_takes_over_and_outages_pass(
     second.process.send_signal(signal.SIGTERM)
     assert second.process.wait(10) == 0
     assert not second.says("Traceback")
+
+
+def test_leader_and_stand_by_show_that_they_turn_and_a_stopped_one_does_not(
+    start: Callable[[str], Process],
+) -> None:
+    leader, stand_by = start("one"), start("two")
+    both = (leader.alive_file, stand_by.alive_file)
+    wait_for(lambda: all(path.exists() for path in both), "a first turn of both")
+
+    def is_touched_again(process: Process) -> bool:
+        before = process.alive_file.stat().st_mtime_ns
+        deadline_at = time.monotonic() + 5.0
+        while process.alive_file.stat().st_mtime_ns == before:
+            if time.monotonic() > deadline_at:
+                return False
+            time.sleep(0.05)
+        return True
+
+    assert is_touched_again(leader)
+    assert is_touched_again(stand_by)
+    leader.process.send_signal(signal.SIGSTOP)
+    wait_for(lambda: psutil.Process(leader.process.pid).status() == psutil.STATUS_STOPPED, "the stop")
+    assert not is_touched_again(leader)
+    leader.process.send_signal(signal.SIGCONT)
+    assert is_touched_again(leader)

@@ -44,16 +44,23 @@ def database_connect() -> psycopg.Connection:
 
 
 class Leader:
-    """Runs until `stop` is set. `companion` is entered while this process leads (it feeds the live events)."""
+    """Runs until `stop` is set. `companion` is entered while this process leads (it feeds the live events).
 
-    def __init__(self, *, stop: threading.Event, companion: Companion) -> None:
+    `on_turn` is called on every turn of whatever loop it is in: leading, standing by or waiting for the database.
+    """
+
+    def __init__(
+        self, *, stop: threading.Event, companion: Companion, on_turn: Callable[[], None] = lambda: None
+    ) -> None:
         self._stop = stop
         self._companion = companion
+        self._on_turn = on_turn
         self._ringer = BellRinger()
 
     def run(self) -> None:
         num_failures = 0
         while not self._stop.is_set():
+            self._on_turn()
             started_at = time.monotonic()
             try:
                 with database_connect() as session:
@@ -75,6 +82,7 @@ class Leader:
         leads_since = time.monotonic()
         with self._companion():
             while not self._stop.is_set():
+                self._on_turn()
                 # Heartbeats may have been lost while nobody could store them: give every machine its full time.
                 self._cycle(may_evict=time.monotonic() - leads_since > HEARTBEAT_LIMIT_S)
                 self._wait(session)
@@ -83,6 +91,7 @@ class Leader:
         """Stand by until the lock is free. False if stopped meanwhile."""
         is_standing_by = False
         while not self._stop.is_set():
+            self._on_turn()
             row = session.execute("SELECT pg_try_advisory_lock(%s)", [LOCK_KEY]).fetchone()
             if row is not None and row[0]:
                 return True

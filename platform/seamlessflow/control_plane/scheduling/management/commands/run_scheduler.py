@@ -2,10 +2,11 @@
 
 import signal
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
 from seamlessflow.control_plane.live.feeder import feeding
 from seamlessflow.control_plane.scheduling.leader import Leader
@@ -13,6 +14,13 @@ from seamlessflow.control_plane.scheduling.leader import Leader
 
 class Command(BaseCommand):
     help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--alive-file",
+            type=Path,
+            help="Touched about twice a second, for health checks: a stuck loop lets it age.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         stop = threading.Event()
@@ -22,4 +30,5 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, ask_to_stop)
         signal.signal(signal.SIGINT, ask_to_stop)
-        Leader(stop=stop, companion=feeding).run()
+        alive_file: Path | None = options["alive_file"]
+        Leader(stop=stop, companion=feeding, on_turn=alive_file.touch if alive_file else lambda: None).run()
