@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import psutil
 
+from seamlessflow.cli.connection import client_of
 from seamlessflow.cli.local.state import Home
-from seamlessflow.cli.platform import client_of
 from seamlessflow.client import Client
 
 START_TIMEOUT_S = 120.0

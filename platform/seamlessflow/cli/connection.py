@@ -6,9 +6,11 @@
 
 import os
 
-from seamlessflow.cli.local.state import find_home
-from seamlessflow.cli.platform import client_of
+from seamlessflow.cli.errors import CliError
+from seamlessflow.cli.local.state import Home, find_home
 from seamlessflow.client import Client
+
+CLI_TOKEN_FILE = "cli.token"
 
 
 def connect() -> Client:
@@ -17,3 +19,11 @@ def connect() -> Client:
     if url and token:
         return Client(url, token)
     return client_of(find_home())
+
+
+def client_of(home: Home) -> Client:
+    """The REST client of the installation in `home`. Raises CliError when it is not up."""
+    run = home.read_run()
+    if run is None:
+        raise CliError("no platform is running here; start one with `seamlessflow up`")
+    return Client(run.web_url, (home.root / CLI_TOKEN_FILE).read_text().strip())

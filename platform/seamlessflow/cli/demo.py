@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from seamlessflow.cli.connection import client_of
 from seamlessflow.cli.demo_report import judge, progress_line, summary_lines
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.identity import same_identity, wrapped
@@ -24,7 +25,7 @@ from seamlessflow.cli.local.layouts import LAYOUTS
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import running_stack
 from seamlessflow.cli.local.state import Home, find_home
-from seamlessflow.cli.platform import client_of, welcome
+from seamlessflow.cli.platform import welcome
 from seamlessflow.client import Client
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES

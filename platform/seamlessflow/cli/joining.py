@@ -35,7 +35,7 @@ def machine_join(
     body = msgspec.json.encode(Join(name=name, tags=list(tags)))
     answer = _post(f"{control_plane_url.rstrip('/')}/api/worker/v1/join", body, secret=secret)
     joined = msgspec.json.decode(answer, type=Joined)
-    path = home.create().machines / f"{name}.token"
+    path = home.create().machine_token_file(name)
     path.unlink(missing_ok=True)
     home.kept(path, joined.token)
     return path

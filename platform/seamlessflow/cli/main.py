@@ -3,35 +3,48 @@
 Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 3 the job was cancelled; 130 Ctrl-C.
 """
 
+import importlib
 import sys
 
 import click
 
 from seamlessflow import __version__
-from seamlessflow.cli import demo, doctor, jobs, machines, platform
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.client import ApiError, JobFailed
 
+# Command → module that holds it under the same name. Loaded when asked for: a machine's image has no database driver.
+COMMANDS = {
+    "up": "platform",
+    "down": "platform",
+    "status": "platform",
+    "worker": "worker",
+    "demo": "demo",
+    "doctor": "doctor",
+    "submit": "jobs",
+    "jobs": "jobs",
+    "machines": "machines",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"seamlessflow.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="seamlessflow")
 def cli() -> None:
     """Reinforcement learning of language models: jobs, machines and the platform itself."""
-
-
-for command in (
-    platform.up,
-    platform.down,
-    platform.status,
-    platform.worker,
-    demo.demo,
-    doctor.doctor,
-    jobs.submit,
-    jobs.jobs,
-    machines.machines,
-):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
-"""`up`, `down`, `status` and `worker`: the platform on this machine."""
+"""`up`, `down` and `status`: the platform on this machine."""
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -9,16 +8,15 @@ from pathlib import Path
 
 import click
 
+from seamlessflow.cli.connection import CLI_TOKEN_FILE, client_of
 from seamlessflow.cli.errors import CliError
-from seamlessflow.cli.joining import JOIN_TOKEN_VARIABLE, machine_join
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
-from seamlessflow.cli.local.machines import LocalMachine, token_file
+from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import Stack, running_stack
 from seamlessflow.cli.local.state import Home, find_home
 from seamlessflow.client import Client
 
-CLI_TOKEN_FILE = "cli.token"
 STOP_TIMEOUT_S = 60.0
 DETACHED_START_TIMEOUT_S = 120.0
 
@@ -74,49 +72,6 @@ def status() -> None:
             click.echo(f"machine {machine['name']:<10} {health:<8} {','.join(machine['tags'])}")
         for job in client.job_list(state="running"):
             click.echo(f"job     {job['id']} {job['name']} version {job['latest_version']}")
-
-
-@click.command()
-@click.option("--name", required=True, help="Name of this machine.")
-@click.option("--tags", required=True, help="Comma-separated capability tags, e.g. rollout,train.")
-@click.option(
-    "--control-plane-url", default=None, help="Of a platform elsewhere; default: the one of this folder."
-)
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Machine token; default: got by joining.",
-)
-@click.option("--cores", default=None, help="Cores for its children, e.g. 0 or 0,1; default: all.")
-def worker(
-    name: str, tags: str, control_plane_url: str | None, token_file: Path | None, cores: str | None
-) -> None:
-    """Run this host (or a slice of it) as a machine, in the foreground.
-
-    With --control-plane-url and SEAMLESSFLOW_JOIN_TOKEN in the environment it joins a platform elsewhere; a machine
-    that is known there keeps the tags it was given.
-    """
-    if control_plane_url is None:
-        control_plane_url, token_file = _local_registration(name, tags)
-    elif token_file is None:
-        wanted = [tag.strip() for tag in tags.split(",") if tag.strip()]
-        token_file = machine_join(
-            find_home(), name=name, tags=wanted, control_plane_url=control_plane_url, environ=os.environ
-        )
-    command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name]
-    command += ["--control-plane-url", control_plane_url, "--token-file", str(token_file)]
-    command += ["--cores", cores] if cores else []
-    environ = {key: value for key, value in os.environ.items() if key != JOIN_TOKEN_VARIABLE}
-    os.execve(sys.executable, command, environ)  # noqa: S606 - the supervisor takes this process over, signals included
-
-
-def client_of(home: Home) -> Client:
-    """The REST client of the installation in `home`. Raises CliError when it is not up."""
-    run = home.read_run()
-    if run is None:
-        raise CliError("no platform is running here; start one with `seamlessflow up`")
-    return Client(run.web_url, (home.root / CLI_TOKEN_FILE).read_text().strip())
 
 
 async def welcome(stack: Stack) -> None:
@@ -183,13 +138,3 @@ def _start_detached(layout: str, *, no_machines: bool) -> None:
     click.echo(
         f"up at {run.web_url if run else '?'}; the sign-in link is in {log}; `seamlessflow down` stops it"
     )
-
-
-def _local_registration(name: str, tags: str) -> tuple[str, Path]:
-    """Register a machine with the platform of this folder through its REST API."""
-    home = find_home()
-    path = token_file(home, LocalMachine(name, tuple(tags.split(","))))
-    with client_of(home) as client:
-        if not path.exists():
-            home.kept(path, client.machine_register(name, tags.split(","))["token"])
-        return client.base_url, path

@@ -32,7 +32,7 @@ class LocalMachine:
 
 
 def token_file(home: Home, machine: LocalMachine) -> Path:
-    return home.machines / f"{machine.name}.token"
+    return home.machine_token_file(machine.name)
 
 
 def forget_tokens_of_other_database(home: Home, *, identity: str) -> None:

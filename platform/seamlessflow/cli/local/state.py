@@ -76,6 +76,9 @@ class Home:
     def machines(self) -> Path:
         return self.root / "machines"
 
+    def machine_token_file(self, name: str) -> Path:
+        return self.machines / f"{name}.token"
+
     @property
     def run_file(self) -> Path:
         return self.root / "run.json"

@@ -1,0 +1,56 @@
+"""`worker`: this host, or a slice of it, as a machine. It needs nothing of the planes: images of machines hold none."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from seamlessflow.cli.connection import client_of
+from seamlessflow.cli.joining import JOIN_TOKEN_VARIABLE, machine_join
+from seamlessflow.cli.local.state import find_home
+
+
+@click.command()
+@click.option("--name", required=True, help="Name of this machine.")
+@click.option("--tags", required=True, help="Comma-separated capability tags, e.g. rollout,train.")
+@click.option(
+    "--control-plane-url", default=None, help="Of a platform elsewhere; default: the one of this folder."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Machine token; default: got by joining.",
+)
+@click.option("--cores", default=None, help="Cores for its children, e.g. 0 or 0,1; default: all.")
+def worker(
+    name: str, tags: str, control_plane_url: str | None, token_file: Path | None, cores: str | None
+) -> None:
+    """Run this host (or a slice of it) as a machine, in the foreground.
+
+    With --control-plane-url and SEAMLESSFLOW_JOIN_TOKEN in the environment it joins a platform elsewhere; a machine
+    that is known there keeps the tags it was given.
+    """
+    if control_plane_url is None:
+        control_plane_url, token_file = _local_registration(name, tags)
+    elif token_file is None:
+        wanted = [tag.strip() for tag in tags.split(",") if tag.strip()]
+        token_file = machine_join(
+            find_home(), name=name, tags=wanted, control_plane_url=control_plane_url, environ=os.environ
+        )
+    command = [sys.executable, "-m", "seamlessflow_workers.supervisor", "--name", name]
+    command += ["--control-plane-url", control_plane_url, "--token-file", str(token_file)]
+    command += ["--cores", cores] if cores else []
+    environ = {key: value for key, value in os.environ.items() if key != JOIN_TOKEN_VARIABLE}
+    os.execve(sys.executable, command, environ)  # noqa: S606 - the supervisor takes this process over, signals included
+
+
+def _local_registration(name: str, tags: str) -> tuple[str, Path]:
+    """Register a machine with the platform of this folder through its REST API."""
+    home = find_home()
+    path = home.create().machine_token_file(name)
+    with client_of(home) as client:
+        if not path.exists():
+            home.kept(path, client.machine_register(name, tags.split(","))["token"])
+        return client.base_url, path
