@@ -1,4 +1,4 @@
-"""Where fronts listen, and the name that gateways are told."""
+"""Where fronts listen, the name that gateways are told, and the device that children get."""
 
 import socket
 from pathlib import Path
@@ -36,3 +36,10 @@ def test_machine_that_listens_everywhere_is_reached_by_its_name_or_the_given_add
 def test_address_of_every_interface_is_nobodys_address(tmp_path: Path, nobody: str) -> None:
     with pytest.raises(InvalidSetting, match="nobody's address"):
         config(tmp_path, "--advertised-host", nobody)
+
+
+def test_device_may_come_from_the_environment_and_a_flag_wins(tmp_path: Path) -> None:
+    assert config(tmp_path, SEAMLESSFLOW_DEVICE="cuda").device == "cuda"
+    assert config(tmp_path, "--device", "cpu", SEAMLESSFLOW_DEVICE="cuda").device == "cpu"
+    with pytest.raises(InvalidSetting, match="SEAMLESSFLOW_DEVICE 'tpu' must be cpu or cuda"):
+        config(tmp_path, SEAMLESSFLOW_DEVICE="tpu")

@@ -28,6 +28,8 @@ from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
 from seamlessflow_workers.supervisor.process import ChildCommand
 
 LINE_BYTES = 1 << 20
+# A trainer takes the card that it sees; on a machine that computes on its processor it must see none.
+NO_CARD = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,9 @@ class ControlledChild(ResidentChild):
         path.write_bytes(msgspec.json.encode(self.resident))
         descriptor = self._theirs.fileno()
         return ChildCommand(
-            (*program, "--control-fd", str(descriptor), "--resident", str(path)), inherited_fds=(descriptor,)
+            (*program, "--control-fd", str(descriptor), "--resident", str(path)),
+            environment=NO_CARD if config.device == "cpu" else {},
+            inherited_fds=(descriptor,),
         )
 
     async def _spawn(self) -> None:

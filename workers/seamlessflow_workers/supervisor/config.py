@@ -1,5 +1,5 @@
-"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON, SEAMLESSFLOW_HOME, SEAMLESSFLOW_LISTEN_HOST and
-SEAMLESSFLOW_ADVERTISED_HOST from the environment.
+"""Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,LISTEN_HOST,
+ADVERTISED_HOST} from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced and said.
 """
@@ -22,6 +22,7 @@ from seamlessflow_workers.supervisor.capabilities import (
     vllm_python,
 )
 
+DEVICES = ("cpu", "cuda")
 LOOPBACK = "127.0.0.1"
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 MACHINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -62,6 +63,8 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         raise InvalidSetting(
             f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://"
         )
+    if options.device not in (None, *DEVICES):  # argparse checks flags only
+        raise InvalidSetting(f"SEAMLESSFLOW_DEVICE {options.device!r} must be {' or '.join(DEVICES)}")
     device = options.device or default_device()
     embedded = options.engine_python or environment.get("ENGINE_PYTHON") or sys.executable
     vllm = options.engine_python or vllm_python(environment)
@@ -112,7 +115,10 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         help="interpreter of engines; by default ENGINE_PYTHON, else our own, for vLLM the environment beside it",
     )
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="of engines; cuda where there is one by default"
+        "--device",
+        choices=DEVICES,
+        default=environment.get("SEAMLESSFLOW_DEVICE") or None,
+        help="of engines and trainers; cuda where there is one by default",
     )
     return parser
 
