@@ -60,6 +60,12 @@ screenshots: setup ## take the pictures of docs/screenshots anew (needs a Chromi
 soak: setup ## the acceptance tests over and over, HOURS=<hours> (1 by default)
 	@$(BIN)/python -m tests.benchmarks soak --hours $(or $(HOURS),1)
 
+gpu: setup ## the whole loop on this machine's GPU; fails where there is none
+	REQUIRE_GPU=1 $(BIN)/python -m pytest tests/gpu -rs
+
+rehearsal: setup ## as root: build the images, run the compose file with podman, restore a back-up (FOLDER, FLAGS)
+	$(BIN)/python deploy/rehearsal/rehearse.py --folder $(or $(FOLDER),build/rehearsal) $(FLAGS)
+
 clean: ## stop what runs here, then remove data, builds and caches (the environments stay)
 	@if [ -x $(BIN)/seamlessflow ]; then $(BIN)/seamlessflow down; fi
 	@$(PYTHON) deploy/local/clean.py

@@ -50,6 +50,7 @@ def timed(name: str, deed: Callable[[], object]) -> None:
 
 def main() -> int:
     options = _options()
+    options.folder = options.folder.absolute()
     tools = subprocess.run(
         [sys.executable, str(ROOT / "deploy" / "local" / "tools.py")],
         stdout=subprocess.PIPE,
