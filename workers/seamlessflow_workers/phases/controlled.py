@@ -46,7 +46,9 @@ class ControlledChild(ResidentChild):
         config = self._surroundings.config
         program = config.train_command if self.key.role is Role.TRAIN else config.agent_command
         path = self._surroundings.home.run / f"{self.key.role}-{self.key.job_id}.json"
-        path.write_bytes(msgspec.json.encode(self.resident))
+        # The address under which this machine reaches the control plane, which need not be the one that people open.
+        resident = msgspec.structs.replace(self.resident, control_plane_url=config.control_plane_url)
+        path.write_bytes(msgspec.json.encode(resident))
         descriptor = self._theirs.fileno()
         return ChildCommand(
             (*program, "--control-fd", str(descriptor), "--resident", str(path)),
