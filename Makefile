@@ -7,7 +7,7 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 	$(if $(UPDATES),--updates $(UPDATES)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup vllm vllm-if-possible demo test check lint types imports schema frontend frontend-check screenshots bench soak clean
+.PHONY: help setup vllm vllm-if-possible demo test check lint types imports schema frontend frontend-check screenshots bench soak rehearsal clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -59,9 +59,6 @@ screenshots: setup ## take the pictures of docs/screenshots anew (needs a Chromi
 
 soak: setup ## the acceptance tests over and over, HOURS=<hours> (1 by default)
 	@$(BIN)/python -m tests.benchmarks soak --hours $(or $(HOURS),1)
-
-gpu: setup ## the whole loop on this machine's GPU; fails where there is none
-	REQUIRE_GPU=1 $(BIN)/python -m pytest tests/gpu -rs
 
 rehearsal: setup ## as root: build the images, run the compose file with podman, restore a back-up (FOLDER, FLAGS)
 	$(BIN)/python deploy/rehearsal/rehearse.py --folder $(or $(FOLDER),build/rehearsal) $(FLAGS)

@@ -180,7 +180,11 @@ def _job_complete(client: Client) -> None:
 def _shown(client: Client) -> list[tuple[str, str, list[str]]]:
     """Every job with the weights it published."""
     return [
-        (job["id"], job["state"], [row["uri"] for row in client.job_part(job["id"], "versions")["results"]])
+        (
+            job["id"],
+            job["state"],
+            [row["manifest_sha256"] for row in client.job_part(job["id"], "versions")["results"]],
+        )
         for job in client.job_list()
     ]
 

@@ -31,6 +31,8 @@ from seamlessflow_workers.weights.publish import RawTensor, weights_publish
 
 TOKEN = "machine-token"
 POLL_S = 0.005
+# Where people find the dashboard; machines reach the control plane under another address.
+PUBLIC_URL = "https://flow.example.invalid"
 
 
 class FakeControlPlane:
@@ -89,7 +91,7 @@ class FakeControlPlane:
                 weights=weights or WeightsReference(version=0, uri="file:///nowhere/model"),
                 artifact_root="file:///nowhere",
                 gateway_url="http://127.0.0.1:1",
-                control_plane_url=self.url,
+                control_plane_url=PUBLIC_URL,
             )
         )
 

@@ -229,6 +229,8 @@ async def test_a_machine_turns_from_rollout_to_training_and_back(stage: Stage) -
     rollout = plane.order(Role.ROLLOUT)
     await plane.until_state(rollout, PhaseState.ACTIVE)
     await until(lambda: stage.pid(Role.TRAIN) is not None, what="the trainer is started ahead")
+    (given,) = stage.folder.rglob("train-*.json")
+    assert json.loads(given.read_bytes())["control_plane_url"] == plane.url
     plane.change(rollout, is_draining=True)
     await plane.until_state(rollout, PhaseState.ENDED)
     train = plane.order(Role.TRAIN)

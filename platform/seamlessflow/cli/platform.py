@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from seamlessflow.cli.connection import CLI_TOKEN_FILE, client_of
+from seamlessflow.cli.connection import CLI_TOKEN_FILE
+from seamlessflow.cli.connection import client_of as client_of
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine
