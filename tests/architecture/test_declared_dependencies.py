@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[2]
 PLATFORM, WORKERS = ROOT / "platform" / "seamlessflow", ROOT / "workers" / "seamlessflow_workers"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {"seamlessflow", "seamlessflow_workers"}
-# What is imported only where it is there: engines of kind vllm live in an environment of their own.
+# Engines of kind vllm live in an environment of their own, with a lock of its own.
 ELSEWHERE = {"vllm"}
+ELSEWHERE_FOLDER = WORKERS / "rollout" / "vllm"
 # Part → folders, and the extras that its image or its installation takes.
 PARTS: dict[str, tuple[list[Path], list[str]]] = {
     "control plane": ([PLATFORM / "control_plane", PLATFORM / "core"], ["control"]),
@@ -50,7 +51,8 @@ def test_what_is_imported_is_declared(part: str) -> None:
 
 def _modules(folders: list[Path]) -> Iterator[Path]:
     for folder in folders:
-        yield from [folder] if folder.is_file() else folder.rglob("*.py")
+        paths = [folder] if folder.is_file() else folder.rglob("*.py")
+        yield from (path for path in paths if not path.is_relative_to(ELSEWHERE_FOLDER))
 
 
 def _imported(path: Path) -> set[str]:
