@@ -59,7 +59,7 @@ def calculator_spec(
             "max_tokens_per_turn": 32,
             "max_concurrent_sessions": 48,
         },
-        "algorithm": {"max_staleness": 3},
+        "algorithm": {"max_staleness": 3, "kl_coef": 0.0},
         "train": {
             "num_updates": num_updates,
             "learning_rate": 3e-4,

@@ -35,6 +35,7 @@ def _of_module(name: str) -> Benchmark:
 BENCHMARKS: Mapping[str, Benchmark] = {
     name: _of_module(name)
     for name in (
+        "algorithms",
         "control_plane",
         "dashboard",
         "engine",

@@ -28,9 +28,9 @@ class PacedStepEngine:
         plan = plan_batch(
             batch,
             step_version=step_version,
-            max_staleness=self._spec.algorithm.max_staleness,
+            algorithm=self._spec.algorithm,
+            aggregation_constant=self._spec.aggregation_constant,
             micro_batch_tokens=self._spec.train.micro_batch_tokens,
-            is_kl_on=False,
         )
         self.optimizer_step = optimizer_step
         duration_s = plan.num_trained_tokens * self._pace.train_token_s

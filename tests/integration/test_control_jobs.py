@@ -214,3 +214,24 @@ def test_body_that_is_not_json_is_a_problem(cast: Cast) -> None:
 
     assert response.status_code == 400
     assert b"JSON" in response.content
+
+
+def test_a_stage_is_switched_by_name_with_an_event_and_an_author(cast: Cast) -> None:
+    stages = [{"name": "first", "domains": ["math"]}, {"name": "second"}]
+    spec = {**cast.spec(), "algorithm": {"name": "srpo", "stages": stages}}
+    shown = json.loads(cast.member.call("POST", "jobs", spec).content)["id"]
+
+    body = {"stage": "second", "reason": "it reasons well enough"}
+    response = cast.member.call("POST", f"jobs/{shown}/stage", body)
+
+    assert response.status_code == 200, response.content
+    job = Job.objects.get()
+    assert (job.stage_requested, job.stage_request) == (1, 1)
+    event = Event.objects.get(kind="job.stage")
+    assert (event.author, event.reason) == ("user:mira", "it reasons well enough")
+    assert event.data == {"to": "second", "generation": job.generation}
+    refused = cast.member.call("POST", f"jobs/{shown}/stage", {"stage": "third"})
+    assert refused.status_code == 400
+    assert "no stage 'third': its stages are first, second" in json.loads(refused.content)["detail"]
+    assert cast.outsider.call("POST", f"jobs/{shown}/stage", body).status_code == 404
+    assert Job.objects.get().stage_request == 1

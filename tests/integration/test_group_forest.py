@@ -72,7 +72,7 @@ def columns_of(header: dict[str, Any], raw: bytes) -> dict[str, Any]:
 
 
 async def test_a_forest_leaves_as_columns_that_say_what_the_rows_say(cast: Cast) -> None:
-    job = await database_sync_to_async(cast.job)()
+    job = await database_sync_to_async(cast.job)(algorithm={"advantage_norm": "mean"})
     forest = await write(job, num_sessions=3, num_nodes=90)
     shown = show_id(IdKind.GROUP, forest.group_id)
     header, raw = decoded(await sync_to_async(cast.member.call)("GET", f"groups/{shown}/forest"))
@@ -189,7 +189,7 @@ async def test_bad_numbers_are_named(cast: Cast) -> None:
 
 
 async def test_a_watched_forest_tells_new_nodes_and_verdicts(cast: Cast, embedded_valkey: ValkeyUrls) -> None:
-    job = await database_sync_to_async(cast.job)()
+    job = await database_sync_to_async(cast.job)(algorithm={"advantage_norm": "mean"})
     forest = await write(job, num_sessions=2, num_nodes=8)
     await Session.objects.filter(id=forest.session_ids[1]).aupdate(state="open", reward=None, closed_at=None)
     feeder = await feeder_make()

@@ -25,10 +25,11 @@ from transformers import (
     RwkvForCausalLM,
 )
 
+from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.tree_weights import token_weights
 from seamlessflow.core.batching.tree_layout import TreeLayout
-from seamlessflow.core.job_spec import AlgorithmSection, TrainObjective
-from seamlessflow_workers.train.loss import TokenTargets, token_loss
+from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow_workers.train.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.policy import Policy
 from seamlessflow_workers.train.tree_attention import TreeAttentionError, tile_mask, tree_attention_forward
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
@@ -106,13 +107,15 @@ def flat_inputs(layout: TreeLayout, ids: Tensor, tokens: Tensor) -> tuple[Tensor
 
 def make_targets(
     values: dict[str, Tensor], tokens: Tensor, weights: tuple[Tensor, Tensor, Tensor]
-) -> TokenTargets:
-    return TokenTargets(
+) -> TokenTerms:
+    return TokenTerms(
         behaviour_logprobs=values["behaviour"][tokens],
         reference_logprobs=values["reference"][tokens],
         advantages_positive=weights[0],
         advantages_negative=weights[1],
         loss_weights=weights[2],
+        sequences=torch.zeros(len(tokens), dtype=torch.int64),
+        num_sequences=1,
         is_current=torch.ones(len(tokens), dtype=torch.bool),
     )
 
@@ -137,7 +140,7 @@ def branch_by_branch(
         value = advantages[sample].expand(len(places))
         ones = torch.ones(len(places), dtype=torch.float64)
         targets = make_targets(values, row[places], (value.clamp(min=0), value.clamp(max=0), ones))
-        total = total + token_loss(logprobs, targets, ALGORITHM, loss_weight=1.0)
+        total = total + policy_loss(logprobs, targets, ALGORITHM).loss
         num_trained += len(places)
     return total / max(1, num_trained), num_trained
 
@@ -175,12 +178,8 @@ def test_loss_and_gradients_equal_branch_by_branch(
     assert weights.weights.sum() == num_trained
     arrays = (weights.positive, weights.negative, weights.weights)
     positive, negative, total = (torch.from_numpy(array)[tokens] for array in arrays)
-    loss = token_loss(
-        logprobs,
-        make_targets(values, tokens, (positive, negative, total)),
-        ALGORITHM,
-        loss_weight=num_trained,
-    )
+    terms = make_targets(values, tokens, (positive, negative, total))
+    loss = policy_loss(logprobs, terms, ALGORITHM).loss / num_trained
     loss.backward()
 
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), abs=1e-10)

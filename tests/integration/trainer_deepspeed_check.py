@@ -1,27 +1,46 @@
-"""Run as a script: one DeepSpeed step per ZeRO stage against a float64 model fed with the oracle's gradient.
+"""Run as a script: DeepSpeed steps in float32 against a float64 model fed with the oracle's gradient.
 
-Prints one JSON line per stage with what the engine measured and how far gradients and loss are from float64.
+Prints one JSON line per case with what the engine measured and how far gradients and loss are from float64. The cases:
+every ZeRO stage, then every algorithm.
 """
 
 import dataclasses
+import itertools
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from deepspeed.utils import safe_get_full_optimizer_state
 from transformers import AutoModelForCausalLM
 
-from seamlessflow.core.algorithms.reference_loss import reference_loss
+from seamlessflow.core.algorithms.options import AlgorithmName
+from seamlessflow.core.algorithms.reference_loss import ReferenceLoss, ReferenceSequence, reference_loss
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.distributed import process_group_start
 from seamlessflow_workers.train.engine import TrainEngine
+from tests.fixtures.plain_advantages import plain_kl_advantages
 from tests.integration.trainer_harness import make_batch, make_spec
 
 TEMPERATURE = 0.7
 BETA1 = 0.9
+REFERENCE_THAT_WEIGHS_NOTHING = 1e-9
+
+
+def cases() -> dict[str, tuple[int, dict[str, Any]]]:
+    """ZeRO stage and algorithm section by name."""
+    stages = {
+        f"stage {stage}": (
+            stage,
+            {"name": "dapo", "kl_coef": 0.0 if stage else REFERENCE_THAT_WEIGHS_NOTHING},
+        )
+        for stage in (0, 1, 2, 3)
+    }
+    no_tasks = {"sampling": {"history": False}}  # the harness has none to choose from
+    return {**stages, **{name.value: (1, {"name": name.value, **no_tasks}) for name in AlgorithmName}}
 
 
 def exact_logprobs(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -35,64 +54,75 @@ def exact_logprobs(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return torch.cat(parts) * torch.from_numpy(batch.loss_mask != 0)
 
 
+def oracle_of(batch: Batch, logprobs: torch.Tensor, spec: JobSpec) -> ReferenceLoss:
+    """The reference model is the policy itself: it has not been trained yet."""
+    exact = logprobs.detach().numpy()
+    advantages = (batch.advantages_positive + batch.advantages_negative).astype(np.float64)
+    if spec.algorithm.is_kl_in_reward:
+        advantages = plain_kl_advantages(batch, exact, spec.algorithm)
+    sequences = [
+        ReferenceSequence(
+            session=int(batch.sessions[index]),
+            logprobs=exact[start:end].tolist(),
+            behaviour_logprobs=batch.behaviour_logprobs[start:end].astype(np.float64).tolist(),
+            advantages=advantages[start:end].tolist(),
+            is_trained=(batch.loss_mask[start:end] != 0).tolist(),
+            reference_logprobs=exact[start:end].tolist(),
+        )
+        for index, (start, end) in enumerate(itertools.pairwise(batch.sample_starts))
+    ]
+    return reference_loss(sequences, spec.algorithm, aggregation_constant=spec.aggregation_constant)
+
+
+def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[str, Any]) -> dict[str, Any]:
+    exact = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float64)
+    logprobs = exact_logprobs(exact, noisy)
+    train = {"zero_stage": stage, "max_grad_norm": 1000.0, "adam_betas": (BETA1, 0.95), "warmup_updates": 0}
+    spec = JobSpec.model_validate({**make_spec(**train), "algorithm": options})
+    oracle = oracle_of(noisy, logprobs, spec)
+    logprobs.backward(torch.from_numpy(np.concatenate(oracle.gradients)))
+    gradients = {name: parameter.grad for name, parameter in exact.named_parameters()}
+    norm = torch.stack([g.norm() for g in gradients.values() if g is not None]).norm()
+    engine = TrainEngine(model_path, spec)
+    metrics = engine.step(noisy, step_version=0, optimizer_step=1)
+    worst = 0.0
+    for parameter_name, parameter in engine._engine.module.named_parameters():
+        expected = gradients[parameter_name.removeprefix("model.")]
+        assert expected is not None
+        if stage == 0:
+            first_moment = engine._optimizer.state[parameter]["exp_avg"]
+        else:
+            first_moment = safe_get_full_optimizer_state(parameter, "exp_avg")
+        assert isinstance(first_moment, torch.Tensor)
+        worst = max(worst, float((first_moment / (1 - BETA1) - expected).abs().max()))
+    served = dataclasses.replace(noisy, behaviour_logprobs=logprobs.detach().numpy().astype(np.float32))
+    fresh = TrainEngine(model_path, spec).step(served, step_version=0, optimizer_step=1)
+    tensors = engine.tensors()
+    return {
+        "case": name,
+        "loss_error": abs(metrics["train/loss"] - oracle.loss),
+        "grad_norm_error": abs(metrics["train/grad_norm"] - float(norm)) / float(norm),
+        "worst_gradient_error": worst,
+        "grad_norm": float(norm),
+        "clipped": metrics["train/clip_fraction"],
+        "mismatch_max": fresh["train/mismatch_max"],
+        "kl_reference": metrics.get("train/kl_reference"),
+        "num_tensors": len(tensors),
+        "num_bytes": sum(tensor.num_bytes for tensor in tensors.values()),
+    }
+
+
 def main(model_path: Path) -> None:
     process_group_start()
-    exact = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float64)
     batch = make_batch(1, temperature=TEMPERATURE)
-    logprobs = exact_logprobs(exact, batch)
+    policy = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float64)
+    exact = exact_logprobs(policy, batch).detach().numpy()
     trained = batch.loss_mask != 0
     # The sampler is a little off the policy, so that some ratios are clipped.
     noise = np.random.default_rng(0).normal(0, 0.2, size=trained.shape)
-    behaviour = ((logprobs.detach().numpy() + noise) * trained).astype(np.float32)
-    oracle = reference_loss(
-        logprobs=logprobs.detach().numpy()[trained],
-        behaviour_logprobs=behaviour[trained].astype(np.float64),
-        advantages=(batch.advantages_positive + batch.advantages_negative)[trained].astype(np.float64),
-        clip_low=0.2,
-        clip_high=0.28,
-        num_trained_tokens=int(trained.sum()),
-    )
-    logprobs[torch.from_numpy(trained)].backward(torch.from_numpy(oracle.gradient))
-    gradients = {name: parameter.grad for name, parameter in exact.named_parameters()}
-    norm = torch.stack([g.norm() for g in gradients.values() if g is not None]).norm()
-    for stage in (0, 1, 2, 3):
-        spec = JobSpec.model_validate(
-            {
-                **make_spec(
-                    zero_stage=stage, max_grad_norm=1000.0, adam_betas=(BETA1, 0.95), warmup_updates=0
-                ),
-                "algorithm": {"kl_coef": 0.0 if stage else 1e-9},  # a reference model that weighs nothing
-            }
-        )
-        engine = TrainEngine(model_path, spec)
-        noisy = dataclasses.replace(batch, behaviour_logprobs=behaviour)
-        metrics = engine.step(noisy, step_version=0, optimizer_step=1)
-        worst = 0.0
-        for name, parameter in engine._engine.module.named_parameters():
-            expected = gradients[name.removeprefix("model.")]
-            assert expected is not None
-            if stage == 0:
-                first_moment = engine._optimizer.state[parameter]["exp_avg"]
-            else:
-                first_moment = safe_get_full_optimizer_state(parameter, "exp_avg")
-            assert isinstance(first_moment, torch.Tensor)
-            worst = max(worst, float((first_moment / (1 - BETA1) - expected).abs().max()))
-        served = dataclasses.replace(batch, behaviour_logprobs=logprobs.detach().numpy().astype(np.float32))
-        fresh = TrainEngine(model_path, spec).step(served, step_version=0, optimizer_step=1)
-        tensors = engine.tensors()
-        row = {
-            "stage": stage,
-            "loss_error": abs(metrics["train/loss"] - oracle.loss),
-            "grad_norm_error": abs(metrics["train/grad_norm"] - float(norm)) / float(norm),
-            "worst_gradient_error": worst,
-            "grad_norm": float(norm),
-            "clipped": metrics["train/clip_fraction_low"] + metrics["train/clip_fraction_high"],
-            "mismatch_max": fresh["train/mismatch_max"],
-            "kl_reference": metrics.get("train/kl_reference"),
-            "num_tensors": len(tensors),
-            "num_bytes": sum(tensor.num_bytes for tensor in tensors.values()),
-        }
-        print(json.dumps(row), flush=True)
+    noisy = dataclasses.replace(batch, behaviour_logprobs=((exact + noise) * trained).astype(np.float32))
+    for name, (stage, options) in cases().items():
+        print(json.dumps(check(name, model_path, noisy, stage, options)), flush=True)
 
 
 if __name__ == "__main__":

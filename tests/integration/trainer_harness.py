@@ -98,6 +98,8 @@ def make_batch(number: int, *, is_flat: bool = False, temperature: float = 1.0) 
         loss_weights=mask.astype(np.float32),
         versions=np.where(mask != 0, number - 1, -1).astype(np.int32),
         rewards=rng.random(10).astype(np.float32),
+        sessions=np.arange(10, dtype=np.int32),
+        groups=(np.arange(10) // 5).astype(np.int32),
     )
 
 
@@ -106,6 +108,7 @@ def make_spec(**train: object) -> dict[str, object]:
         "name": "trainer test",
         "model": {"source": "artifact://test"},
         "environment": {"name": "external"},
+        "algorithm": {"kl_coef": 0.0},
         "train": {"learning_rate": 1e-2, "micro_batch_tokens": 64, "warmup_updates": 4, **train},
     }
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.format import Batch
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
 from tests.integration.trainer_harness import make_batch
@@ -15,25 +16,28 @@ Token = tuple[int, int, float, float, int]
 
 
 def plan(
-    batch: Batch, *, micro_batch_tokens: int = 64, max_staleness: int = 0, is_kl_on: bool = False
+    batch: Batch, *, micro_batch_tokens: int = 64, max_staleness: int = 0, **options: object
 ) -> TrainPlan:
     return plan_batch(
         batch,
         step_version=batch.header.policy_version,
-        max_staleness=max_staleness,
+        algorithm=AlgorithmSection.model_validate(
+            {"name": "srpo", "max_staleness": max_staleness, **options}
+        ),
+        aggregation_constant=1.0,
         micro_batch_tokens=micro_batch_tokens,
-        is_kl_on=is_kl_on,
     )
 
 
 def trained_tokens(batch: Batch) -> list[Token]:
-    """(input before, target, behaviour, advantage, version) of every trained token."""
+    """(input before, target, behaviour, advantage, version) of every trained token, as the token mean weighs it."""
+    num_trained = int(batch.loss_mask.sum())
     return sorted(
         (
             int(batch.token_ids[i - 1]),
             int(batch.token_ids[i]),
             float(batch.behaviour_logprobs[i]),
-            float(batch.advantages_positive[i] + batch.advantages_negative[i]),
+            round(float(batch.advantages_positive[i] + batch.advantages_negative[i]) / num_trained, 6),
             int(batch.versions[i]),
         )
         for i in np.flatnonzero(batch.loss_mask)
@@ -46,16 +50,17 @@ def computed_tokens(micro_batches: list[MicroBatch]) -> list[Token]:
             int(micro.token_ids[row, column]),
             int(target),
             float(behaviour),
-            float(advantage),
+            round(float(positive) + float(negative), 6),
             int(version),
         )
         for micro in micro_batches
-        for row, column, target, behaviour, advantage, version in zip(
+        for row, column, target, behaviour, positive, negative, version in zip(
             micro.rows,
             micro.columns,
             micro.targets,
             micro.behaviour_logprobs,
-            micro.advantages_positive + micro.advantages_negative,
+            micro.advantages_positive,
+            micro.advantages_negative,
             micro.versions,
             strict=True,
         )
@@ -91,7 +96,7 @@ def test_samples_without_advantage_are_skipped_but_counted() -> None:
         advantages[first] = 0
         batch = dataclasses.replace(batch, **{name: advantages})
     assert batch.loss_mask[first].any()
-    without_kl, with_kl = plan(batch), plan(batch, is_kl_on=True)
+    without_kl, with_kl = plan(batch), plan(batch, kl_coef=0.1)
     assert without_kl.num_trained_tokens == with_kl.num_trained_tokens == int(batch.loss_mask.sum())
     num_skipped = int(batch.loss_mask[first].sum())
     assert (
@@ -124,3 +129,19 @@ def test_a_trained_first_token_is_refused_because_nothing_predicts_it() -> None:
     mask[batch.sample_starts[2]] = 1
     with pytest.raises(ValueError, match="first token"):
         plan(dataclasses.replace(batch, loss_mask=mask))
+
+
+def test_stale_tokens_alone_are_left_out_where_the_scope_is_the_token() -> None:
+    batch = make_batch(20)
+    trained = np.flatnonzero(batch.loss_mask)
+    versions = batch.versions.copy()
+    versions[trained[::3]] -= 5
+    versions[trained[0]] = -1  # unknown: never trained
+    batch = dataclasses.replace(batch, versions=versions)
+    result = plan(batch, max_staleness=4, off_policy={"staleness_scope": "token"})
+    assert result.num_stale_tokens == len(trained[::3])
+    assert result.num_trained_tokens == len(trained) - len(trained[::3])
+    weights = np.concatenate([micro.loss_weights for micro in result.micro_batches])
+    assert weights.sum() == pytest.approx(1.0)
+    places = np.concatenate([micro.places for micro in result.micro_batches])
+    assert sorted(places.tolist()) == sorted(set(trained.tolist()) - set(trained[::3].tolist()))

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seamlessflow.core.algorithms.reference_loss import ReferenceLoss, reference_loss
+from seamlessflow.core.algorithms.reference_loss import ReferenceSequence, reference_loss
+from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.tree_weights import token_weights
 from seamlessflow.core.batching.tree_layout import TreeLayout
 from seamlessflow.core.job_spec import TrainObjective
@@ -18,17 +19,21 @@ KL_COEF = 0.3
 
 def loss(
     tokens: NDArray[np.int64], facts: dict[str, Floats], advantages: Floats, *, kl_coef: float
-) -> ReferenceLoss:
-    return reference_loss(
-        logprobs=facts["logprobs"][tokens],
-        behaviour_logprobs=facts["behaviour"][tokens],
-        reference_logprobs=facts["reference"][tokens],
-        advantages=advantages,
-        clip_low=0.2,
-        clip_high=0.28,
-        num_trained_tokens=1,
-        kl_coef=kl_coef,
+) -> tuple[float, list[float]]:
+    """Sum over the tokens, not divided by anything, and its gradient."""
+    algorithm = AlgorithmSection.model_validate(
+        {"name": "dapo", "kl_coef": kl_coef, "aggregation": "constant"}
     )
+    sequence = ReferenceSequence(
+        session=0,
+        logprobs=facts["logprobs"][tokens].tolist(),
+        behaviour_logprobs=facts["behaviour"][tokens].tolist(),
+        reference_logprobs=facts["reference"][tokens].tolist(),
+        advantages=advantages.tolist(),
+        is_trained=[True] * len(tokens),
+    )
+    result = reference_loss([sequence], algorithm, aggregation_constant=1.0)
+    return result.loss, result.gradients[0]
 
 
 def branch_by_branch(
@@ -44,9 +49,9 @@ def branch_by_branch(
         tokens = np.array([t for t in branch if mask[t]], dtype=np.int64)
         if objective is TrainObjective.ONCE:
             tokens = tokens[tokens >= layout.sample_starts[sample]]  # others have it masked
-        part = loss(tokens, facts, np.full(len(tokens), values[sample]), kl_coef=KL_COEF)
-        total += part.loss
-        gradient[tokens] += part.gradient
+        value, slope = loss(tokens, facts, np.full(len(tokens), values[sample]), kl_coef=KL_COEF)
+        total += value
+        gradient[tokens] += slope
         num_trained += len(tokens)
     return total, gradient, num_trained
 
@@ -65,9 +70,9 @@ def test_loss_gradient_and_denominator_equal_branch_by_branch(
     tokens = np.flatnonzero(mask)
     total, gradient = 0.0, np.zeros(layout.num_tokens)
     for advantages in (found.positive, found.negative):
-        part = loss(tokens, facts, advantages[tokens], kl_coef=0.0)
-        total += part.loss
-        gradient[tokens] += part.gradient
+        value, slope = loss(tokens, facts, advantages[tokens], kl_coef=0.0)
+        total += value
+        gradient[tokens] += slope
     difference = facts["reference"] - facts["logprobs"]
     total += KL_COEF * float((found.weights * (np.exp(difference) - difference - 1)).sum())
     gradient += KL_COEF * found.weights * (1 - np.exp(difference))

@@ -120,7 +120,14 @@ def example_spec(
             "max_concurrent_sessions": 96,
             "max_num_seqs": 12,
         },
-        "algorithm": {"name": "grpo", "max_staleness": 3},
+        "algorithm": {
+            "name": "grpo",
+            "advantage_norm": "mean",
+            "aggregation": "token_mean",
+            "clip_high": 0.28,
+            "kl_coef": 0.0,
+            "max_staleness": 3,
+        },
         "train": {
             "num_updates": num_updates,
             "learning_rate": learning_rate,

@@ -78,6 +78,17 @@ def jobs_audit(job_id: str) -> None:
         raise CliError("the audit found faults")
 
 
+@jobs.command("stage")
+@click.argument("job_id")
+@click.argument("stage")
+@click.option("--reason", default="", help="Kept with the event.")
+def jobs_stage(job_id: str, stage: str, reason: str) -> None:
+    """Switch the tasks of a job to STAGE, one of algorithm.stages."""
+    with connect() as client:
+        client.job_stage(job_id, stage, reason=reason)
+    click.echo(f"{job_id} goes on with the tasks of stage {stage}")
+
+
 def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
     """A command that asks for a state; `goals`: where the job is then, or has nothing more to come."""
 

@@ -73,6 +73,10 @@ class Client:
         """`verb` is cancel, pause or resume. Asking again for the same changes nothing."""
         return self._send("POST", f"jobs/{job_id}/{verb}", json={"reason": reason})
 
+    def job_stage(self, job_id: str, stage: str, *, reason: str = "") -> Json:
+        """Switch the tasks of a job to one of its stages."""
+        return self._send("POST", f"jobs/{job_id}/stage", json={"stage": stage, "reason": reason})
+
     def job_part(self, job_id: str, part: str, **params: Any) -> Json:
         """`part` is versions, metrics, events, phases, groups, ledger or audit."""
         return self._send("GET", f"jobs/{job_id}/{part}", params=params)

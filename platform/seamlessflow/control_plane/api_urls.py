@@ -20,6 +20,7 @@ urlpatterns = [
     path("jobs/<job:job_id>", jobs.JobDetailApi.as_view()),
     path("jobs/<job:job_id>/cancel", jobs.JobCancelApi.as_view()),
     path("jobs/<job:job_id>/pause", jobs.JobPauseApi.as_view()),
+    path("jobs/<job:job_id>/stage", jobs.JobStageApi.as_view()),
     path("jobs/<job:job_id>/resume", jobs.JobResumeApi.as_view()),
     path("jobs/<job:job_id>/versions", jobs.JobVersionListApi.as_view()),
     path("jobs/<job:job_id>/metrics", jobs.JobMetricsApi.as_view()),

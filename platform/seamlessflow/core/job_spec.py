@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+
+from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.spec_section import SpecSection
 
 SPEC_VERSION = 1
 Reference = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -22,13 +25,9 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 def _more_than_one(group_size: int) -> int:
     if group_size < 2:
         raise ValueError(
-            "must be at least 2: grpo compares the sessions of a group, and one alone teaches nothing"
+            "must be at least 2: advantages compare the sessions of a group, and one alone teaches nothing"
         )
     return group_size
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class EngineKind(StrEnum):
@@ -41,13 +40,6 @@ class Dtype(StrEnum):
     BFLOAT16 = "bfloat16"
 
 
-class AdvantageNorm(StrEnum):
-    """mean: reward minus the group's mean. mean_std: that, divided by the group's standard deviation."""
-
-    MEAN = "mean"
-    MEAN_STD = "mean_std"
-
-
 class TrainObjective(StrEnum):
     """once: each sampled token counts once. by_leaves: once for each branch it is in, as if branches were trained
     one by one."""
@@ -56,7 +48,7 @@ class TrainObjective(StrEnum):
     BY_LEAVES = "by_leaves"
 
 
-class ModelSection(_Section):
+class ModelSection(SpecSection):
     source: Reference
     """Where the initial model is: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
     dtype: Dtype = Dtype.FLOAT32
@@ -65,7 +57,7 @@ class ModelSection(_Section):
     """Longest sequence (prompt and answer) in tokens."""
 
 
-class EnvironmentSection(_Section):
+class EnvironmentSection(SpecSection):
     name: Literal["calculator", "arithmetic", "command", "external"] = "command"
     """Built-in environment, `command` for any program, `external` when agents run outside the platform."""
     tasks: Reference | None = None
@@ -87,7 +79,7 @@ class EnvironmentSection(_Section):
         return self
 
 
-class RolloutSection(_Section):
+class RolloutSection(SpecSection):
     engine: EngineKind = EngineKind.EMBEDDED
     group_size: Annotated[
         int, Field(ge=1, le=1024, json_schema_extra={"minimum": 2}), AfterValidator(_more_than_one)
@@ -104,20 +96,7 @@ class RolloutSection(_Section):
     """Sequences one engine decodes at once."""
 
 
-class AlgorithmSection(_Section):
-    name: Literal["grpo"] = "grpo"
-    clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """The ratio against the sampler is clipped below at 1 - clip_low."""
-    clip_high: Annotated[float, Field(ge=0, le=10)] = 0.28
-    """… and above at 1 + clip_high."""
-    advantage_norm: AdvantageNorm = AdvantageNorm.MEAN
-    kl_coef: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight of the k3 KL estimate to the initial model; 0 loads no reference model."""
-    max_staleness: Annotated[int, Field(ge=0, le=1000)] = 4
-    """Largest lag, in policy versions, between a token's sampler and the step that trains it."""
-
-
-class TrainSection(_Section):
+class TrainSection(SpecSection):
     num_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     """The job completes when this many updates are published."""
     learning_rate: Annotated[float, Field(ge=0, le=10)] = 1e-6
@@ -135,7 +114,7 @@ class TrainSection(_Section):
     """Published weights kept besides pinned ones."""
 
 
-class PlacementSection(_Section):
+class PlacementSection(SpecSection):
     """Tags that a machine must carry besides the role's own."""
 
     rollout: list[Tag] = Field(default_factory=list)
@@ -143,7 +122,7 @@ class PlacementSection(_Section):
     agent: list[Tag] = Field(default_factory=list)
 
 
-class JobSpec(_Section):
+class JobSpec(SpecSection):
     spec_version: Literal[1] = 1
     name: Annotated[str, Field(min_length=1, max_length=120)]
     """Shown in lists; need not be unique."""
@@ -154,6 +133,29 @@ class JobSpec(_Section):
     train: TrainSection = TrainSection()
     placement: PlacementSection = PlacementSection()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    @model_validator(mode="after")
+    def _curriculum_needs_tasks(self) -> "JobSpec":
+        algorithm = self.algorithm
+        if self.environment.name == "external" and (algorithm.stages or algorithm.sampling.history):
+            option = "stages" if algorithm.stages else "sampling.history"
+            raise ValueError(
+                f"algorithm.{option}: chooses among the platform's tasks, but agents of environment 'external' "
+                f"bring their own; {'leave stages out' if algorithm.stages else 'set it to false'}"
+            )
+        return self
+
+    @property
+    def overlong_tokens(self) -> int:
+        """The limit on the sampled tokens of a session that `algorithm.overlong` acts on."""
+        limit = self.algorithm.overlong.max_tokens
+        budget = self.rollout.max_tokens_per_turn * self.environment.max_turns
+        return limit or min(budget, self.model.max_model_len)
+
+    @property
+    def aggregation_constant(self) -> float:
+        """Tokens that one session counts for under `aggregation: constant`."""
+        return self.algorithm.aggregation_constant or float(self.rollout.max_tokens_per_turn)
 
 
 class SpecProblem(BaseModel):

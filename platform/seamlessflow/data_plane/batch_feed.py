@@ -7,16 +7,19 @@ nothing beyond the staleness bound is in any.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
 
 import psycopg
 
+from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
+from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.freshness import without_stale
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.lifecycle.groups import DropCause, GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane import metrics
@@ -35,6 +38,13 @@ from seamlessflow.data_plane.store.batches import (
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
 from seamlessflow.data_plane.store.groups import group_move, job_lock, num_verdicts_needed
+from seamlessflow.data_plane.store.sampling import (
+    Waste,
+    oldest_open_version,
+    seconds_since_last_batch,
+    waste_read,
+)
+from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.wakes import JobWakes, changed
 
@@ -58,7 +68,7 @@ class BatchFeed:
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
         while True:
             ticket = self._wakes.ticket(claims.job_id)
-            payload = await self._lease_once(claims, request, job.spec)
+            payload = await self._lease_once(claims, request, job)
             if payload is not None:
                 return payload
             if time.monotonic() >= deadline_s:
@@ -68,7 +78,7 @@ class BatchFeed:
             await changed(ticket, timeout_s=min(POLL_S, max(0.0, deadline_s - time.monotonic())))
 
     async def _lease_once(
-        self, claims: PhaseClaims, request: BatchLeaseRequest, spec: JobSpec
+        self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
     ) -> bytes | None:
         """Reading and assembling takes long and is done outside the job's lock: ready groups change no more."""
         async with self._locked(claims) as connection:
@@ -76,17 +86,24 @@ class BatchFeed:
             payload = await batch_release(connection, claims, request.number)
             if payload is not None:
                 return payload
-            groups = await _fresh_groups(connection, claims, request.policy_version, spec)
+            groups = await _fresh_groups(connection, claims, request.policy_version, job.spec)
+            waste = await waste_read(connection, claims.job_id)
         if groups is None:
             return None
         async with self._pool.connection() as connection:
             finished = await finished_sessions(connection, groups)
-        oldest_allowed = request.policy_version - spec.algorithm.max_staleness
-        finished = [without_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
-        batch = await asyncio.to_thread(assemble_batch, finished, _plan(claims, request, spec))
-        return await self._store(claims, batch, groups)
+            elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
+        if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
+            oldest_allowed = request.policy_version - job.spec.algorithm.max_staleness
+            finished = [without_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
+        costs = {**waste.metrics, **_speed(finished, elapsed_s)}
+        plan = _plan(claims, request, job, costs)
+        batch = await asyncio.to_thread(assemble_batch, finished, plan)
+        return await self._store(claims, batch, groups, waste)
 
-    async def _store(self, claims: PhaseClaims, batch: Batch, groups: Sequence[ReadyGroup]) -> bytes | None:
+    async def _store(
+        self, claims: PhaseClaims, batch: Batch, groups: Sequence[ReadyGroup], waste: Waste
+    ) -> bytes | None:
         """Number the batch, unless another request was first: then its bytes, or None if it took other numbers."""
         number = batch.header.number
         async with self._locked(claims) as connection:
@@ -102,7 +119,7 @@ class BatchFeed:
                     reason=f"in batch {number}",
                 ):
                     raise psycopg.Rollback
-            payload = await batch_insert(connection, claims, batch, groups)
+            payload = await batch_insert(connection, claims, batch, groups, waste.group_ids)
         if payload is not None:
             metrics.BATCHES.inc()
             self._wakes.wake(claims.job_id)
@@ -130,7 +147,8 @@ async def _fresh_groups(
     oldest_allowed = policy_version - spec.algorithm.max_staleness
     num_needed = num_verdicts_needed(spec.rollout.group_size)
     ready = await groups_ready(connection, claims.job_id)
-    aged = [g.group_id for g in ready if g.min_version is not None and g.min_version < oldest_allowed]
+    is_by_token = spec.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN
+    aged = [g.group_id for g in ready if _is_aged(g, oldest_allowed, is_by_token=is_by_token)]
     num_fresh = await sessions_fresh_count(connection, aged, oldest_allowed=oldest_allowed) if aged else {}
     for group in ready:
         if group.min_version is None or num_fresh.get(group.group_id, num_needed) < num_needed:
@@ -140,20 +158,57 @@ async def _fresh_groups(
                 else f"sampled by version {group.min_version}; the oldest that may train now is {oldest_allowed}, "
                 f"and {num_fresh[group.group_id]} sessions keep to it, fewer than {num_needed}"
             )
-            await group_move(connection, group.group_id, GroupState.READY, GroupState.DROPPED, reason=reason)
+            await group_move(
+                connection,
+                group.group_id,
+                GroupState.READY,
+                GroupState.DROPPED,
+                reason=reason,
+                cause=DropCause.STALE,
+            )
             metrics.GROUPS_DROPPED.inc()
         elif group.max_version is None or group.max_version <= policy_version:
             fresh.append(group)
     num_groups = spec.rollout.groups_per_batch
-    return fresh[:num_groups] if len(fresh) >= num_groups else None
+    if len(fresh) < num_groups or await _must_wait(connection, claims, policy_version, spec):
+        return None
+    return fresh[:num_groups]
 
 
-def _plan(claims: PhaseClaims, request: BatchLeaseRequest, spec: JobSpec) -> BatchPlan:
+def _is_aged(group: ReadyGroup, oldest_allowed: int, *, is_by_token: bool) -> bool:
+    """Whether sessions of it may be beyond the bound; where the bound is by token, only if all its tokens are."""
+    version = group.max_version if is_by_token else group.min_version
+    return version is not None and version < oldest_allowed
+
+
+async def _must_wait(connection: Connection, claims: PhaseClaims, policy_version: int, spec: JobSpec) -> bool:
+    """Whether the next version would put a group that still runs beyond the staleness bound, and the job waits then."""
+    if spec.algorithm.off_policy.stale_groups is not StaleRule.WAIT:
+        return False
+    oldest = await oldest_open_version(connection, claims.job_id)
+    return oldest is not None and oldest < policy_version + 1 - spec.algorithm.max_staleness
+
+
+def _speed(finished: Sequence[Sequence[FinishedSession]], elapsed_s: float | None) -> dict[str, float]:
+    """Tokens per second of the rollout that a batch is made of; absent for the first batch."""
+    if not elapsed_s:
+        return {}
+    num_tokens = sum(session.num_sampled_tokens for group in finished for session in group)
+    return {"perf/rollout_tokens_per_s": num_tokens / elapsed_s}
+
+
+def _plan(
+    claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob, costs: Mapping[str, float]
+) -> BatchPlan:
+    spec, judge = job.spec, job.spec.algorithm.judge
     return BatchPlan(
         job_id=str(claims.job_id),
         number=request.number,
         policy_version=request.policy_version,
         temperature=spec.rollout.temperature,
-        advantage_norm=spec.algorithm.advantage_norm,
+        algorithm=spec.algorithm,
+        overlong_tokens=spec.overlong_tokens,
+        judge_markers=JudgeMarkers(end=job.text.ids(judge.end), on=job.text.ids(judge.on)),
+        metrics=costs,
         objective=spec.train.objective,
     )

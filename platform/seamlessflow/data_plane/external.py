@@ -95,10 +95,11 @@ class ExternalSessions:
         async with self._pool.connection() as connection, connection.transaction():
             row = await session_read(connection, session_id)
             assert row is not None
+            job = await self._registry.job(row.job_id)
             await job_lock(connection, row.job_id)
             reason = "" if row.reward is not None else "closed without a reward"
             if await session_end(connection, session_id, SessionVerdict(row.reward, reason)):
-                await group_settle(connection, row.group_id)
+                await group_settle(connection, row.group_id, job.spec)
         self._registry.close(session_id)
 
     async def _own_job(self, token: str, job_text: str) -> LiveJob:

@@ -38,7 +38,7 @@ from seamlessflow.data_plane.store.groups import (
 from seamlessflow.data_plane.store.jobs import month_of, phase_is_live
 from seamlessflow.data_plane.store.node_rows import SessionKey
 from seamlessflow.data_plane.store.sessions import SessionVerdict, session_end, session_read
-from seamlessflow.data_plane.tasks import TasksUnusable, task_index, tasks_load
+from seamlessflow.data_plane.task_choice import task_choose
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.wakes import JobWakes, changed
@@ -80,6 +80,7 @@ class GroupFeed:
             metrics=finish.metrics,
         )
         settled = None
+        job = await self._registry.job(claims.job_id)
         async with self._pool.connection() as connection, connection.transaction():
             session = await session_read(connection, finish.session_id)
             if session is None or session.job_id != claims.job_id:
@@ -90,7 +91,7 @@ class GroupFeed:
             # Not the job's lock: sessions end in bursts, and only those of one group have to wait for one another.
             await group_lock(connection, session.group_id)
             if await session_end(connection, finish.session_id, verdict):
-                settled = _count(await group_settle(connection, session.group_id))
+                settled = _count(await group_settle(connection, session.group_id, job.spec))
         self._registry.close(finish.session_id)
         if settled is not None:
             self._wakes.wake(claims.job_id)
@@ -109,7 +110,7 @@ class GroupFeed:
             for group in held:
                 if room <= 0:
                     break
-                taken = await self._take(connection, group, claims, room, now)
+                taken = await self._take(connection, group, job, claims, room, now)
                 room -= len(taken.sessions) if taken else 0
                 if taken:
                     mine.append(group.group_id)
@@ -120,7 +121,7 @@ class GroupFeed:
                 if room <= 0:
                     break
                 group = await self._admit(connection, job, counts.next_index + offset)
-                taken = await self._take(connection, group, claims, room, now)
+                taken = await self._take(connection, group, job, claims, room, now)
                 room -= len(taken.sessions) if taken else 0
                 mine.append(group.group_id)
                 leased += [taken] if taken else []
@@ -135,6 +136,7 @@ class GroupFeed:
         self,
         connection: Connection,
         group: OpenGroup,
+        job: LiveJob,
         claims: PhaseClaims,
         room: int,
         now: datetime.datetime,
@@ -143,7 +145,7 @@ class GroupFeed:
         if group.is_abandoned:
             for session_id in await sessions_abandon(connection, group.group_id):
                 self._registry.close(session_id)
-            if _count(await group_settle(connection, group.group_id)) is not None:
+            if _count(await group_settle(connection, group.group_id, job.spec)) is not None:
                 return None
         runnable = [slot for slot in await slots_read(connection, group) if slot.may_run][:room]
         if not runnable:
@@ -154,17 +156,13 @@ class GroupFeed:
         return LeasedGroup(group_id=group.group_id, index=group.index, task=group.task, sessions=sessions)
 
     async def _admit(self, connection: Connection, job: LiveJob, index: int) -> OpenGroup:
-        try:
-            tasks = tasks_load(job.tasks_path)
-        except TasksUnusable as error:
-            raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.", code="tasks_unusable") from error
-        which = task_index(index, num_tasks=len(tasks), seed=job.spec.seed)
+        which, task = await task_choose(connection, job, index)
         new = NewGroup(
             project_id=job.project_id,
             job_id=job.job_id,
             index=index,
             task_index=which,
-            task=tasks[which],
+            task=task,
             size=job.spec.rollout.group_size,
         )
         return await group_insert(connection, new)

@@ -13,15 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from seamlessflow.core.algorithms.kl_shaping import kl_estimates
 from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.distributed import deepspeed, process_group_start, training_device
-from seamlessflow_workers.train.loss import StepStatistics, TokenTargets, token_loss
+from seamlessflow_workers.train.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.policy import Policy, policy_load
+from seamlessflow_workers.train.statistics import StepStatistics
 from seamlessflow_workers.weights.publish import RawTensor
 
 _SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
@@ -61,9 +66,11 @@ class TrainEngine:
         if self._device.type == "cpu":
             self._micro_batch_tokens = min(self._micro_batch_tokens, _MAX_MICRO_BATCH_TOKENS_CPU)
         torch.manual_seed(spec.seed)
-        policy = policy_load(model_path, spec.model.dtype)
+        policy = policy_load(
+            model_path, spec.model.dtype, has_entropy_gradient=spec.algorithm.entropy_coef > 0
+        )
         self._head_name = policy.head_name
-        self._reference = self._freeze(policy) if spec.algorithm.kl_coef > 0 else None
+        self._reference = self._freeze(policy) if spec.algorithm.needs_reference else None
         optimizer = torch.optim.AdamW(
             policy.parameters(),
             lr=spec.train.learning_rate,
@@ -78,19 +85,19 @@ class TrainEngine:
         """Train on a batch as step number `optimizer_step` (from 1), with weights of `step_version` before it."""
         watch = Stopwatch()
         with watch.part("step"):
-            plan = plan_batch(
-                batch,
-                step_version=step_version,
-                max_staleness=self._spec.algorithm.max_staleness,
-                micro_batch_tokens=self._micro_batch_tokens,
-                is_kl_on=self._reference is not None,
-            )
+            kl: dict[str, float] = {}
+            if self._spec.algorithm.is_kl_in_reward:
+                with watch.part("reference"):
+                    batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version)
+            plan = self._plan(batch, step_version)
             learning_rate = self._set_learning_rate(optimizer_step)
             statistics = StepStatistics(self._spec.algorithm)
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
             **_batch_metrics(batch, plan),
             **statistics.metrics(),
+            **kl,
+            **_speeds(plan, watch),
             **({} if grad_norm is None else {"train/grad_norm": grad_norm}),
             "train/learning_rate": learning_rate,
             **{f"train/{name}_s": seconds for name, seconds in watch.seconds.items()},
@@ -134,6 +141,43 @@ class TrainEngine:
             group["lr"] = learning_rate
         return learning_rate
 
+    def _plan(self, batch: Batch, step_version: int, *, computes_all: bool = False) -> TrainPlan:
+        return plan_batch(
+            batch,
+            step_version=step_version,
+            algorithm=self._spec.algorithm,
+            aggregation_constant=self._spec.aggregation_constant,
+            micro_batch_tokens=self._micro_batch_tokens,
+            computes_all=computes_all,
+        )
+
+    def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
+        """The batch with advantages of rewards less the KL from the sampler to the reference; the mean of it."""
+        assert self._reference is not None
+        reference = batch.behaviour_logprobs.astype(np.float64)  # where nothing is trained: no KL
+        for micro_batch in self._plan(batch, step_version, computes_all=True).micro_batches:
+            with torch.no_grad():
+                logprobs, _ = self._reference(*self._inputs(micro_batch, batch.header.temperature))
+            reference[micro_batch.places] = logprobs.cpu().double().numpy()
+        trained = batch.loss_mask != 0
+        difference = reference[trained] - batch.behaviour_logprobs[trained]
+        mean = (
+            float(kl_estimates(difference, self._spec.algorithm.kl_estimator).mean())
+            if len(difference)
+            else 0.0
+        )
+        return kl_into_rewards(batch, reference, self._spec.algorithm), mean
+
+    def _inputs(
+        self, micro_batch: MicroBatch, temperature: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+        arrays = (micro_batch.token_ids, micro_batch.rows, micro_batch.columns, micro_batch.targets)
+        token_ids, rows, columns, targets = (self._tensor(array) for array in arrays)
+        return token_ids, rows, columns, targets, temperature
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
     def _train(
         self,
         plan: TrainPlan,
@@ -148,7 +192,7 @@ class TrainEngine:
             is_last = number == len(plan.micro_batches)
             self._engine.set_gradient_accumulation_boundary(is_last)
             with watch.part("forward"):
-                loss = self._loss(micro_batch, plan, temperature, step_version, statistics)
+                loss = self._loss(micro_batch, temperature, step_version, statistics)
             with watch.part("backward"):
                 self._engine.backward(loss, scale_wrt_gas=False)
             with watch.part("optimizer"):
@@ -162,42 +206,30 @@ class TrainEngine:
     def _loss(
         self,
         micro_batch: MicroBatch,
-        plan: TrainPlan,
         temperature: float,
         step_version: int,
         statistics: StepStatistics,
     ) -> Tensor:
-        token_ids, rows, columns, tokens, behaviour, positive, negative, weights, versions = (
-            torch.from_numpy(array).to(self._device)
-            for array in (
-                micro_batch.token_ids,
-                micro_batch.rows,
-                micro_batch.columns,
-                micro_batch.targets,
-                micro_batch.behaviour_logprobs,
-                micro_batch.advantages_positive,
-                micro_batch.advantages_negative,
-                micro_batch.loss_weights,
-                micro_batch.versions,
-            )
-        )
-        inputs = (token_ids, rows, columns, tokens, temperature)
+        tensor = self._tensor
+        inputs = self._inputs(micro_batch, temperature)
         reference_logprobs = None
-        if self._reference is not None:
+        if self._reference is not None and not self._spec.algorithm.is_kl_in_reward:
             with torch.no_grad():
                 reference_logprobs, _ = self._reference(*inputs)
         logprobs, entropies = self._engine(*inputs)
-        targets = TokenTargets(
-            behaviour_logprobs=behaviour,
-            advantages_positive=positive,
-            advantages_negative=negative,
-            loss_weights=weights,
-            is_current=versions == step_version,
+        terms = TokenTerms(
+            behaviour_logprobs=tensor(micro_batch.behaviour_logprobs),
+            advantages_positive=tensor(micro_batch.advantages_positive),
+            advantages_negative=tensor(micro_batch.advantages_negative),
+            loss_weights=tensor(micro_batch.loss_weights),
+            sequences=inputs[1],
+            num_sequences=len(micro_batch.token_ids),
+            is_current=tensor(micro_batch.versions) == step_version,
             reference_logprobs=reference_logprobs,
         )
-        loss = token_loss(logprobs, targets, self._spec.algorithm, loss_weight=plan.loss_weight)
-        statistics.add(loss=loss, logprobs=logprobs, entropies=entropies, targets=targets)
-        return loss
+        parts = policy_loss(logprobs, terms, self._spec.algorithm, entropies=entropies)
+        statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
+        return parts.loss
 
     def _unpartitioned_grad_norm(self) -> float:
         """ZeRO 0 in float32 keeps no norm of its own."""
@@ -219,16 +251,30 @@ def _deepspeed_config(spec: JobSpec) -> dict[str, Any]:
 
 def _batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
     metrics = {
+        **batch.header.metrics,
         "reward/mean": batch.header.reward_mean,
         "reward/std": batch.header.reward_std,
         "train/num_tokens": float(plan.num_tokens),
         "train/num_trained_tokens": float(plan.num_trained_tokens),
         "train/num_stale_samples": float(plan.num_stale_samples),
+        "train/num_stale_tokens": float(plan.num_stale_tokens),
     }
     if plan.staleness_mean is not None and plan.staleness_max is not None:
         metrics["train/staleness_mean"] = plan.staleness_mean
         metrics["train/staleness_max"] = float(plan.staleness_max)
     return metrics
+
+
+def _speeds(plan: TrainPlan, watch: Stopwatch) -> dict[str, float]:
+    """Tokens per second of the step and of its parts, over the tokens that were computed."""
+    num_inputs = sum(int(micro_batch.token_ids.size) for micro_batch in plan.micro_batches)
+    if not num_inputs:
+        return {}
+    parts = {name: watch.seconds[name] for name in ("forward", "backward", "step") if watch.seconds.get(name)}
+    return {
+        **{f"perf/train_{name}_tokens_per_s": num_inputs / seconds for name, seconds in parts.items()},
+        "perf/trained_tokens_per_s": plan.num_trained_tokens / parts["step"],
+    }
 
 
 def _raw(tensor: Tensor) -> RawTensor:

@@ -1,104 +1,135 @@
-"""The GRPO token loss on tensors, equal in value and gradient to `core.algorithms.reference_loss`.
+"""The policy loss on tensors, equal in value and gradient to `core.algorithms.reference_loss`.
 
-`TokenLoss` is what one micro-batch contributes: the differentiable loss, already divided by the weight of the
-whole batch, and sums from which `StepStatistics` makes the metrics of the step.
+Enters: logprobs (and entropies) of the trained tokens of a micro-batch and facts about them, the denominators already
+folded into advantages and weights (`core.algorithms.aggregation`). Leaves: a scalar that is this
+micro-batch's share of the loss of the whole batch, so the shares of all micro-batches of all ranks add up to it.
+
+A token that stands for several branches (a tree's shared node) carries the sums of its positive and of its negative
+parts: for the clip objective min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻) is exact where one advantage would not be.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from seamlessflow.core.job_spec import AlgorithmSection
+from seamlessflow.core.algorithms.options import (
+    ImportanceRule,
+    KlEstimator,
+    KlPlacement,
+    Objective,
+    ProximalPolicy,
+    RatioLevel,
+)
+from seamlessflow.core.algorithms.section import AlgorithmSection
 
 
 @dataclass(frozen=True, slots=True)
-class TokenTargets:
-    """Facts about the N trained tokens of a micro-batch, [N] each."""
+class TokenTerms:
+    """Facts about the N trained tokens of a micro-batch, [N] each.
+
+    With c the coefficient of a token in a branch and A its advantage there: `advantages_positive` = Σ c·max(A, 0),
+    `advantages_negative` = Σ c·min(A, 0), `loss_weights` = Σ c over the branches it stands for (one, but for trees).
+    """
 
     behaviour_logprobs: Tensor
-    advantages_positive: Tensor  # A⁺ and A⁻ of `core.algorithms.tree_weights`
+    advantages_positive: Tensor
     advantages_negative: Tensor
-    loss_weights: Tensor
+    loss_weights: Tensor  # of KL and entropy
+    sequences: Tensor  # int64: which of the micro-batch's `num_sequences` samples; sequence ratios need whole samples
+    num_sequences: int
     is_current: Tensor  # bool: sampled by the very weights that are being trained
     reference_logprobs: Tensor | None = None
 
 
-def token_loss(
-    logprobs: Tensor, targets: TokenTargets, algorithm: AlgorithmSection, *, loss_weight: float
-) -> Tensor:
-    """Scalar loss of N tokens over the batch's `loss_weight`; `reference_loss` has the formula and its sources."""
-    ratio = torch.exp(logprobs - targets.behaviour_logprobs)
-    clipped = ratio.clamp(1.0 - algorithm.clip_low, 1.0 + algorithm.clip_high)
-    loss = torch.zeros_like(ratio)
-    for advantages in (targets.advantages_positive, targets.advantages_negative):
-        loss = loss - torch.minimum(ratio * advantages, clipped * advantages)
-    if targets.reference_logprobs is not None:
-        difference = targets.reference_logprobs - logprobs
-        loss = loss + algorithm.kl_coef * targets.loss_weights * (torch.expm1(difference) - difference)
-    return loss.sum() / loss_weight
+@dataclass(frozen=True, slots=True)
+class LossParts:
+    """The loss and, detached, what metrics are made of; ratios and weights are [N] and after their level's mean."""
+
+    loss: Tensor  # scalar with a gradient
+    ratios: Tensor  # π / π_proximal
+    weights: Tensor  # importance weights before their rule
+    kept: Tensor  # importance weights as applied
+    kl_reference: Tensor | None
 
 
-@dataclass(slots=True)
-class StepStatistics:
-    """Sums over the micro-batches of one step. A statistic without a token behind it is absent, not zero."""
+def policy_loss(
+    logprobs: Tensor, terms: TokenTerms, algorithm: AlgorithmSection, *, entropies: Tensor | None = None
+) -> LossParts:
+    """Share of the loss; `entropies` [N] carry a gradient and are needed only with entropy_coef."""
+    is_current = algorithm.off_policy.proximal is ProximalPolicy.CURRENT
+    # A batch is one optimizer step, so the logprobs of the weights it starts from are those of this very pass.
+    proximal = logprobs.detach() if is_current else terms.behaviour_logprobs
+    log_ratio = _by_level(logprobs - proximal, terms, algorithm.ratio)
+    with torch.no_grad():
+        log_weights = proximal - terms.behaviour_logprobs
+        weights = _by_level(log_weights, terms, algorithm.off_policy.importance_level).exp()
+        kept = _kept_weights(weights, algorithm)
+    loss = -(kept * _objective(log_ratio.exp(), logprobs, terms, algorithm)).sum()
+    kl = None
+    if terms.reference_logprobs is not None:
+        kl = kl_estimate(terms.reference_logprobs - logprobs, algorithm.kl_estimator)
+        if algorithm.kl_placement is KlPlacement.LOSS:
+            loss = loss + algorithm.kl_coef * (terms.loss_weights * kl).sum()
+    if algorithm.entropy_coef:
+        assert entropies is not None
+        loss = loss - algorithm.entropy_coef * (terms.loss_weights * entropies).sum()
+    return LossParts(
+        loss=loss,
+        ratios=log_ratio.detach().exp(),
+        weights=weights,
+        kept=kept,
+        kl_reference=None if kl is None else kl.detach(),
+    )
 
-    algorithm: AlgorithmSection
-    num_tokens: int = 0
-    num_current: int = 0
-    loss: float = 0.0
-    sums: dict[str, float] = field(default_factory=dict)
-    ratio_max: float = 0.0
-    mismatch_max: float = 0.0
 
-    @torch.no_grad()
-    def add(self, *, loss: Tensor, logprobs: Tensor, entropies: Tensor, targets: TokenTargets) -> None:
-        log_ratio = (logprobs - targets.behaviour_logprobs).double()
-        ratio = log_ratio.exp()
-        mismatch = log_ratio.abs()[targets.is_current]
-        sums = {
-            "entropy": entropies.double().sum(),
-            "kl": -log_ratio.sum(),
-            "ratio": ratio.sum(),
-            "ratio_squared": ratio.square().sum(),
-            "clipped_low": (
-                (ratio < 1.0 - self.algorithm.clip_low) & (targets.advantages_negative < 0)
-            ).sum(),
-            "clipped_high": (
-                (ratio > 1.0 + self.algorithm.clip_high) & (targets.advantages_positive > 0)
-            ).sum(),
-            "mismatch": mismatch.sum(),
-        }
-        if targets.reference_logprobs is not None:
-            difference = (targets.reference_logprobs - logprobs).double()
-            sums["kl_reference"] = (torch.expm1(difference) - difference).sum()
-        for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value)
-        self.loss += float(loss.detach())
-        self.num_tokens += len(logprobs)
-        self.num_current += len(mismatch)
-        self.ratio_max = max(self.ratio_max, float(ratio.max()))
-        if len(mismatch):
-            self.mismatch_max = max(self.mismatch_max, float(mismatch.max()))
+def kl_estimate(difference: Tensor, estimator: KlEstimator) -> Tensor:
+    """KL(policy ‖ reference) per token from difference = reference - logprob, [N]."""
+    match estimator:
+        case KlEstimator.K1:
+            return -difference
+        case KlEstimator.K2:
+            return difference.square() / 2
+        case KlEstimator.K3:
+            return torch.expm1(difference) - difference
 
-    def metrics(self) -> dict[str, float]:
-        """Means over the tokens that were computed, under the names of the metric catalogue."""
-        if not self.num_tokens:
-            return {}
-        mean = {name: value / self.num_tokens for name, value in self.sums.items()}
-        named = {
-            "train/loss": self.loss,
-            "train/entropy": mean["entropy"],
-            "train/kl_behaviour": mean["kl"],
-            "train/clip_fraction_low": mean["clipped_low"],
-            "train/clip_fraction_high": mean["clipped_high"],
-            "train/ratio_mean": mean["ratio"],
-            "train/ratio_max": self.ratio_max,
-            "train/ess": mean["ratio"] ** 2 / mean["ratio_squared"],
-        }
-        if "kl_reference" in mean:
-            named["train/kl_reference"] = mean["kl_reference"]
-        if self.num_current:
-            named["train/mismatch_mean"] = self.sums["mismatch"] / self.num_current
-            named["train/mismatch_max"] = self.mismatch_max
-        return named
+
+def _objective(ratio: Tensor, logprobs: Tensor, terms: TokenTerms, algorithm: AlgorithmSection) -> Tensor:
+    low, high = 1.0 - algorithm.clip_low, 1.0 + algorithm.clip_high
+    both = terms.advantages_positive + terms.advantages_negative
+    match algorithm.objective:
+        case Objective.POLICY_GRADIENT:
+            return both * logprobs
+        case Objective.CISPO:
+            return ratio.detach().clamp(low, high) * both * logprobs
+        case Objective.CLIP:
+            pushed_up = (
+                ratio.clamp(max=high) * terms.advantages_positive
+            )  # below `low` the minimum takes the ratio itself
+            against = ratio.clamp(min=low)
+            if algorithm.dual_clip is not None:
+                against = against.clamp(max=algorithm.dual_clip)
+            return pushed_up + against * terms.advantages_negative
+
+
+def _by_level(values: Tensor, terms: TokenTerms, level: RatioLevel) -> Tensor:
+    """Per token as they are, or the sum or mean over its sequence in each token's place, [N]."""
+    if level is RatioLevel.TOKEN:
+        return values
+    sums = values.new_zeros(terms.num_sequences).index_add(0, terms.sequences, values)
+    if level is RatioLevel.SEQUENCE_MEAN:
+        sums = sums / torch.bincount(terms.sequences, minlength=terms.num_sequences).clamp(min=1)
+    return sums[terms.sequences]
+
+
+def _kept_weights(weights: Tensor, algorithm: AlgorithmSection) -> Tensor:
+    """Truncated (TIS) or masked (MIS) as the off-policy rule says; ones where it says nothing."""
+    off_policy = algorithm.off_policy
+    match off_policy.importance:
+        case ImportanceRule.NONE:
+            return torch.ones_like(weights)
+        case ImportanceRule.TRUNCATE:
+            return weights.clamp(max=off_policy.importance_max)
+        case ImportanceRule.MASK:
+            is_kept = (weights >= off_policy.importance_min) & (weights <= off_policy.importance_max)
+            return weights * is_kept

@@ -24,9 +24,10 @@ _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 class Policy(nn.Module):
     """Wraps the model; parameters keep their names behind the prefix `model.`."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, has_entropy_gradient: bool = False) -> None:
         super().__init__()
         self.model = model
+        self._has_entropy_gradient = has_entropy_gradient
         self._positions: tuple[Tensor, Tensor] | None = None
         head = model.get_output_embeddings()  # type: ignore[operator]
         assert isinstance(head, nn.Module)
@@ -47,7 +48,7 @@ class Policy(nn.Module):
         temperature: float,
         tree: TreeBlocks | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(logprobs [N] with a gradient, entropies [N] without), float32 or wider.
+        """(logprobs [N] with a gradient, entropies [N] with one if wanted), float32 or wider.
 
         `tree`: the one row of `token_ids` is a flat tree; the model must have been loaded for it.
         """
@@ -57,7 +58,7 @@ class Policy(nn.Module):
         self._positions = None
         if logits.dtype == torch.bfloat16:
             logits = logits.float()
-        return _logprobs_and_entropies(logits / temperature, targets)
+        return _logprobs_and_entropies(logits / temperature, targets, self._has_entropy_gradient)
 
     def _select(self, _head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._positions is None:
@@ -66,10 +67,12 @@ class Policy(nn.Module):
         return (hidden[self._positions],)
 
 
-def _logprobs_and_entropies(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _logprobs_and_entropies(
+    logits: Tensor, targets: Tensor, has_entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
     log_probabilities = torch.log_softmax(logits, dim=-1)
     logprobs = log_probabilities.gather(-1, targets[:, None])[:, 0]
-    with torch.no_grad():
+    with torch.set_grad_enabled(has_entropy_gradient and torch.is_grad_enabled()):
         entropies = -(log_probabilities.exp() * log_probabilities).sum(-1)
     return logprobs, entropies
 
@@ -79,7 +82,9 @@ def _positions(tree: TreeBlocks, device: torch.device) -> Tensor:
     return torch.from_numpy(tree.layout.positions).to(device)[None]
 
 
-def policy_load(model_path: Path, dtype: Dtype, *, is_tree: bool = False) -> Policy:
+def policy_load(
+    model_path: Path, dtype: Dtype, *, is_tree: bool = False, has_entropy_gradient: bool = False
+) -> Policy:
     """Load from local files only; `is_tree`: every row will be a flat tree. Raises ModelLoadError."""
     transformers_logging.disable_progress_bar()
     try:
@@ -90,4 +95,4 @@ def policy_load(model_path: Path, dtype: Dtype, *, is_tree: bool = False) -> Pol
         raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
     if is_tree:
         tree_attention_enable(model)
-    return Policy(model)
+    return Policy(model, has_entropy_gradient=has_entropy_gradient)

@@ -38,7 +38,7 @@ from seamlessflow.control_plane.jobs.serializers import (
     PolicyVersionOutput,
     job_detail,
 )
-from seamlessflow.control_plane.jobs.services import job_desire, job_submit
+from seamlessflow.control_plane.jobs.services import job_desire, job_stage_switch, job_submit
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 
 
@@ -139,6 +139,22 @@ class JobResumeApi(_JobDesireApi):
     @extend_schema(operation_id="job_resume", request=JobDesireInput, responses=JobDetailOutput)
     def post(self, request: Request, job_id: UUID) -> Response:
         return self._desire(request, job_id)
+
+
+class JobStageInput(serializers.Serializer):
+    stage = serializers.CharField(max_length=64, help_text="Name of a stage in algorithm.stages.")
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+
+
+class JobStageApi(_JobApi):
+    @extend_schema(operation_id="job_stage_switch", request=JobStageInput, responses=JobDetailOutput)
+    def post(self, request: Request, job_id: UUID) -> Response:
+        body = JobStageInput(data=request.data)
+        body.is_valid(raise_exception=True)
+        job = self.job(job_id)
+        self.access.check_write(job.project_id)
+        job_stage_switch(job_id=job.id, author=self.access.author, **body.validated_data)
+        return Response(job_detail(self.job(job_id)))
 
 
 class JobVersionListApi(_JobApi):

@@ -40,6 +40,10 @@ class Job(models.Model):
     published_batch = models.PositiveBigIntegerField(
         default=0, help_text="Number of the last batch in published weights."
     )
+    stage_requested = models.PositiveIntegerField(
+        null=True, help_text="Index of the stage that a person asked for last."
+    )
+    stage_request = models.PositiveIntegerField(default=0, db_default=0, help_text="Counts such requests.")
     num_failures = models.PositiveIntegerField(
         default=0, help_text="Phases that failed since the last publication."
     )

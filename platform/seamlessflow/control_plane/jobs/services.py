@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project, User
-from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault, conflict
+from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault, conflict, field_error
 from seamlessflow.control_plane.common.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
@@ -126,6 +126,36 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
             data={"from": before, "to": desired, "generation": job.generation},
         )
         scheduler_notify(reason=f"job {job.id} is asked to {desired}")
+    return job
+
+
+def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> Job:
+    """Ask for a stage of the job's curriculum by name; the gateway's next group begins an epoch of it.
+
+    Raises ApplicationError for an unknown stage, or (409) for a job that has ended.
+    """
+    with transaction.atomic():
+        job = Job.objects.select_for_update(of=("self",)).get(id=job_id)
+        names = [section["name"] for section in job.spec["algorithm"].get("stages", [])]
+        if stage not in names:
+            known = f"its stages are {', '.join(names)}" if names else "it has no stages"
+            raise field_error("stage", f"the job has no stage {stage!r}: {known}")
+        if JobState(job.state) in TERMINAL_JOB_STATES:
+            raise conflict(f"the job is {job.state}; only a job that has not ended has a next stage")
+        number = names.index(stage)
+        job.stage_requested, job.stage_request = number, job.stage_request + 1
+        job.generation += 1
+        job.save(update_fields=["stage_requested", "stage_request", "generation"])
+        event_record(
+            kind="job.stage",
+            subject_type=SubjectType.JOB,
+            subject_id=job.id,
+            job_id=job.id,
+            project_id=job.project_id,
+            reason=reason,
+            author=author,
+            data={"to": stage, "generation": job.generation},
+        )
     return job
 
 

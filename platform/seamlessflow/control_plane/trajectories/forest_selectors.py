@@ -17,8 +17,9 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
-from seamlessflow.core.algorithms.advantage import group_advantages
-from seamlessflow.core.job_spec import AdvantageNorm
+from seamlessflow.core.algorithms.advantage import session_advantages
+from seamlessflow.core.algorithms.options import AdvantageEstimator
+from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, show_id
 
@@ -222,14 +223,24 @@ def _num_rows(raw: bytes) -> int:
     return (len(raw) - _COPY_HEAD_BYTES - 2) // _COPY_ROW.itemsize
 
 
+# Estimators whose advantages need nothing but the rewards of one group.
+_OF_THE_GROUP_ALONE = (AdvantageEstimator.GROUP, AdvantageEstimator.LEAVE_ONE_OUT)
+
+
 def _with_advantages(group: RolloutGroup, rows: list[dict[str, Any]]) -> list[ForestSession]:
     """Advantages are over the sessions that would be trained; of an open group they may still change."""
     trained = [row for row in rows if row["state"] == SessionState.CLOSED and row["reward"] is not None]
-    norm = AdvantageNorm(group.job.spec["algorithm"]["advantage_norm"])
+    algorithm = AlgorithmSection.model_validate(group.job.spec["algorithm"])
+    if algorithm.advantage not in _OF_THE_GROUP_ALONE or algorithm.is_kl_in_reward:
+        return [_forest_session(row, None) for row in rows]
     rewards = np.array([row["reward"] for row in trained], dtype=np.float64)
-    advantages = dict(
-        zip([row["id"] for row in trained], group_advantages(rewards, norm).tolist(), strict=True)
+    values = session_advantages(
+        rewards,
+        np.zeros(len(rewards), dtype=np.int32),
+        estimator=algorithm.advantage,
+        norm=algorithm.advantage_norm,
     )
+    advantages = dict(zip([row["id"] for row in trained], values.tolist(), strict=True))
     return [_forest_session(row, advantages.get(row["id"])) for row in rows]
 
 

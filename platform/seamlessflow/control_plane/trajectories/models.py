@@ -7,7 +7,7 @@ node_index) is a true key. Statuses move only through `core.lifecycle.groups`.
 
 from django.db import models
 
-from seamlessflow.core.lifecycle.groups import BatchState, GroupState, SessionState
+from seamlessflow.core.lifecycle.groups import BatchState, DropCause, GroupState, SessionState
 
 
 class PromptContent(models.Model):
@@ -49,6 +49,17 @@ class RolloutGroup(models.Model):
     min_version = models.BigIntegerField(null=True, help_text="Oldest version that sampled a token of it.")
     max_version = models.BigIntegerField(null=True)
     batch_number = models.PositiveBigIntegerField(null=True)
+    drop_cause = models.CharField(
+        max_length=16,
+        blank=True,
+        default="",
+        db_default="",
+        choices=[(c.value, c.value) for c in DropCause],
+        help_text="Why it was dropped.",
+    )
+    replaced_for = models.PositiveBigIntegerField(
+        null=True, help_text="Dropped: the batch that was made meanwhile, which counts it as waste."
+    )
     lease_phase_id = models.UUIDField(null=True, help_text="The agent phase that runs it.")
     lease_fence = models.PositiveBigIntegerField(null=True)
     lease_expires_at = models.DateTimeField(null=True)
@@ -62,6 +73,31 @@ class RolloutGroup(models.Model):
 
     def __str__(self) -> str:
         return f"group {self.index}"
+
+
+class TaskEpoch(models.Model):
+    """The order of a job's tasks from group `first_index` on, where stages or history resampling choose among them."""
+
+    id = models.UUIDField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    number = models.PositiveIntegerField(help_text="0, 1, 2, … of the job.")
+    stage = models.PositiveIntegerField(default=0, help_text="Index into algorithm.stages.")
+    stage_request = models.PositiveIntegerField(
+        default=0, help_text="jobs.Job.stage_request when it was made: later ones start a new epoch."
+    )
+    first_index = models.PositiveBigIntegerField(help_text="Index of its first group.")
+    num_tasks = models.PositiveIntegerField()
+    order = models.BinaryField(help_text="int32 task indices, zstd.")
+    reason = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "trajectory_epoch"
+        constraints = [models.UniqueConstraint(fields=["job", "number"], name="trajectory_epoch_number")]
+
+    def __str__(self) -> str:
+        return f"epoch {self.number}, stage {self.stage}"
 
 
 class Session(models.Model):

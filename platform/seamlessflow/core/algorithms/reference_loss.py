@@ -1,48 +1,168 @@
-"""The GRPO token loss and its gradient in plain float64: the oracle that the tensor loss is tested against.
+"""Loss and gradient of every algorithm in plain Python floats, token by token: what the tensor loss is held to.
 
-Per trained token, with ratio r = exp(logprob - behaviour logprob) against the *sampler's recorded* logprob:
+Written from the papers' formulas on sequences, not from the tensor code: no array, no autograd, one loop a term, the
+denominators worked out here. Per token of session s, with ratio r = exp(logprob - proximal) (or the sequence's
+product / geometric mean), advantage A and importance weight w = π_proximal / π_behaviour after its rule:
 
-    -min(r·A, clip(r, 1 - clip_low, 1 + clip_high)·A) + kl_coef·k3,   k3 = exp(d) - d - 1,   d = reference - logprob
+    clip             -w·min(r·A, clip(r, 1 - clip_low, 1 + clip_high)·A), at most dual_clip·|A| where A < 0
+    cispo            -w·const(clip(r))·A·logprob
+    policy_gradient  -w·A·logprob
+    + kl_coef·KL(estimator) - entropy_coef·entropy
 
-summed and divided by `num_trained_tokens` (the token mean over the whole batch, whatever the micro-batch). The
-asymmetric clip range is DAPO's (arXiv 2503.14476); k3 is Schulman's estimator, as in DeepSeekMath (arXiv 2402.03300).
+each times the token's coefficient of the aggregation. Sources are with the presets.
 """
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from seamlessflow.core.algorithms.options import (
+    Aggregation,
+    ImportanceRule,
+    KlEstimator,
+    KlPlacement,
+    Objective,
+    ProximalPolicy,
+    RatioLevel,
+)
+from seamlessflow.core.algorithms.section import AlgorithmSection
 
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSequence:
+    """One sample: lists of equal length, one entry a token; `session` says which samples belong together."""
+
+    session: int
+    logprobs: Sequence[float]
+    behaviour_logprobs: Sequence[float]
+    advantages: Sequence[float]
+    is_trained: Sequence[bool]
+    reference_logprobs: Sequence[float] | None = None
+    entropies: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceLoss:
     loss: float
-    gradient: Floats  # d loss / d logprob, [N]
+    gradients: list[list[float]]  # d loss / d logprob by sequence and token
+    entropy_gradients: list[list[float]]  # d loss / d entropy
 
 
 def reference_loss(
+    sequences: Sequence[ReferenceSequence],
+    algorithm: AlgorithmSection,
     *,
-    logprobs: Floats,
-    behaviour_logprobs: Floats,
-    advantages: Floats,
-    clip_low: float,
-    clip_high: float,
-    num_trained_tokens: int,
-    reference_logprobs: Floats | None = None,
-    kl_coef: float = 0.0,
+    aggregation_constant: float = 1.0,
 ) -> ReferenceLoss:
-    """Loss over N trained tokens, all arrays float64 [N]."""
-    ratio = np.exp(logprobs - behaviour_logprobs)
-    clipped = np.clip(ratio, 1.0 - clip_low, 1.0 + clip_high)
-    is_unclipped = (
-        ratio * advantages <= clipped * advantages
-    )  # the minimum follows the policy, so it has a gradient
-    loss = -np.minimum(ratio * advantages, clipped * advantages)
-    gradient = np.where(is_unclipped, -ratio * advantages, 0.0)
-    if reference_logprobs is not None:
-        difference = reference_logprobs - logprobs
-        loss = loss + kl_coef * (np.exp(difference) - difference - 1.0)
-        gradient = gradient + kl_coef * (1.0 - np.exp(difference))
-    return ReferenceLoss(loss=float(loss.sum() / num_trained_tokens), gradient=gradient / num_trained_tokens)
+    """Loss over the trained tokens of a batch. Its proximal logprobs under `proximal: current` are the logprobs."""
+    counts: Counter[int] = Counter()
+    for sequence in sequences:
+        counts[sequence.session] += sum(sequence.is_trained)
+    num_sessions = sum(count > 0 for count in counts.values())
+    total, gradients, entropy_gradients = 0.0, [], []
+    for sequence in sequences:
+        if algorithm.aggregation is Aggregation.TOKEN_MEAN:
+            coefficient = 1.0 / max(1, sum(counts.values()))
+        elif algorithm.aggregation is Aggregation.SEQUENCE_MEAN:
+            coefficient = 1.0 / max(1, num_sessions * counts[sequence.session])
+        else:
+            coefficient = 1.0 / max(1.0, num_sessions * aggregation_constant)
+        value, gradient, entropy_gradient = _sequence_loss(sequence, algorithm, coefficient)
+        total += value
+        gradients.append(gradient)
+        entropy_gradients.append(entropy_gradient)
+    return ReferenceLoss(total, gradients, entropy_gradients)
+
+
+def _sequence_loss(
+    sequence: ReferenceSequence, algorithm: AlgorithmSection, coefficient: float
+) -> tuple[float, list[float], list[float]]:
+    trained = [t for t, is_trained in enumerate(sequence.is_trained) if is_trained]
+    num_tokens = len(sequence.logprobs)
+    gradient, entropy_gradient, value = [0.0] * num_tokens, [0.0] * num_tokens, 0.0
+    is_current = algorithm.off_policy.proximal is ProximalPolicy.CURRENT
+    proximal = sequence.logprobs if is_current else sequence.behaviour_logprobs
+    log_ratios = {t: sequence.logprobs[t] - proximal[t] for t in trained}
+    weights = _importance_weights(
+        {t: proximal[t] - sequence.behaviour_logprobs[t] for t in trained}, algorithm
+    )
+    # How d log ratio of one token follows d logprob of another: itself, all alike, or a share of all.
+    if algorithm.ratio is RatioLevel.TOKEN:
+        ratios = {t: math.exp(log_ratios[t]) for t in trained}
+    else:
+        is_mean = algorithm.ratio is RatioLevel.SEQUENCE_MEAN
+        log_ratio = sum(log_ratios.values()) / (len(trained) if is_mean and trained else 1)
+        ratios = dict.fromkeys(trained, math.exp(log_ratio))
+    share = 1.0 / len(trained) if algorithm.ratio is RatioLevel.SEQUENCE_MEAN and trained else 1.0
+    for t in trained:
+        objective, by_log_ratio, by_logprob = _objective(
+            ratios[t], sequence.advantages[t], sequence.logprobs[t], algorithm
+        )
+        value -= coefficient * weights[t] * objective
+        gradient[t] -= coefficient * weights[t] * by_logprob
+        if algorithm.ratio is RatioLevel.TOKEN:
+            gradient[t] -= coefficient * weights[t] * by_log_ratio
+        else:
+            for other in trained:
+                gradient[other] -= coefficient * weights[t] * by_log_ratio * share
+    if algorithm.kl_coef and algorithm.kl_placement is KlPlacement.LOSS:
+        assert sequence.reference_logprobs is not None
+        for t in trained:
+            kl, slope = reference_kl(
+                sequence.reference_logprobs[t] - sequence.logprobs[t], algorithm.kl_estimator
+            )
+            value += coefficient * algorithm.kl_coef * kl
+            gradient[t] += coefficient * algorithm.kl_coef * slope
+    if algorithm.entropy_coef:
+        assert sequence.entropies is not None
+        for t in trained:
+            value -= coefficient * algorithm.entropy_coef * sequence.entropies[t]
+            entropy_gradient[t] -= coefficient * algorithm.entropy_coef
+    return value, gradient, entropy_gradient
+
+
+def _objective(
+    ratio: float, advantage: float, logprob: float, algorithm: AlgorithmSection
+) -> tuple[float, float, float]:
+    """Objective of one token, its derivative by the log of the ratio and by the logprob itself."""
+    low, high = 1.0 - algorithm.clip_low, 1.0 + algorithm.clip_high
+    clipped = min(max(ratio, low), high)
+    if algorithm.objective is Objective.POLICY_GRADIENT:
+        return advantage * logprob, 0.0, advantage
+    if algorithm.objective is Objective.CISPO:
+        return clipped * advantage * logprob, 0.0, clipped * advantage
+    if algorithm.dual_clip is not None and advantage < 0 and ratio > algorithm.dual_clip:
+        return algorithm.dual_clip * advantage, 0.0, 0.0
+    if ratio * advantage <= clipped * advantage:
+        return ratio * advantage, ratio * advantage, 0.0
+    return clipped * advantage, 0.0, 0.0
+
+
+def reference_kl(difference: float, estimator: KlEstimator) -> tuple[float, float]:
+    """Estimate of KL(policy ‖ reference) from d = reference - logprob, and its derivative by the logprob
+    (Schulman, Approximating KL divergence, 2020)."""
+    if estimator is KlEstimator.K1:
+        return -difference, 1.0
+    if estimator is KlEstimator.K2:
+        return difference * difference / 2.0, -difference
+    return math.exp(difference) - difference - 1.0, 1.0 - math.exp(difference)
+
+
+def _importance_weights(log_weights: dict[int, float], algorithm: AlgorithmSection) -> dict[int, float]:
+    """Constant weights of a sequence's tokens after truncation (TIS) or masking (MIS)."""
+    rule, off_policy = algorithm.off_policy.importance, algorithm.off_policy
+    if rule is ImportanceRule.NONE or not log_weights:
+        return dict.fromkeys(log_weights, 1.0)
+    if off_policy.importance_level is RatioLevel.TOKEN:
+        weights = {t: math.exp(log_weight) for t, log_weight in log_weights.items()}
+    else:
+        total = sum(log_weights.values())
+        is_mean = off_policy.importance_level is RatioLevel.SEQUENCE_MEAN
+        weights = dict.fromkeys(log_weights, math.exp(total / (len(log_weights) if is_mean else 1)))
+    if rule is ImportanceRule.TRUNCATE:
+        return {t: min(weight, off_policy.importance_max) for t, weight in weights.items()}
+    return {
+        t: weight if off_policy.importance_min <= weight <= off_policy.importance_max else 0.0
+        for t, weight in weights.items()
+    }

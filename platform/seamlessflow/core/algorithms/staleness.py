@@ -46,3 +46,13 @@ def sample_lags(
 def admitted_samples(lags: SampleLags, *, max_staleness: int) -> NDArray[np.bool_]:
     """Which samples may be trained, [S]."""
     return lags.is_known & (lags.newest >= 0) & (lags.oldest <= max_staleness)
+
+
+def admitted_tokens(
+    versions: NDArray[np.int32], *, step_version: int, max_staleness: int
+) -> NDArray[np.bool_]:
+    """Which tokens may be trained by themselves, [T]: known, not of the future, at most `max_staleness` behind."""
+    is_admitted: NDArray[np.bool_] = (
+        (versions >= 0) & (versions <= step_version) & (step_version - versions <= max_staleness)
+    )
+    return is_admitted

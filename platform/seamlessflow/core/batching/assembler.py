@@ -1,31 +1,27 @@
 """Ready rollout groups → one numbered batch: advantages, flattened trees, packed arrays.
 
-Advantages are group-relative over sessions, never over branches; every trained token of a session carries its
-session's. The same groups always give the same batch.
+What a token weighs is worked out in `core.batching.group_weights`. The same groups always give the same batch.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.algorithms.advantage import group_advantages
-from seamlessflow.core.algorithms.tree_weights import TokenWeights, token_weights
+from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
+from seamlessflow.core.algorithms.options import StalenessScope
+from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.algorithms.staleness import admitted_tokens
+from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, BatchHeader
+from seamlessflow.core.batching.group_weights import GroupPart, group_part, token_weights_of
+from seamlessflow.core.batching.rollout_metrics import rollout_metrics
 from seamlessflow.core.batching.tree_layout import NO_PARENT
-from seamlessflow.core.job_spec import AdvantageNorm, TrainObjective
+from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow.core.trajectory.flatten import FlatTrees, flatten, unroll
-from seamlessflow.core.trajectory.prefix_tree import Node
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedSession:
-    """A session with its verdict."""
-
-    reward: float
-    nodes: Sequence[Node]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +32,51 @@ class BatchPlan:
     number: int
     policy_version: int
     temperature: float
-    advantage_norm: AdvantageNorm
+    algorithm: AlgorithmSection
+    overlong_tokens: int = 2**31
+    judge_markers: JudgeMarkers | None = None  # needed by mode-aware advantages
+    metrics: Mapping[str, float] = field(default_factory=dict)  # of how the groups came about
     objective: TrainObjective = TrainObjective.ONCE
     is_tree: bool = False  # the sessions of a group become trees; else every branch is written out
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A group's share of the batch."""
-
-    trees: FlatTrees
-    weights: TokenWeights
-    rewards: NDArray[np.float64]  # [S]
 
 
 def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> Batch:
     """Pack groups, each a sequence of sessions, in the order given. Raises ValueError when nothing can be trained."""
     parts = [_part(group, plan) for group in groups]
-    if not any(part.trees.layout.num_samples for part in parts):
+    if not any(part.trees.loss_mask.any() for part in parts):
+        # All sessions are filtered: the batch takes its number and teaches nothing, instead of stalling the job.
+        parts = [_part(group, plan, may_mask=False) for group in groups]
+    if not any(part.trees.loss_mask.any() for part in parts):
         raise ValueError(f"batch {plan.number} of job {plan.job_id} would hold no trainable token")
+    weights = token_weights_of(parts, plan.algorithm, plan.judge_markers)
+    bases = np.cumsum([0, *(part.trees.layout.num_tokens for part in parts)])
+    firsts = np.cumsum(
+        [0, *(len(part.rewards) for part in parts)]
+    )  # the number of each group's first session
+    starts = [part.trees.layout.sample_starts[:-1] + base for part, base in zip(parts, bases, strict=False)]
+    parents = [_shifted(part.trees, base) for part, base in zip(parts, bases, strict=False)]
+    sessions = [part.trees.sample_sessions + first for part, first in zip(parts, firsts, strict=False)]
+    sizes = [part.trees.layout.num_samples for part in parts]
+    return Batch(
+        header=_header(groups, plan),
+        sample_starts=np.concatenate([*starts, bases[-1:]]).astype(np.int32),
+        sample_parents=np.concatenate(parents).astype(np.int32),
+        token_ids=np.concatenate([part.trees.token_ids for part in parts]),
+        loss_mask=np.concatenate([part.trees.loss_mask for part in parts]),
+        behaviour_logprobs=np.concatenate([part.trees.behaviour_logprobs for part in parts]),
+        advantages_positive=np.concatenate([weight.positive for weight in weights]).astype(np.float32),
+        advantages_negative=np.concatenate([weight.negative for weight in weights]).astype(np.float32),
+        loss_weights=np.concatenate([weight.weights for weight in weights]).astype(np.float32),
+        versions=np.concatenate([part.trees.versions for part in parts]),
+        rewards=np.concatenate([part.sample_rewards for part in parts]).astype(np.float32),
+        sessions=np.concatenate(sessions).astype(np.int32),
+        groups=np.repeat(np.arange(len(parts)), sizes).astype(np.int32),
+    )
+
+
+def _header(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> BatchHeader:
     rewards = np.array([session.reward for group in groups for session in group], dtype=np.float64)
-    header = BatchHeader(
+    return BatchHeader(
         job_id=plan.job_id,
         number=plan.number,
         policy_version=plan.policy_version,
@@ -64,37 +84,20 @@ def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan)
         num_groups=len(groups),
         reward_mean=float(rewards.mean()),
         reward_std=float(rewards.std()),
-    )
-    bases = np.cumsum([0, *(part.trees.layout.num_tokens for part in parts)])
-    starts = [part.trees.layout.sample_starts[:-1] + base for part, base in zip(parts, bases, strict=False)]
-    parents = [_shifted(part.trees, base) for part, base in zip(parts, bases, strict=False)]
-    return Batch(
-        header=header,
-        sample_starts=np.concatenate([*starts, bases[-1:]]).astype(np.int32),
-        sample_parents=np.concatenate(parents).astype(np.int32),
-        token_ids=np.concatenate([part.trees.token_ids for part in parts]),
-        loss_mask=np.concatenate([part.trees.loss_mask for part in parts]),
-        behaviour_logprobs=np.concatenate([part.trees.behaviour_logprobs for part in parts]),
-        advantages_positive=np.concatenate([part.weights.positive for part in parts]).astype(np.float32),
-        advantages_negative=np.concatenate([part.weights.negative for part in parts]).astype(np.float32),
-        loss_weights=np.concatenate([part.weights.weights for part in parts]).astype(np.float32),
-        versions=np.concatenate([part.trees.versions for part in parts]),
-        rewards=np.concatenate([part.rewards for part in parts]).astype(np.float32),
+        metrics={**rollout_metrics(groups, overlong_limit=plan.overlong_tokens), **plan.metrics},
     )
 
 
-def _part(group: Sequence[FinishedSession], plan: BatchPlan) -> _Part:
-    rewards = np.array([session.reward for session in group], dtype=np.float64)
+def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool = True) -> GroupPart:
     trees, objective = flatten([session.nodes for session in group]), plan.objective
     if not plan.is_tree:
         trees = unroll(trees, is_trained_once=objective is TrainObjective.ONCE)
         objective = TrainObjective.ONCE  # what a branch trains is in its own mask now
-    advantages = group_advantages(rewards, plan.advantage_norm)[trees.sample_sessions]
-    return _Part(
-        trees=trees,
-        weights=token_weights(trees.layout, trees.loss_mask, advantages, objective),
-        rewards=rewards[trees.sample_sessions],
-    )
+    if plan.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN:
+        bound = plan.algorithm.max_staleness
+        is_fresh = admitted_tokens(trees.versions, step_version=plan.policy_version, max_staleness=bound)
+        trees = dataclasses.replace(trees, loss_mask=np.where(is_fresh, trees.loss_mask, np.uint8(0)))
+    return group_part(group, trees, objective, plan.algorithm, limit=plan.overlong_tokens, may_mask=may_mask)
 
 
 def _shifted(trees: FlatTrees, base: Any) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ Samples are concatenated; sample s spans `sample_starts[s]:sample_starts[s + 1]`
 `core.algorithms.tree_weights`. The same batch always gives the same bytes (arrays are written in a fixed order), so a
 replay after a crash is exact.
 
-Version 1 had no trees (no `sample_parents`) and one array `advantages`; it is still read.
+Version 1 had no trees (no `sample_parents`), one array `advantages` and neither sessions nor groups; it is still read.
 """
 
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ class BatchHeader(msgspec.Struct, frozen=True, kw_only=True):
     num_groups: int
     reward_mean: float
     reward_std: float
+    metrics: dict[str, float] = {}  # of its groups, under the names of the metric catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Batch:
     loss_weights: NDArray[np.float32]  # [T] w > 0 where the mask is 1, else 0; their sum is the denominator
     versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
     rewards: NDArray[np.float32]  # [S]
+    sessions: NDArray[np.int32]  # [S] number of the session within the batch: 0, 1, 2, …
+    groups: NDArray[np.int32]  # [S] number of its group within the batch
 
     @property
     def num_samples(self) -> int:
@@ -74,6 +77,8 @@ _ARRAYS = (
     "loss_weights",
     "versions",
     "rewards",
+    "sessions",
+    "groups",
 )
 
 
@@ -99,7 +104,7 @@ def batch_decode(raw: bytes) -> Batch:
 def _upgraded(
     header: BatchHeader, arrays: dict[str, NDArray[Any]]
 ) -> tuple[BatchHeader, dict[str, NDArray[Any]]]:
-    """A batch of version 1: every sample a tree of its own, every trained token of weight 1."""
+    """A batch of version 1: every sample a tree and a session of its own, every trained token of weight 1."""
     advantages = arrays.pop("advantages")
     num_samples = len(arrays["sample_starts"]) - 1
     return msgspec.structs.replace(header, format_version=FORMAT_VERSION), {
@@ -108,4 +113,6 @@ def _upgraded(
         "advantages_positive": np.maximum(advantages, np.float32(0)),
         "advantages_negative": np.minimum(advantages, np.float32(0)),
         "loss_weights": arrays["loss_mask"].astype(np.float32),
+        "sessions": np.arange(num_samples, dtype=np.int32),
+        "groups": np.zeros(num_samples, dtype=np.int32),
     }

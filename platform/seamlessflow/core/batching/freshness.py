@@ -7,7 +7,7 @@ long answer does not take the group's other sessions with it.
 import dataclasses
 from collections.abc import Sequence
 
-from seamlessflow.core.batching.assembler import FinishedSession
+from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION
 
 

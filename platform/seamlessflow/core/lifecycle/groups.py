@@ -14,6 +14,14 @@ class GroupState(StrEnum):
     DROPPED = "dropped"
 
 
+class DropCause(StrEnum):
+    """Why a group will never train. no_contrast: its rewards are all equal and dynamic sampling replaces it."""
+
+    VERDICTS = "verdicts"
+    NO_CONTRAST = "no_contrast"
+    STALE = "stale"
+
+
 class SessionState(StrEnum):
     """open: may take turns; closed: has its verdict; failed: an infrastructure failure, no verdict."""
 

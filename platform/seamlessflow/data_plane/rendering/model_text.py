@@ -37,6 +37,10 @@ class ModelText:
         """Packed int32 ids; special tokens in the text are recognised, none are added."""
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False).ids, dtype="<i4").tobytes()
 
+    def ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of a marker."""
+        return tuple(np.frombuffer(self.encode(text), dtype="<i4").tolist())
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of a message: special tokens are left out, markers of tool calls and reasoning are not."""
         hidden = self.hidden_ids

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
 
-from seamlessflow.core.batching.assembler import FinishedSession
+from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, batch_encode
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -93,9 +93,13 @@ async def sessions_fresh_count(
 
 
 async def batch_insert(
-    connection: Connection, claims: PhaseClaims, batch: Batch, groups: Sequence[ReadyGroup]
+    connection: Connection,
+    claims: PhaseClaims,
+    batch: Batch,
+    groups: Sequence[ReadyGroup],
+    replaced: Sequence[UUID] = (),
 ) -> bytes:
-    """Store a batch and name it in its groups. Returns its bytes."""
+    """Store a batch and name it in its groups, and in the dropped ones that count as its waste. Returns its bytes."""
     payload = batch_encode(batch)
     trained = batch.versions[batch.loss_mask != 0]
     await connection.execute(
@@ -115,6 +119,11 @@ async def batch_insert(
         "UPDATE trajectory_group SET batch_number = %s WHERE id = ANY(%s)",
         [batch.header.number, [group.group_id for group in groups]],
     )
+    if replaced:
+        await connection.execute(
+            "UPDATE trajectory_group SET replaced_for = %s WHERE id = ANY(%s)",
+            [batch.header.number, list(replaced)],
+        )
     return payload
 
 
@@ -124,31 +133,60 @@ async def finished_sessions(
     """The sessions with a verdict of each group, in a fixed order. What they hold does not change any more."""
     ids = [group.group_id for group in groups]
     cursor = await connection.execute(
-        """SELECT group_id, month, id, reward FROM trajectory_session
-           WHERE group_id = ANY(%s) AND state = 'closed' AND reward IS NOT NULL ORDER BY group_id, slot, attempt""",
+        """SELECT s.group_id, s.month, s.id, s.reward, coalesce(g.task->>'domain', ''), s.num_turns,
+                  s.num_sampled_tokens, s.is_timeout
+           FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id
+           WHERE s.group_id = ANY(%s) AND s.state = 'closed' AND s.reward IS NOT NULL
+           ORDER BY s.group_id, s.slot, s.attempt""",
         [ids],
     )
     rows = await cursor.fetchall()
-    nodes = await _nodes(connection, [(month, session) for _, month, session, _ in rows])
+    nodes, truncated = await _nodes(connection, [(row[1], row[2]) for row in rows])
     finished: dict[UUID, list[FinishedSession]] = {group_id: [] for group_id in ids}
-    for group_id, _, session, reward in rows:
-        finished[group_id].append(FinishedSession(reward, nodes[session]))
+    for group_id, _, session, reward, domain, num_turns, num_sampled_tokens, is_timeout in rows:
+        finished[group_id].append(
+            FinishedSession(
+                reward=reward,
+                nodes=nodes[session],
+                domain=domain,
+                num_turns=num_turns,
+                num_sampled_tokens=num_sampled_tokens,
+                is_truncated=session in truncated,
+                is_timeout=is_timeout,
+            )
+        )
     return list(finished.values())
 
 
-async def _nodes(connection: Connection, keys: Sequence[tuple[date, UUID]]) -> dict[UUID, list[Node]]:
-    """What training needs of the nodes of some sessions: no messages, no digests."""
+async def _nodes(
+    connection: Connection, keys: Sequence[tuple[date, UUID]]
+) -> tuple[dict[UUID, list[Node]], set[UUID]]:
+    """What training needs of the nodes of some sessions: no messages, no digests; and which have an answer cut."""
     cursor = await connection.execute(
         """SELECT n.session_id, n.node_index, n.parent_index, n.kind, coalesce(n.token_ids, p.token_ids), n.logprobs,
-                  n.version_spans, n.loss_mask, n.is_partial
+                  n.version_spans, n.loss_mask, n.is_partial, coalesce(n.finish_reason = 'length', false)
            FROM trajectory_node n LEFT JOIN trajectory_prompt p ON p.id = n.prompt_id
            WHERE n.month = ANY(%s) AND n.session_id = ANY(%s) ORDER BY n.session_id, n.node_index""",
         [list({month for month, _ in keys}), [session for _, session in keys]],
         binary=True,
     )
     found: dict[UUID, list[Node]] = {session: [] for _, session in keys}
-    for session, index, parent, kind, ids, logprobs, spans, mask, is_partial in await cursor.fetchall():
+    truncated: set[UUID] = set()
+    for (
+        session,
+        index,
+        parent,
+        kind,
+        ids,
+        logprobs,
+        spans,
+        mask,
+        is_partial,
+        is_cut,
+    ) in await cursor.fetchall():
         nodes = found[session]
+        if is_cut and not is_partial:
+            truncated.add(session)
         token_ids = unpacked(ids) if ids is not None else b""
         node = Node(
             index=index,
@@ -164,4 +202,4 @@ async def _nodes(connection: Connection, keys: Sequence[tuple[date, UUID]]) -> d
             is_partial=is_partial,
         )
         nodes.append(node)
-    return found
+    return found, truncated

@@ -16,7 +16,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from seamlessflow.core.lifecycle.groups import GROUP_MOVES, GroupState, SessionState
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.groups import GROUP_MOVES, DropCause, GroupState, SessionState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
@@ -199,20 +200,20 @@ async def sessions_insert(
     return leased
 
 
-async def group_settle(connection: Connection, group_id: UUID) -> GroupState | None:
+async def group_settle(connection: Connection, group_id: UUID, spec: JobSpec) -> GroupState | None:
     """Move an open group on when no slot of it can run any more; call with its sessions' changes in this transaction.
 
     Returns its new state, or None when it stays open (or was settled before).
     """
     cursor = await connection.execute(
-        """SELECT index, task, size FROM trajectory_group
+        """SELECT job_id, index, task, size FROM trajectory_group
            WHERE id = %s AND state = 'open' FOR UPDATE""",
         [group_id],
     )
     row = await cursor.fetchone()
     if row is None:
         return None
-    index, task, size = row
+    job_id, index, task, size = row
     slots = await slots_read(connection, OpenGroup(group_id, index, task, size, is_abandoned=False))
     num_verdicts = sum(slot.state is SessionState.CLOSED for slot in slots)
     if not all(slot.is_over for slot in slots):
@@ -221,15 +222,39 @@ async def group_settle(connection: Connection, group_id: UUID) -> GroupState | N
         )
         return None
     needed = num_verdicts_needed(size)
-    target = GroupState.READY if num_verdicts >= needed else GroupState.DROPPED
-    reason = f"{num_verdicts} of {size} sessions have a verdict" + (
-        "" if target is GroupState.READY else f"; {needed} are needed"
-    )
-    await group_move(connection, group_id, GroupState.OPEN, target, reason=reason)
+    reason, cause = f"{num_verdicts} of {size} sessions have a verdict", None
+    if num_verdicts < needed:
+        reason, cause = f"{reason}; {needed} are needed", DropCause.VERDICTS
+    elif (flat := await _flat_reward(connection, job_id, group_id, spec)) is not None:
+        reason, cause = (
+            f"every session has the reward {flat:g}; another group takes its place",
+            DropCause.NO_CONTRAST,
+        )
+    target = GroupState.READY if cause is None else GroupState.DROPPED
+    await group_move(connection, group_id, GroupState.OPEN, target, reason=reason, cause=cause)
     await connection.execute(_STATISTICS, {"group": group_id, "num": num_verdicts})
     if target is GroupState.READY:
         await scheduler_notify(connection, "group ready")
     return target
+
+
+async def _flat_reward(connection: Connection, job_id: UUID, group_id: UUID, spec: JobSpec) -> float | None:
+    """The reward that all sessions of a group share, if dynamic sampling replaces such groups and may still do so."""
+    sampling = spec.algorithm.sampling
+    if not sampling.dynamic:
+        return None
+    cursor = await connection.execute(
+        """SELECT min(reward), max(reward),
+                  (SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = 'dropped'
+                   AND drop_cause = %s AND replaced_for IS NULL)
+           FROM trajectory_session WHERE group_id = %s AND state = 'closed'""",
+        [job_id, DropCause.NO_CONTRAST.value, group_id],
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    lowest, highest, num_replaced = row
+    is_replaced = lowest == highest and num_replaced < sampling.dynamic_limit * spec.rollout.groups_per_batch
+    return float(lowest) if is_replaced else None
 
 
 _STATISTICS = """
@@ -245,14 +270,20 @@ _STATISTICS = """
 
 
 async def group_move(
-    connection: Connection, group_id: UUID, source: GroupState, target: GroupState, *, reason: str
+    connection: Connection,
+    group_id: UUID,
+    source: GroupState,
+    target: GroupState,
+    *,
+    reason: str,
+    cause: DropCause | None = None,
 ) -> bool:
-    """Compare-and-set of a group's state, with its event. False when it was elsewhere."""
+    """Compare-and-set of a group's state, with its event. False when it was elsewhere. `cause`: why it is dropped."""
     GROUP_MOVES.check(source, target)
     cursor = await connection.execute(
-        """UPDATE trajectory_group SET state = %s, reason = %s WHERE id = %s AND state = %s
+        """UPDATE trajectory_group SET state = %s, reason = %s, drop_cause = %s WHERE id = %s AND state = %s
            RETURNING project_id, job_id, index""",
-        [target.value, reason, group_id, source.value],
+        [target.value, reason, cause.value if cause else "", group_id, source.value],
     )
     row = await cursor.fetchone()
     if row is None:

@@ -1,0 +1,56 @@
+"""Advantages where the KL to the reference is part of the reward: RLOO (arXiv 2402.14740) and REINFORCE++ (2501.03262).
+
+Rewards are known when a batch is assembled, the KL only to the trainer, so it makes these advantages itself from the
+rewards, groups and sessions that the batch carries.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow.core.algorithms.advantage import (
+    Floats,
+    batch_normalised,
+    returns_to_go,
+    session_advantages,
+)
+from seamlessflow.core.algorithms.options import AdvantageEstimator, KlEstimator
+from seamlessflow.core.algorithms.section import AlgorithmSection
+
+
+def kl_estimates(difference: Floats, estimator: KlEstimator) -> Floats:
+    """KL(policy ‖ reference) per token from difference = reference - policy logprob, [N]."""
+    match estimator:
+        case KlEstimator.K1:
+            result: Floats = -difference
+        case KlEstimator.K2:
+            result = np.square(difference) / 2
+        case KlEstimator.K3:
+            result = np.expm1(difference) - difference
+    return result
+
+
+def kl_shaped_advantages(
+    *,
+    kl: Floats,
+    sessions: NDArray[np.int32],
+    rewards: Floats,
+    groups: NDArray[np.int32],
+    algorithm: AlgorithmSection,
+) -> Floats:
+    """Advantages of N trained tokens, [N]: `kl` and `sessions` are [N], `rewards` and `groups` of the sessions [M].
+
+    `batch`: reward minus the KL from the token on, normalised over the tokens. Others: the whole session's KL is taken
+    off its reward, then the estimator compares sessions as ever.
+    """
+    if algorithm.advantage is AdvantageEstimator.BATCH:
+        return batch_normalised(returns_to_go(rewards, kl, sessions, algorithm.kl_coef))
+    of_session = np.bincount(sessions, weights=kl, minlength=len(rewards))
+    advantages = session_advantages(
+        rewards - algorithm.kl_coef * of_session,
+        groups,
+        estimator=algorithm.advantage,
+        norm=algorithm.advantage_norm,
+        num_tokens=np.bincount(sessions, minlength=len(rewards)),
+    )
+    result: Floats = advantages[sessions]
+    return result

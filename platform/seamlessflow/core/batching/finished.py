@@ -1,0 +1,19 @@
+"""A session with its verdict, as batches are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seamlessflow.core.trajectory.prefix_tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSession:
+    """`reward` is the verdict, before any shaping."""
+
+    reward: float
+    nodes: Sequence[Node]
+    domain: str = ""  # of its task, "" if it names none
+    num_turns: int = 0
+    num_sampled_tokens: int = 0
+    is_truncated: bool = False  # an answer was cut by the limit on its tokens
+    is_timeout: bool = False

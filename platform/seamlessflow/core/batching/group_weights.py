@@ -1,0 +1,146 @@
+"""What the tokens of finished groups weigh: overlong rule, then advantages, then the three arrays of a batch.
+
+Baselines are taken over sessions, never over branches; every trained token of a session carries its session's advantage
+(or that of its span). A sampled token is of one session only, so branches that share it agree on its advantage.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow.core.algorithms.advantage import Floats, session_advantages
+from seamlessflow.core.algorithms.mode_aware import JudgeMarkers, JudgeSpan, judge_span, mode_advantages
+from seamlessflow.core.algorithms.options import AdvantageEstimator, OverlongRule
+from seamlessflow.core.algorithms.overlong import is_overlong, soft_penalties
+from seamlessflow.core.algorithms.section import AlgorithmSection, JudgeSection
+from seamlessflow.core.algorithms.tree_weights import TokenWeights, token_weights
+from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.trajectory.flatten import FlatTrees
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """A group's share of a batch: T tokens of S samples of M sessions."""
+
+    trees: FlatTrees
+    objective: TrainObjective
+    rewards: Floats  # [M] after the overlong rule
+    has_advantage: NDArray[np.bool_]  # [M]
+
+    @property
+    def token_sessions(self) -> NDArray[np.int64]:
+        """[T]"""
+        return self.trees.sample_sessions[self.trees.layout.samples]
+
+    @property
+    def sample_rewards(self) -> Floats:
+        """[S]"""
+        return self.rewards[self.trees.sample_sessions]
+
+    @property
+    def num_trained_tokens(self) -> NDArray[np.int64]:
+        """[M]"""
+        trained = self.token_sessions[self.trees.loss_mask != 0]
+        counts: NDArray[np.int64] = np.bincount(trained, minlength=len(self.rewards))
+        return counts
+
+
+def group_part(
+    group: Sequence[FinishedSession],
+    trees: FlatTrees,
+    objective: TrainObjective,
+    algorithm: AlgorithmSection,
+    *,
+    limit: int,
+    may_mask: bool = True,
+) -> GroupPart:
+    """Apply the overlong rule to a group: to its rewards, its mask, or its advantages.
+
+    Sessions that the rule filters, or that are no examples to imitate, leave the loss; without `may_mask` they only
+    lose their advantage.
+    """
+    overlong = algorithm.overlong
+    rewards = np.array([session.reward for session in group], dtype=np.float64)
+    num_tokens = np.array([session.num_sampled_tokens for session in group], dtype=np.int64)
+    is_truncated = np.array([session.is_truncated for session in group], dtype=np.bool_)
+    is_over = is_overlong(num_tokens, is_truncated, limit=limit)
+    is_left_out = np.zeros(len(group), dtype=np.bool_)
+    if algorithm.advantage is AdvantageEstimator.ONE:
+        is_left_out |= rewards < algorithm.sft_min_reward
+    has_advantage = ~is_left_out
+    match overlong.rule:
+        case OverlongRule.NONE:
+            pass
+        case OverlongRule.SHAPE:
+            buffer = overlong.buffer_fraction * limit
+            rewards = rewards + soft_penalties(
+                num_tokens, limit=limit, buffer=buffer, penalty=overlong.penalty
+            )
+        case OverlongRule.FILTER:
+            is_left_out, has_advantage = is_left_out | is_over, has_advantage & ~is_over
+        case OverlongRule.ZERO_ADVANTAGE:
+            has_advantage &= ~is_over
+    if may_mask:
+        is_masked = is_left_out[trees.sample_sessions][trees.layout.samples]
+        trees = dataclasses.replace(trees, loss_mask=np.where(is_masked, np.uint8(0), trees.loss_mask))
+    return GroupPart(trees=trees, objective=objective, rewards=rewards, has_advantage=has_advantage)
+
+
+def token_weights_of(
+    parts: Sequence[GroupPart], algorithm: AlgorithmSection, markers: JudgeMarkers | None
+) -> list[TokenWeights]:
+    """The arrays of each part. Mode-aware advantages need the markers."""
+    if algorithm.advantage is AdvantageEstimator.MODE_AWARE:
+        assert markers is not None
+        return [_mode_aware_weights(part, algorithm.judge, markers) for part in parts]
+    sizes = [len(part.rewards) for part in parts]
+    advantages = session_advantages(
+        np.concatenate([part.rewards for part in parts]),
+        np.repeat(np.arange(len(parts)), sizes).astype(np.int32),
+        estimator=algorithm.advantage,
+        norm=algorithm.advantage_norm,
+        num_tokens=np.concatenate([part.num_trained_tokens for part in parts]),
+        sft_min_reward=algorithm.sft_min_reward,
+    )
+    bounds = np.cumsum([0, *sizes])
+    return [
+        _session_weights(part, advantages[first:end] * part.has_advantage)
+        for part, first, end in zip(parts, bounds[:-1], bounds[1:], strict=True)
+    ]
+
+
+def _session_weights(part: GroupPart, advantages: Floats) -> TokenWeights:
+    trees = part.trees
+    return token_weights(trees.layout, trees.loss_mask, advantages[trees.sample_sessions], part.objective)
+
+
+def _mode_aware_weights(part: GroupPart, judge: JudgeSection, markers: JudgeMarkers) -> TokenWeights:
+    spans, is_judge = _judge_tokens(part, markers)
+    is_on = np.array([span.is_on for span in spans], dtype=np.bool_)
+    own = mode_advantages(part.rewards, is_on, gamma=judge.gamma, bias=judge.bias, norm=judge.norm)
+    sessions = part.token_sessions
+    advantages = np.where(is_judge, own.judge[sessions], own.answer[sessions]) * part.has_advantage[sessions]
+    weights = _session_weights(part, np.zeros(len(part.rewards))).weights
+    return TokenWeights(
+        positive=np.maximum(advantages, 0.0) * weights,
+        negative=np.minimum(advantages, 0.0) * weights,
+        weights=weights,
+    )
+
+
+def _judge_tokens(part: GroupPart, markers: JudgeMarkers) -> tuple[list[JudgeSpan], NDArray[np.bool_]]:
+    """The judge span of each session, [M], and which tokens are in one, [T]."""
+    trees, sessions = part.trees, part.token_sessions
+    is_judge = np.zeros(len(trees.token_ids), dtype=np.bool_)
+    spans = []
+    for session in range(len(part.rewards)):
+        # The first answer of a session is in its first branch; what later branches add comes behind it.
+        sampled = np.flatnonzero((sessions == session) & (trees.loss_mask != 0))
+        span = judge_span(trees.token_ids[sampled], markers)
+        is_judge[sampled[: span.num_tokens]] = True
+        spans.append(span)
+    return spans, is_judge

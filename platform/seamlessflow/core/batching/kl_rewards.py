@@ -1,0 +1,33 @@
+"""A batch whose rewards pay for the KL to the reference model: the trainer's side of `kl_placement: reward`."""
+
+import dataclasses
+
+import numpy as np
+
+from seamlessflow.core.algorithms.advantage import Floats
+from seamlessflow.core.algorithms.kl_shaping import kl_estimates, kl_shaped_advantages
+from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.batching.format import Batch
+
+
+def kl_into_rewards(batch: Batch, reference_logprobs: Floats, algorithm: AlgorithmSection) -> Batch:
+    """The same batch with advantages of the shaped rewards. `reference_logprobs` is [T]; only trained tokens count."""
+    trained = np.flatnonzero(batch.loss_mask)
+    # Numbered without gaps: a session of which nothing is trained is in no sample.
+    _, firsts, numbers = np.unique(batch.sessions, return_index=True, return_inverse=True)
+    token_sessions = np.repeat(numbers, np.diff(batch.sample_starts))[trained].astype(np.int32)
+    difference = reference_logprobs[trained] - batch.behaviour_logprobs[trained].astype(np.float64)
+    advantages = kl_shaped_advantages(
+        kl=kl_estimates(difference, algorithm.kl_estimator),
+        sessions=token_sessions,
+        rewards=batch.rewards[firsts].astype(np.float64),
+        groups=batch.groups[firsts],
+        algorithm=algorithm,
+    )
+    weighted = np.zeros(len(batch.token_ids), dtype=np.float64)
+    weighted[trained] = advantages * batch.loss_weights[trained]
+    return dataclasses.replace(
+        batch,
+        advantages_positive=np.maximum(weighted, 0.0).astype(np.float32),
+        advantages_negative=np.minimum(weighted, 0.0).astype(np.float32),
+    )

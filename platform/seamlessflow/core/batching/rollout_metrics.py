@@ -1,0 +1,38 @@
+"""Metrics of the sessions in a batch, under the names of the metric catalogue.
+
+Rewards here are the verdicts, before any shaping. Environments and domains have their own means where tasks name more
+than one.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seamlessflow.core.batching.finished import FinishedSession
+
+
+def rollout_metrics(groups: Sequence[Sequence[FinishedSession]], *, overlong_limit: int) -> dict[str, float]:
+    """At least one group with at least one session."""
+    sessions = [session for group in groups for session in group]
+    rewards = np.array([session.reward for session in sessions])
+    lengths = np.array([session.num_sampled_tokens for session in sessions])
+    is_flat = [len({session.reward for session in group}) <= 1 for group in groups]
+    metrics = {
+        "reward/min": float(rewards.min()),
+        "reward/max": float(rewards.max()),
+        "rollout/length_mean": float(lengths.mean()),
+        "rollout/length_min": float(lengths.min()),
+        "rollout/length_max": float(lengths.max()),
+        "rollout/num_sampled_tokens": float(lengths.sum()),
+        "rollout/turns_mean": float(np.mean([session.num_turns for session in sessions])),
+        "rollout/truncated_fraction": float(np.mean([session.is_truncated for session in sessions])),
+        "rollout/timeout_fraction": float(np.mean([session.is_timeout for session in sessions])),
+        "rollout/overlong_fraction": float((lengths > overlong_limit).mean()),
+        "rollout/zero_variance_fraction": float(np.mean(is_flat)),
+    }
+    domains = sorted({session.domain for session in sessions})
+    if len(domains) > 1:
+        for domain in domains:
+            own = [session.reward for session in sessions if session.domain == domain]
+            metrics[f"reward/{domain or 'other'}/mean"] = float(np.mean(own))
+    return metrics

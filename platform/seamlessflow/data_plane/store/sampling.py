@@ -1,0 +1,58 @@
+"""What a batch cost beyond itself: groups dropped while it came about, the speed of rollout, groups growing stale."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.groups import DropCause
+from seamlessflow.data_plane.store.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """Dropped groups that no batch counts yet."""
+
+    group_ids: list[UUID]
+    metrics: dict[str, float]
+
+
+async def waste_read(connection: Connection, job_id: UUID) -> Waste:
+    cursor = await connection.execute(
+        """SELECT g.id, g.drop_cause, coalesce(sum(s.num_sampled_tokens), 0)::bigint, g.reward_mean
+           FROM trajectory_group g LEFT JOIN trajectory_session s ON s.group_id = g.id
+           WHERE g.job_id = %s AND g.state = 'dropped' AND g.replaced_for IS NULL GROUP BY g.id""",
+        [job_id],
+    )
+    rows = await cursor.fetchall()
+    flat = [row for row in rows if row[1] == DropCause.NO_CONTRAST]
+    return Waste(
+        group_ids=[row[0] for row in rows],
+        metrics={
+            "rollout/num_replaced_groups": float(len(flat)),
+            "rollout/num_stale_groups": float(sum(row[1] == DropCause.STALE for row in rows)),
+            "rollout/num_wasted_tokens": float(sum(row[2] for row in rows)),
+            **({"rollout/replaced_reward_mean": sum(row[3] for row in flat) / len(flat)} if flat else {}),
+        },
+    )
+
+
+async def seconds_since_last_batch(connection: Connection, job_id: UUID) -> float | None:
+    """None before the first."""
+    cursor = await connection.execute(
+        "SELECT extract(epoch FROM now() - max(created_at))::float FROM trajectory_batch WHERE job_id = %s",
+        [job_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def oldest_open_version(connection: Connection, job_id: UUID) -> int | None:
+    """The oldest version that sampled a token of a session that still runs; None: there is no such token."""
+    cursor = await connection.execute(
+        """SELECT min(n.min_version) FROM trajectory_session s
+           JOIN trajectory_group g ON g.id = s.group_id AND g.state = 'open'
+           JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
+           WHERE g.job_id = %s AND s.state IN ('open', 'closed')""",
+        [job_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,138 @@
+"""From the sessions of groups to the weights of their tokens: overlong rules and judge spans."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
+from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+
+PROMPT, END, ON = 3, 7, 5
+
+
+def with_spans(node: Node, spans: tuple[int, ...]) -> Node:
+    return dataclasses.replace(node, spans=spans)
+
+
+def session(
+    reward: float, *answer: int, domain: str = "", is_truncated: bool = False, version: int = 0
+) -> FinishedSession:
+    def node(index: int, tokens: tuple[int, ...]) -> Node:
+        sampled = index == 1
+        return Node(
+            index=index,
+            parent=0 if sampled else None,
+            kind=NodeKind.SAMPLED if sampled else NodeKind.ROOT,
+            token_ids=np.array(tokens, dtype="<i4").tobytes(),
+            digests=(),
+            num_path_tokens=len(tokens) + index,
+            logprobs=np.full(len(tokens), -1, dtype="<f4").tobytes() if sampled else b"",
+            spans=(0, version) if sampled else (),
+        )
+
+    return FinishedSession(
+        reward=reward,
+        nodes=[node(0, (PROMPT,)), node(1, answer)],
+        domain=domain,
+        num_turns=1,
+        num_sampled_tokens=len(answer),
+        is_truncated=is_truncated,
+    )
+
+
+def assemble(
+    groups: list[list[FinishedSession]], limit: int = 100, policy_version: int = 0, **algorithm: Any
+) -> Batch:
+    plan = BatchPlan(
+        job_id="j",
+        number=1,
+        policy_version=policy_version,
+        temperature=1.0,
+        algorithm=AlgorithmSection.model_validate({"name": "srpo", "advantage_norm": "mean", **algorithm}),
+        overlong_tokens=limit,
+        judge_markers=JudgeMarkers(end=(END,), on=(ON,)),
+    )
+    return assemble_batch(groups, plan)
+
+
+def by_sample(batch: Batch) -> list[list[float]]:
+    """Advantages of the sampled tokens of each sample."""
+    both = (batch.advantages_positive + batch.advantages_negative).round(5)
+    spans = zip(batch.sample_starts[:-1], batch.sample_starts[1:], strict=True)
+    return [both[start + 1 : end].tolist() for start, end in spans]
+
+
+PAIR = [session(1.0, 1, 1), session(0.0, 1, 1, 1, 1)]
+
+
+def test_sessions_past_the_limit_keep_their_place_without_an_advantage() -> None:
+    batch = assemble([PAIR], limit=3)
+    assert by_sample(batch) == [[0.5, 0.5], [0.0] * 4]
+    assert batch.loss_weights.sum() == 6
+
+
+def test_filtered_sessions_leave_the_loss_but_not_the_baseline() -> None:
+    batch = assemble([PAIR], limit=3, overlong={"rule": "filter"})
+    assert by_sample(batch)[0] == [0.5, 0.5]
+    assert batch.loss_weights.sum() == batch.loss_mask.sum() == 2
+
+
+def test_soft_penalty_changes_rewards_and_leaves_the_verdicts_in_the_metrics() -> None:
+    batch = assemble([PAIR], limit=5, overlong={"rule": "shape", "buffer_fraction": 0.4})
+    assert batch.rewards.tolist() == [1.0, -0.5]
+    assert by_sample(batch)[0] == [0.75, 0.75]
+    assert batch.header.reward_mean == 0.5
+
+
+def test_a_batch_of_which_everything_is_filtered_takes_its_number_and_teaches_nothing() -> None:
+    batch = assemble([PAIR], limit=1, overlong={"rule": "filter"})
+    assert by_sample(batch) == [[0.0] * 2, [0.0] * 4]
+    assert batch.loss_mask.sum() == 6
+
+
+def test_likelihood_is_a_mean_over_the_tokens_of_sessions_worth_imitating() -> None:
+    batch = assemble([PAIR], name="sft")
+    assert by_sample(batch)[0] == [1.0, 1.0]
+    assert batch.loss_weights.sum() == 2
+    nothing = assemble([[session(0.0, 1), session(0.5, 1)]], name="sft")
+    assert by_sample(nothing) == [[0.0], [0.0]]
+
+
+def test_tokens_beyond_the_bound_are_masked_one_by_one_where_the_scope_is_the_token() -> None:
+    aged = dataclasses.replace(PAIR[1], nodes=[PAIR[1].nodes[0], with_spans(PAIR[1].nodes[1], (0, 0, 3, 7))])
+    plan: dict[str, Any] = {
+        "policy_version": 9,
+        "max_staleness": 2,
+        "off_policy": {"staleness_scope": "token"},
+    }
+    batch = assemble([[session(1.0, 1, 1, version=8), aged]], **plan)
+    assert by_sample(batch) == [[0.5, 0.5], [0.0, 0.0, 0.0, -0.5]]
+
+
+def test_judge_and_answer_spans_carry_their_own_advantages() -> None:
+    group = [session(1.0, ON, END, 1), session(1.0, 9, END, 1), session(0.0, 9, END, 2), session(0.0, 9, 9)]
+    batch = assemble(
+        [group], name="step_srpo", judge={"gamma": 0.0, "norm": "mean"}, overlong={"rule": "none"}
+    )
+    off, third = 1 / 3, 2 / 3
+    expected = [[0.5, 0.5, 0.0], [off - 0.5] * 2 + [third], [off - 0.5] * 2 + [-off], [-off, -off]]
+    for found, wanted in zip(by_sample(batch), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def test_batch_knows_sessions_groups_and_what_they_were_like() -> None:
+    other = [session(0.0, 1, domain="code", is_truncated=True), session(0.0, 1, domain="code")]
+    batch = assemble([PAIR, other], limit=3)
+    assert batch.sessions.tolist() == [0, 1, 2, 3]
+    assert batch.groups.tolist() == [0, 0, 1, 1]
+    metrics = batch.header.metrics
+    assert metrics["rollout/zero_variance_fraction"] == 0.5
+    assert (metrics["rollout/length_mean"], metrics["rollout/length_max"]) == (2.0, 4.0)
+    assert (metrics["rollout/truncated_fraction"], metrics["rollout/overlong_fraction"]) == (0.25, 0.25)
+    assert (metrics["reward/code/mean"], metrics["reward/other/mean"]) == (0.0, 0.5)
