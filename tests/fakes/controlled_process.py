@@ -1,7 +1,7 @@
 """A trainer or agent runner without work: speaks the child protocol and does as FAKE_CHILD says.
 
 `work` (default): says it trains until drained. `end`: ends each phase at once. `fail`: refuses each phase.
-`crash`: exits with status 3 when begun. `deaf`: never answers a drain.
+`crash`: exits with status 3 when begun. `deaf`: never answers a drain. `renewed`: ends with a renewed credential.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from seamlessflow.core.protocol.child import (
     Failed,
     FromChild,
     Ready,
+    Renew,
     ToChild,
     decode_to_child,
     encode_line,
@@ -52,6 +53,9 @@ def answers(message: ToChild, behaviour: str) -> list[FromChild]:
         if behaviour == "fail":
             return [Failed(phase_id=phase_id, reason="the loss is not finite")]
         return [Doing(state=LedgerState.TRAINING)]
+    if isinstance(message, Renew):
+        said = Ended(phase_id=message.phase_id, reason=f"renewed: {message.credential}")
+        return [said] if behaviour == "renewed" else []
     return [] if behaviour == "deaf" else [Ended(phase_id=message.phase_id)]
 
 

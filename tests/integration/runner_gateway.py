@@ -20,6 +20,8 @@ from seamlessflow.core.protocol.data_plane import (
     LeasedGroup,
     LeasedSession,
     SessionFinish,
+    SessionsHeldReply,
+    SessionsHeldRequest,
 )
 
 CREDENTIAL = "sfp_test"
@@ -64,6 +66,8 @@ class FakeGateway:
         self.num_retries = 0
         self.lease_status = 200
         self.answer_delay_s = 0.0
+        self.held_s = 0.0  # what it says of every session
+        self.credential = CREDENTIAL
         self.num_open = 0
         self.max_open = 0
         self.port = 0
@@ -78,6 +82,7 @@ class FakeGateway:
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/runner/v1/groups/lease", self._lease)
         app.router.add_post("/runner/v1/sessions/finish", self._finish)
+        app.router.add_post("/runner/v1/sessions/held", self._held)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
@@ -92,7 +97,7 @@ class FakeGateway:
         return {finish.session_id: finish for finish in self.finished}
 
     async def _lease(self, request: web.Request) -> web.Response:
-        assert request.headers["Authorization"] == f"Bearer {CREDENTIAL}"
+        assert request.headers["Authorization"] == f"Bearer {self.credential}"
         ask = msgspec.json.decode(await request.read(), type=GroupLeaseRequest)
         if self.lease_status != 200:
             return web.json_response({"title": "no", "detail": "not your phase"}, status=self.lease_status)
@@ -107,9 +112,14 @@ class FakeGateway:
         return web.Response(body=msgspec.json.encode(GroupLeaseReply(groups=groups)))
 
     async def _finish(self, request: web.Request) -> web.Response:
-        assert request.headers["Authorization"] == f"Bearer {CREDENTIAL}"
+        assert request.headers["Authorization"] == f"Bearer {self.credential}"
         self.finished.append(msgspec.json.decode(await request.read(), type=SessionFinish))
         return web.Response(status=204)
+
+    async def _held(self, request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=SessionsHeldRequest).session_ids
+        held = SessionsHeldReply(held_s=dict.fromkeys(asked, self.held_s))
+        return web.Response(body=msgspec.json.encode(held))
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = await request.json()

@@ -1,5 +1,6 @@
 """Groups, verdicts, batches: leases that outlive runners, bounds of admission, staleness."""
 
+import asyncio
 from typing import Any
 
 from seamlessflow.core.batching.format import batch_decode
@@ -55,6 +56,57 @@ async def test_a_slot_runs_three_times_then_the_group_is_dropped(gateway_world: 
     assert world.sql("SELECT state, reason FROM trajectory_group") == [
         ("dropped", "1 of 2 sessions have a verdict; 2 are needed")
     ]
+
+
+async def test_sessions_handed_back_by_a_drain_cost_no_try(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 0})
+    for drained in range(4):  # more often than a slot may fail
+        agent = world.make_phase(Role.AGENT)
+        (group,) = await world.lease(agent)
+        assert {session["attempt"] for session in group["sessions"]} == {drained + 1}
+        told, untold = group["sessions"]
+        await world.finish(agent, told["session_id"], failure="drained", is_handed_back=True)
+        world.end_phase(agent)
+        assert untold["session_id"]
+
+    agent = world.make_phase(Role.AGENT)
+    (group,) = await world.lease(agent)
+    for reward, session in enumerate(group["sessions"]):
+        await world.finish(agent, session["session_id"], reward=reward)
+
+    assert world.sql("SELECT state, num_verdicts FROM trajectory_group") == [("ready", 2)]
+    assert world.sql("SELECT count(*) FROM trajectory_session WHERE is_handed_back") == [(8,)]
+
+
+async def test_the_gateway_says_for_how_long_it_held_a_session(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    (engine,) = await world.start_engines(lambda prompt: "yes<|im_end|>")
+    assert engine.claims is not None
+    world.end_phase(engine.claims)
+    agent = world.make_phase(Role.AGENT)
+    (group, *_) = await world.lease(agent)
+    held, calm = group["sessions"]
+
+    async def held_s(session: dict[str, Any]) -> float:
+        body = {"session_ids": [session["session_id"]]}
+        status, raw = await world.phase_post(agent, "/runner/v1/sessions/held", body)
+        assert status == 200
+        return float(world.decode(raw)["held_s"][session["session_id"]])
+
+    async def is_held() -> bool:
+        return await held_s(held) > 0
+
+    turn = asyncio.create_task(world.chat(held["api_key"], [USER]))
+    await world.until(is_held, what="a turn is held")
+    during = await held_s(held)
+    await world.start_engine(lambda prompt: "yes<|im_end|>")
+    await turn
+    after = await held_s(held)
+
+    assert 0 < during <= after
+    assert await held_s(held) == after, "the clock of what is held stands still again"
+    assert await held_s(calm) == 0.0
 
 
 async def test_admission_keeps_to_the_staleness_bound_and_to_what_is_needed(

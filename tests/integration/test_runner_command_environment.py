@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -13,6 +13,10 @@ from seamlessflow_workers.agents.episode import run_episode
 from tests.integration.runner_gateway import until
 
 POLICY = PolicyEndpoint(base_url="http://127.0.0.1:9/v1", api_key="key-1")
+
+
+async def never_held(session_id: UUID) -> float:
+    return 0.0
 
 
 def program(source: str) -> CommandEnvironment:
@@ -80,7 +84,7 @@ time.sleep(600)
 async def test_the_tasks_own_timeout_is_a_verdict_and_kills_grandchildren(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     environment = program(SPAWNS_A_GRANDCHILD.format(path=str(note)))
-    finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0)
+    finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, held_s=never_held)
     assert finish.reward == 0.0
     assert finish.is_timeout
     assert finish.failure is None
@@ -118,7 +122,7 @@ async def test_any_exception_of_an_environment_is_a_failure_not_a_verdict() -> N
 
         async def close(self) -> None: ...
 
-    finish = await run_episode(Broken(), {}, POLICY, session_id=uuid4(), timeout_s=30.0)  # type: ignore[arg-type]
+    finish = await run_episode(Broken(), {}, POLICY, session_id=uuid4(), timeout_s=30.0, held_s=never_held)  # type: ignore[arg-type]
     assert finish.reward is None
     assert not finish.is_timeout
     assert finish.failure == "TimeoutError: a database of the agent's own"

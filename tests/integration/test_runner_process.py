@@ -22,6 +22,7 @@ from seamlessflow.core.protocol.child import (
     Failed,
     FromChild,
     Ready,
+    Renew,
     ToChild,
     decode_from_child,
     encode_line,
@@ -197,7 +198,7 @@ async def test_a_crashing_agent_is_a_failure_and_the_runner_goes_on(tmp_path: Pa
         assert "exited with code 3" in (gateway.verdicts()[broken].failure or "")
 
 
-async def test_draining_cuts_long_episodes_short_and_reports_them_as_failures(tmp_path: Path) -> None:
+async def test_draining_cuts_long_episodes_short_and_hands_them_back(tmp_path: Path) -> None:
     async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
         gateway.answer_delay_s = 60.0
         sessions = add_groups(gateway, 1)
@@ -205,9 +206,51 @@ async def test_draining_cuts_long_episodes_short_and_reports_them_as_failures(tm
         await until(lambda: gateway.num_open == 4, what="the episodes run")
         await runner.drain(phase_id)
         assert gateway.verdicts().keys() == sessions
-        assert {finish.reward for finish in gateway.finished} == {None}
+        assert {(finish.reward, finish.is_handed_back) for finish in gateway.finished} == {(None, True)}
         assert all("drained" in (finish.failure or "") for finish in gateway.finished)
         await until(lambda: gateway.num_open == 0, what="the requests are given up")
+
+
+async def test_a_drain_with_a_longer_grace_lets_episodes_end(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        gateway.answer_delay_s = 2.0  # twice: longer than a drain without a word about it gives
+        sessions = add_groups(gateway, 1)
+        phase_id = await runner.begin()
+        await until(lambda: gateway.num_open == 4, what="the episodes run")
+        runner.say(Drain(phase_id=phase_id, grace_s=30.0))
+        await runner.hears(Ended(phase_id=phase_id, reason="drained"))
+        assert gateway.verdicts().keys() == sessions
+        assert {finish.reward for finish in gateway.finished} == {1.0}
+
+
+async def test_a_renewed_credential_is_presented_from_then_on(tmp_path: Path) -> None:
+    async with running_gateway() as gateway, running_runner(gateway, tmp_path) as runner:
+        gateway.answer_delay_s = 0.5
+        sessions = add_groups(gateway, 1)
+        phase_id = await runner.begin()
+        await until(lambda: gateway.num_open == 4, what="the episodes run")
+        runner.say(Renew(phase_id=phase_id, credential="sfp_fresh"))
+        gateway.credential = "sfp_fresh"
+        await all_finished(gateway, sessions)
+
+
+async def test_time_that_the_gateway_held_a_session_is_no_time_of_the_task(tmp_path: Path) -> None:
+    environment = {"name": "calculator", "tasks": "tasks.jsonl", "max_turns": 3, "timeout_s": 1}
+    async with (
+        running_gateway() as gateway,
+        running_runner(gateway, tmp_path, environment=environment) as runner,
+    ):
+        gateway.answer_delay_s, gateway.held_s = 1.5, 30.0
+        held = add_groups(gateway, 1)
+        phase_id = await runner.begin()
+        await all_finished(gateway, held)
+        assert {(finish.reward, finish.is_timeout) for finish in gateway.finished} == {(1.0, False)}
+
+        gateway.held_s = 0.0
+        slow = add_groups(gateway, 1)
+        await all_finished(gateway, slow)
+        assert {gateway.verdicts()[session].is_timeout for session in slow} == {True}
+        await runner.drain(phase_id)
 
 
 async def test_draining_ends_even_when_the_gateway_is_away(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases import controlled
 from seamlessflow_workers.phases.rollout import local_folder
 from seamlessflow_workers.supervisor.capabilities import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
@@ -264,6 +265,20 @@ async def test_what_a_trainer_says_is_reported(
     await until(
         lambda: b"fake train is ready" in stage.plane.logs.get(order.phase_id, b""), what="its log arrives"
     )
+
+
+async def test_a_long_phase_is_told_of_renewed_credentials(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controlled, "RENEW_EVERY_S", 0.1)
+    monkeypatch.setenv("FAKE_CHILD", "renewed")
+    stage.plane.reside(Role.TRAIN)
+    order = stage.plane.order(Role.TRAIN)
+    await stage.plane.until_state(order, PhaseState.ACTIVE)
+
+    stage.plane.change(order, credential="sfp_fresh")
+
+    assert (await stage.plane.until_state(order, PhaseState.ENDED)).reason == "renewed: sfp_fresh"
 
 
 async def test_work_goes_on_while_the_control_plane_is_away(stage: Stage) -> None:

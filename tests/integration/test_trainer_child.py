@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load
 
-from seamlessflow.core.protocol.child import Doing, Drain, Ended, Failed, FromChild, Ready
+from seamlessflow.core.protocol.child import Doing, Drain, Ended, Failed, FromChild, Ready, Renew
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
@@ -216,6 +216,42 @@ def test_trainer_outlives_its_phases_and_a_drain_cuts_waiting_short(folder: Path
     assert trainer.receive() is None
     assert trainer.process.wait(DEADLINE_S) != 0
     trainer.close()
+
+
+def test_cancelled_step_is_given_up_and_leaves_nothing_half_made(folder: Path, planes: Planes) -> None:
+    planes.num_batches_ready = 1
+    trainer = TrainerProcess(folder, planes, SPEC)
+    trainer.receive_until(Ready)
+    phase_id = trainer.begin(1)
+    while trainer.receive_until(Doing)[0].state is not LedgerState.TRAINING:
+        continue
+    # The first step takes longer than a message: torch sets itself up in it.
+    trainer.send(Drain(phase_id=phase_id, grace_s=0.0))
+    ended, _ = trainer.receive_until(Ended)
+    assert ended.reason == "the step under way was given up: its job is cancelled"
+    assert trainer.receive() is None
+    assert trainer.process.wait(DEADLINE_S) == 0
+    trainer.close()
+    assert planes.publications == {}
+    assert not [path for path in (folder / "artifacts").rglob("*") if path.is_file()]
+
+
+def test_renewed_credential_is_presented_from_then_on(folder: Path, planes: Planes) -> None:
+    planes.num_batches_ready = 0
+    trainer = TrainerProcess(folder, planes, SPEC)
+    trainer.receive_until(Ready)
+    phase_id = trainer.begin(1)
+    while not planes.leases:
+        time.sleep(0.01)  # the lease that waits was asked for under the old one
+    trainer.send(Renew(phase_id=phase_id, credential="sfp_fresh"))
+    planes.credential = "sfp_fresh"
+    planes.num_batches_ready = 1
+    while planes.latest_version < 1:
+        trainer.receive_until(Doing)
+    trainer.send(Drain(phase_id=phase_id))
+    ended, _ = trainer.receive_until(Ended)
+    trainer.kill()
+    assert (ended.reason, planes.latest_version) == ("drained", 1)
 
 
 def test_batch_that_is_there_already_is_trained_in_the_same_turn(folder: Path, planes: Planes) -> None:

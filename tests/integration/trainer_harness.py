@@ -128,6 +128,7 @@ class Planes:
     after_publication: Callable[[Publication], None] = lambda _publication: None
     num_answers_lost: int = 0  # so many requests get a 503 first
     is_fenced_off: bool = False
+    credential: str = CREDENTIAL
     publications: dict[int, Publication] = field(default_factory=dict)
     leases: list[BatchLeaseRequest] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
@@ -169,7 +170,7 @@ class Planes:
         return max(self.publications, default=0)
 
     def answer(self, path: str, authorization: str, body: bytes) -> tuple[int, bytes]:
-        if authorization != f"Bearer {CREDENTIAL}":
+        if authorization != f"Bearer {self.credential}":
             return 401, b'{"detail": "who are you?"}'
         if self.num_answers_lost:
             self.num_answers_lost -= 1

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, STEP_GRACE_S, PhaseState
 from seamlessflow.core.scheduling.decisions import (
     Decision,
     DrainPhase,
@@ -58,6 +58,10 @@ def plan_of(*jobs: JobView, machines: tuple[MachineView, ...]) -> Plan:
 
 def leases(plan: Plan) -> dict[str, Role]:
     return {d.machine: d.role for d in plan.decisions if isinstance(d, Lease)}
+
+
+def drained(plan: Plan) -> set[str]:
+    return {d.machine for d in plan.decisions if isinstance(d, DrainPhase)}
 
 
 def of_kind(plan: Plan, kind: type[Decision]) -> list[Decision]:
@@ -192,11 +196,38 @@ def test_a_finished_job_drains_and_then_completes() -> None:
 def test_cancel_and_pause_drain_first(desired: DesiredJobState, via: JobState, end: JobState) -> None:
     job = replace(RUNNING, desired=desired)
     plan = plan_of(job, machines=AT_WORK)
-    assert len(of_kind(plan, DrainPhase)) == 3
+    assert "gamma" in {d.machine for d in plan.decisions if isinstance(d, DrainPhase)}
     assert [d.to_state for d in plan.decisions if isinstance(d, MoveJob)] == [via]
+    without_agents = plan_of(job, machines=AT_WORK[:2])
+    assert len(of_kind(without_agents, DrainPhase)) == 2
     (move,) = plan_of(replace(job, state=via), machines=MULTIPLEXED).decisions
     assert isinstance(move, MoveJob)
     assert move.to_state is end
+
+
+def test_a_pause_lets_episodes_end_before_the_engines_go() -> None:
+    training = (replace(AT_WORK[0], phase=TRAIN), *AT_WORK[1:])
+    pausing = replace(RUNNING, desired=DesiredJobState.PAUSE, state=JobState.PAUSING)
+    drains = {
+        d.machine: d.grace_s
+        for d in plan_of(pausing, machines=training).decisions
+        if isinstance(d, DrainPhase)
+    }
+    assert drains == {"alpha": None, "gamma": EPISODE_GRACE_S}, "beta serves the last turns"
+
+    leaving = (*training[:2], replace(AT_WORK[2], phase=replace(AGENT, state=PhaseState.DRAINING)))
+    assert "beta" not in drained(plan_of(pausing, machines=leaving))
+    gone = (*training[:2], MULTIPLEXED[2])
+    assert "beta" in drained(plan_of(pausing, machines=gone))
+    silent = (*training[:2], replace(leaving[2], is_healthy=False))
+    assert "beta" in drained(plan_of(pausing, machines=silent))
+
+
+def test_a_cancelled_job_waits_neither_for_episodes_nor_long_for_a_step() -> None:
+    training = (replace(AT_WORK[0], phase=TRAIN), *AT_WORK[1:])
+    plan = plan_of(replace(RUNNING, desired=DesiredJobState.CANCEL), machines=training)
+    drains = {d.machine: d.grace_s for d in plan.decisions if isinstance(d, DrainPhase)}
+    assert drains == {"alpha": STEP_GRACE_S, "beta": None, "gamma": 0.0}
 
 
 def test_resume_puts_a_paused_job_back_into_the_queue() -> None:

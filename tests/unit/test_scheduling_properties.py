@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
-from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, MoveJob, SetDesiredVersion
+from seamlessflow.core.scheduling.decisions import (
+    DrainPhase,
+    FailPhase,
+    Lease,
+    MoveJob,
+    Plan,
+    SetDesiredVersion,
+)
+from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
+from seamlessflow.core.scheduling.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
@@ -97,9 +106,14 @@ class World:
     fences: dict[str, int] = field(default_factory=dict)
     num_phases: int = 0
 
-    def cycle(self) -> None:
+    def snapshot(self) -> Snapshot:
         unfinished = tuple(job for job in self.jobs.values() if job.state not in TERMINAL_JOB_STATES)
-        plan = decide(Snapshot(machines=tuple(self.machines.values()), jobs=unfinished))
+        return Snapshot(machines=tuple(self.machines.values()), jobs=unfinished)
+
+    def cycle(self) -> None:
+        plan = decide(self.snapshot())
+        assert decide(self.snapshot()) == plan
+        self._check(plan)
         for decision in plan.decisions:
             match decision:
                 case Lease():
@@ -114,6 +128,29 @@ class World:
                     job = self.jobs[decision.job_id]
                     JOB_MOVES.check(job.state, decision.to_state)
                     self.jobs[job.id] = replace(job, state=decision.to_state)
+
+    def _check(self, plan: Plan) -> None:
+        """Whatever was edited or failed: no machine works against its tags, and who waits is told why."""
+        leaving = {d.phase_id for d in plan.decisions if isinstance(d, DrainPhase | FailPhase)}
+        for lease in (d for d in plan.decisions if isinstance(d, Lease)):
+            machine = self.machines[lease.machine]
+            assert self.jobs[lease.job_id].tags_of(lease.role) <= machine.tags
+            assert not machine.is_cordoned
+        for machine in self.machines.values():
+            phase = machine.phase
+            if phase is not None and not phase.is_leaving and phase.role.value not in machine.tags:
+                assert phase.id in leaving
+        for job_id, reason in plan.waiting_reasons.items():
+            held = [m.phase for m in self.machines.values() if m.phase_of(job_id) is not None]
+            active = {phase.role for phase in held if phase is not None and phase.state is PhaseState.ACTIVE}
+            assert reason or {Role.ROLLOUT, Role.AGENT} <= active
+
+    def edit(self, name: str, edit: MachineEdit) -> None:
+        """As a person does it: often after a look at what would happen, which is then what happens."""
+        machine = self.machines[name]
+        told = preview(self.snapshot(), {machine.id: edit}) if self.chance.random() < 0.2 else None
+        self.machines[name] = machine_edited(machine, edit)
+        assert told is None or told.first == decide(self.snapshot())
 
     def _lease(self, lease: Lease) -> None:
         machine = self.machines[lease.machine]
@@ -196,12 +233,12 @@ class World:
         elif event == 1 and not machine.is_healthy:
             self._return(name)
         elif event == 2:
-            tags = frozenset(self.chance.sample(["rollout", "train", "agent"], self.chance.randint(1, 3)))
-            self.machines[name] = replace(machine, tags=tags)
+            tags = self.chance.sample(["rollout", "train", "agent"], self.chance.randint(0, 3))
+            self.edit(name, MachineEdit(tags=tags))
         elif event == 3:
-            self.machines[name] = replace(machine, is_cordoned=not machine.is_cordoned)
+            self.edit(name, MachineEdit(is_cordoned=not machine.is_cordoned))
         elif event == 4:
-            self.machines[name] = replace(machine, is_draining=not machine.is_draining)
+            self.edit(name, MachineEdit(is_draining=not machine.is_draining))
         elif event == 5 and machine.phase is not None and self.chance.random() < 0.3:
             self._end(name, has_failed=True)
 

@@ -77,6 +77,7 @@ class GroupFeed:
             reward=0.0 if finish.is_timeout and finish.reward is None else finish.reward,
             reason=(finish.failure or "").replace("\0", "\ufffd"),  # text columns hold no NUL
             is_timeout=finish.is_timeout,
+            is_handed_back=finish.is_handed_back and finish.reward is None and not finish.is_timeout,
             metrics=finish.metrics,
         )
         settled = None

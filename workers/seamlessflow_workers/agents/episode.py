@@ -1,40 +1,86 @@
 """One session: runs the environment and says how it ended.
 
 Whatever an agent does becomes a `SessionFinish`: a verdict, the task's own timeout (a verdict of 0), or a failure.
+Invariant: the task's clock stands still while the gateway holds a turn of the session; an agent is never blamed for an
+update, a hand-over or a pause.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from seamlessflow.core.protocol.data_plane import SessionFinish
-from seamlessflow_workers.agents.environments.base import BrokenEpisode, Environment, PolicyEndpoint, Task
+from seamlessflow_workers.agents.environments.base import (
+    BrokenEpisode,
+    Environment,
+    PolicyEndpoint,
+    Task,
+    Verdict,
+)
+from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 MAX_FAILURE_CHARACTERS = 2000
+LEAST_WAIT_S = 0.5  # between two questions how long a session was held
 
+HeldSeconds = Callable[[UUID], Awaitable[float]]
 logger = logging.getLogger(__name__)
 
 
 async def run_episode(
-    environment: Environment, task: Task, policy: PolicyEndpoint, *, session_id: UUID, timeout_s: float
+    environment: Environment,
+    task: Task,
+    policy: PolicyEndpoint,
+    *,
+    session_id: UUID,
+    timeout_s: float,
+    held_s: HeldSeconds,
 ) -> SessionFinish:
-    deadline = asyncio.timeout(timeout_s)
+    """`held_s`: for how long the gateway held turns of a session so far; asked only when its time seems over."""
+    work = asyncio.create_task(environment.run(task, policy))
     try:
-        async with deadline:
-            verdict = await environment.run(task, policy)
+        if not await _ended_in_time(work, session_id, timeout_s, held_s):
+            return SessionFinish(session_id=session_id, reward=0.0, is_timeout=True)
+        verdict = work.result()
     except BrokenEpisode as error:
         return _failed(session_id, str(error))
     except Exception as error:
-        if deadline.expired():
-            return SessionFinish(session_id=session_id, reward=0.0, is_timeout=True)
         logger.warning("session %s broke", session_id, exc_info=True)
         return _failed(session_id, f"{type(error).__name__}: {error}")
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
     return SessionFinish(
         session_id=session_id,
         reward=verdict.reward,
         is_timeout=verdict.is_timeout,
         metrics=dict(verdict.metrics),
     )
+
+
+async def _ended_in_time(
+    work: asyncio.Task[Verdict], session_id: UUID, timeout_s: float, held_s: HeldSeconds
+) -> bool:
+    """Whether `work` came to an end within its time; the time that the gateway held it does not count."""
+    now_s = asyncio.get_running_loop().time
+    started_s = now_s()
+    wait_s = timeout_s
+    while True:
+        done, _ = await asyncio.wait({work}, timeout=wait_s)
+        if done:
+            return True
+        remaining_s = started_s + timeout_s + await _held_so_far(session_id, held_s) - now_s()
+        if remaining_s <= 0:
+            return work.done()
+        wait_s = max(remaining_s, LEAST_WAIT_S)
+
+
+async def _held_so_far(session_id: UUID, held_s: HeldSeconds) -> float:
+    try:
+        return await held_s(session_id)
+    except (FencedOff, RequestRefused) as error:
+        logger.warning("the time of session %s goes on: the gateway does not say: %s", session_id, error)
+        return 0.0
 
 
 def _failed(session_id: UUID, reason: str) -> SessionFinish:

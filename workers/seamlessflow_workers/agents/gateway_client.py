@@ -1,16 +1,23 @@
-"""What an agent runner says to the gateway: leases rollout groups, reports how sessions ended.
+"""What an agent runner says to the gateway: leases rollout groups, reports how sessions ended, asks what was held.
 
-One client lives for one phase and carries its credential. Both calls ride out a gateway that is away; a report may be
+One client lives for one phase and carries its credential. Every call rides out a gateway that is away; a report may be
 repeated, the gateway counts it once.
 """
 
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 import aiohttp
 import msgspec
 
-from seamlessflow.core.protocol.data_plane import GroupLeaseReply, GroupLeaseRequest, SessionFinish
+from seamlessflow.core.protocol.data_plane import (
+    GroupLeaseReply,
+    GroupLeaseRequest,
+    SessionFinish,
+    SessionsHeldReply,
+    SessionsHeldRequest,
+)
 from seamlessflow_workers.clients.http import post_until_answered
 
 ANSWER_MARGIN_S = 30.0  # beyond the long poll
@@ -24,6 +31,7 @@ class RunnerClient:
         root = f"{gateway_url.rstrip('/')}/runner/v1"
         self._lease_url = f"{root}/groups/lease"
         self._finish_url = f"{root}/sessions/finish"
+        self._held_url = f"{root}/sessions/held"
         self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {credential}"})
 
     async def __aenter__(self) -> Self:
@@ -33,6 +41,17 @@ class RunnerClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._session.close()
+
+    def renew(self, credential: str) -> None:
+        """Present this credential from the next request on."""
+        self._session.headers["Authorization"] = f"Bearer {credential}"
+
+    async def session_held_s(self, session_id: UUID) -> float:
+        """For how long the gateway held turns of a session so far. Raises FencedOff, RequestRefused."""
+        request = SessionsHeldRequest(session_ids=[session_id])
+        raw = await post_until_answered(self._session, self._held_url, request, timeout_s=FINISH_TIMEOUT_S)
+        held = msgspec.json.decode(raw or b'{"held_s":{}}', type=SessionsHeldReply).held_s
+        return held.get(session_id, 0.0)
 
     async def groups_lease(self, request: GroupLeaseRequest) -> GroupLeaseReply:
         """Raises FencedOff, RequestRefused."""

@@ -25,6 +25,7 @@ from seamlessflow.core.protocol.child import (
     Failed,
     FromChild,
     Ready,
+    Renew,
     ToChild,
     decode_to_child,
     encode_line,
@@ -33,13 +34,13 @@ from seamlessflow.core.protocol.worker import PhaseOrder, Resident
 from seamlessflow_workers.agents.environments.base import Environment
 from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
 from seamlessflow_workers.agents.gateway_client import RunnerClient
-from seamlessflow_workers.agents.phase import AgentPhase
+from seamlessflow_workers.agents.phase import AgentPhase, DrainSignal
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 from seamlessflow_workers.supervisor.launch import bind_to_parent
 
 LINE_BYTES = 1 << 20
 
-PhaseRun = Callable[[PhaseOrder, asyncio.Event], Coroutine[None, None, None]]
+PhaseRun = Callable[[PhaseOrder, DrainSignal], Coroutine[None, None, None]]
 MakeEnvironment = Callable[..., Environment]
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class AgentRunner:
         self._writer = writer
         self._environment: Environment | None = None
         self._phase: _Phase | None = None
+        self._client: RunnerClient | None = None  # of the phase
         self._last_doing: Doing | None = None
 
     async def obey(self, messages: AsyncIterator[ToChild]) -> None:
@@ -105,11 +107,14 @@ class AgentRunner:
             match message:
                 case Begin(order=order):
                     self._begin(order)
-                case Drain(phase_id=phase_id):
+                case Drain(phase_id=phase_id, grace_s=grace_s):
                     if self._phase is not None and self._phase.order.phase_id == phase_id:
-                        self._phase.drained.set()
+                        self._phase.drained.give(grace_s)
                     else:
                         self._send(Ended(phase_id=phase_id, reason="the phase was not running"))
+                case Renew(credential=credential):
+                    if self._client is not None:
+                        self._client.renew(credential)
 
     async def close(self) -> None:
         if self._phase is not None:
@@ -127,7 +132,7 @@ class AgentRunner:
             reason = f"the agent runner is still busy with phase {present.order.phase_id}"
             self._send(Failed(phase_id=order.phase_id, reason=reason))
 
-    async def _run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> None:
+    async def _run_phase(self, order: PhaseOrder, drained: DrainSignal) -> None:
         phase_id = order.phase_id
         try:
             await self._run_until_drained(order, drained)
@@ -143,11 +148,12 @@ class AgentRunner:
         else:
             self._send(Ended(phase_id=phase_id, reason="drained"))
 
-    async def _run_until_drained(self, order: PhaseOrder, drained: asyncio.Event) -> None:
+    async def _run_until_drained(self, order: PhaseOrder, drained: DrainSignal) -> None:
         policy_url = f"{self._gateway_url}/v1"
         if self._environment is None:
             self._environment = self._make_environment(self._spec.environment, base_url=policy_url)
         async with RunnerClient(gateway_url=self._gateway_url, credential=order.credential) as client:
+            self._client = client
             phase = AgentPhase(
                 spec=self._spec,
                 environment=self._environment,
@@ -155,7 +161,10 @@ class AgentRunner:
                 policy_url=policy_url,
                 report=self._report_doing,
             )
-            await phase.run(drained)
+            try:
+                await phase.run(drained)
+            finally:
+                self._client = None
 
     def _report_doing(self, doing: Doing) -> None:
         if doing != self._last_doing:
@@ -171,5 +180,5 @@ class _Phase:
 
     def __init__(self, order: PhaseOrder, run: PhaseRun) -> None:
         self.order = order
-        self.drained = asyncio.Event()
+        self.drained = DrainSignal()
         self.task = asyncio.create_task(run(order, self.drained))

@@ -1,8 +1,8 @@
 """An agent phase: keeps as many episodes running as the job allows until it is drained.
 
 Groups are leased from the gateway, each session becomes an episode, each end is reported. States: leasing → winding
-up → over. Invariant: every leased session is reported once by this runner, those cut short as failures (they run
-again elsewhere); nothing an episode does ends the phase.
+up → over. Invariant: every leased session is reported once by this runner, those cut short as handed back (they run
+again elsewhere, without loss of a try); nothing an episode does ends the phase.
 """
 
 import asyncio
@@ -23,11 +23,26 @@ from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 LEASE_WAIT_S = 10.0
 RENEW_EVERY_S = 30.0  # well within a lease
 EMPTY_PAUSE_S = 0.25  # after a lease that gave nothing: a closed admission may be answered at once
-DRAIN_GRACE_S = 2.0
 REPORT_GRACE_S = 3.0
+DRAIN_GRACE_S = 2.0  # unless the order says otherwise
 DRAINED = "the agent runner was drained before the episode ended"
 
 logger = logging.getLogger(__name__)
+
+
+class DrainSignal:
+    """Asks a phase to end; episodes under way get `grace_s`."""
+
+    def __init__(self) -> None:
+        self.grace_s = DRAIN_GRACE_S
+        self._event = asyncio.Event()
+
+    def give(self, grace_s: float | None) -> None:
+        self.grace_s = DRAIN_GRACE_S if grace_s is None else grace_s
+        self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
 
 
 class AgentPhase:
@@ -53,7 +68,7 @@ class AgentPhase:
         self._reports: set[asyncio.Task[None]] = set()
         self._has_room = asyncio.Event()
 
-    async def run(self, drained: asyncio.Event) -> None:
+    async def run(self, drained: DrainSignal) -> None:
         """Return once drained. Raises FencedOff, RequestRefused when the gateway will not serve this phase."""
         grace_s = 0.0
         leasing = asyncio.create_task(self._lease_forever())
@@ -63,7 +78,7 @@ class AgentPhase:
             await asyncio.wait({leasing, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if leasing.done():
                 leasing.result()
-            grace_s = DRAIN_GRACE_S
+            grace_s = drained.grace_s
         finally:
             leasing.cancel()
             waiting.cancel()
@@ -106,13 +121,19 @@ class AgentPhase:
         policy = PolicyEndpoint(base_url=self._policy_url, api_key=session.api_key)
         async with self._slots:
             return await run_episode(
-                self._environment, task, policy, session_id=session.session_id, timeout_s=self._timeout_s
+                self._environment,
+                task,
+                policy,
+                session_id=session.session_id,
+                timeout_s=self._timeout_s,
+                held_s=self._client.session_held_s,
             )
 
     def _on_end(self, session_id: UUID, episode: asyncio.Task[SessionFinish]) -> None:
         del self._episodes[session_id]
         is_cut_short = episode.cancelled()
-        finish = SessionFinish(session_id=session_id, failure=DRAINED) if is_cut_short else episode.result()
+        handed_back = SessionFinish(session_id=session_id, failure=DRAINED, is_handed_back=True)
+        finish = handed_back if is_cut_short else episode.result()
         report = asyncio.create_task(self._report_finish(finish))
         self._reports.add(report)
         report.add_done_callback(self._on_reported)

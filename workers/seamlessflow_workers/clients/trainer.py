@@ -36,6 +36,10 @@ class TrainerClient:
     ) -> None:
         await self._session.close()
 
+    def renew(self, credential: str) -> None:
+        """Present this credential from the next request on."""
+        self._session.headers["Authorization"] = f"Bearer {credential}"
+
     async def batch_lease(self, request: BatchLeaseRequest) -> Batch:
         """The batch of number `request.number`; waits until there is one. Cancel to stop waiting.
 

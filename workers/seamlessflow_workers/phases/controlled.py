@@ -1,12 +1,13 @@
 """Trainers and agent runners: children that speak `core.protocol.child` over an inherited socket.
 
-Enters: phases to begin and drain. Leaves: Begin and Drain to the child; Ready, Doing, Ended and Failed from it, as
-moves of the phase. Invariant: a word about another phase than the present one changes nothing.
+Enters: phases to begin and drain. Leaves: Begin, Drain and Renew to the child; Ready, Doing, Ended and Failed from
+it, as moves of the phase. Invariant: a word about another phase than the present one changes nothing.
 """
 
 import asyncio
 import logging
 import socket
+import time
 
 import msgspec
 
@@ -19,6 +20,7 @@ from seamlessflow.core.protocol.child import (
     Failed,
     FromChild,
     Ready,
+    Renew,
     ToChild,
     decode_from_child,
     encode_line,
@@ -30,6 +32,7 @@ from seamlessflow_workers.supervisor.process import ChildCommand
 LINE_BYTES = 1 << 20
 # A trainer takes the card that it sees; on a machine that computes on its processor it must see none.
 NO_CARD = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
+RENEW_EVERY_S = 3600.0  # credentials live for a day; each heartbeat's answer brings a fresh one
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ class ControlledChild(ResidentChild):
     _writer: asyncio.StreamWriter | None = None
     _theirs: socket.socket | None = None
     _has_begun = False
+    _renewed_s = 0.0  # monotonic
     _is_drain_sent = False
 
     async def _prepare(self) -> ChildCommand:
@@ -83,13 +87,17 @@ class ControlledChild(ResidentChild):
             return
         if phase.state is PhaseState.STARTING:
             self._has_begun, self._is_drain_sent = True, False
+            self._renewed_s = time.monotonic()
             self._send(Begin(order=phase.order))
             phase.activate()
         elif phase.state is PhaseState.DRAINING and not self._has_begun:
             self._finish_phase("drained before it began")
         elif phase.state is PhaseState.DRAINING and not self._is_drain_sent:
             self._is_drain_sent = True
-            self._send(Drain(phase_id=phase.order.phase_id))
+            self._send(Drain(phase_id=phase.order.phase_id, grace_s=phase.order.drain_grace_s))
+        if self._has_begun and time.monotonic() - self._renewed_s >= RENEW_EVERY_S:
+            self._renewed_s = time.monotonic()
+            self._send(Renew(phase_id=phase.order.phase_id, credential=phase.order.credential))
 
     def _take(self, message: FromChild) -> None:
         phase = self.phase

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready
+from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready, Renew
 from seamlessflow.core.protocol.worker import PhaseOrder, Resident
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
@@ -36,6 +36,7 @@ _ANTICIPATED = (
 )
 EXIT_NOT_LOADED = 2
 EXIT_PHASE_FAILED = 3
+GIVE_UP_POLL_S = 0.1
 
 LoadEngine = Callable[[Path, JobSpec], StepEngine]  # runs in the thread that later computes
 
@@ -86,10 +87,18 @@ async def _obey(channel: ControlChannel, trainer: Trainer) -> None:
                 phase = _Phase(order, trainer, channel)
             case Begin():
                 logger.info("phase %s was begun already", message.order.phase_id)
-            case Drain(phase_id=phase_id) if phase is not None and phase.order.phase_id == phase_id:
-                phase.drained.set()
+            case Drain(phase_id=phase_id, grace_s=grace_s) if (
+                phase is not None and phase.order.phase_id == phase_id
+            ):
+                phase.drain(grace_s)
             case Drain(phase_id=phase_id):
                 channel.send(Ended(phase_id=phase_id, reason="the phase was not running"))
+            case Renew(phase_id=phase_id, credential=credential) if (
+                phase is not None and phase.order.phase_id == phase_id
+            ):
+                trainer.renew(credential)
+            case Renew():
+                logger.info("a credential came for a phase that is over")
 
 
 class _Phase:
@@ -100,7 +109,24 @@ class _Phase:
         self.drained = asyncio.Event()
         self._trainer = trainer
         self._channel = channel
+        self._hurry: asyncio.Task[None] | None = None
         self.task = asyncio.create_task(self._run())
+
+    def drain(self, grace_s: float | None) -> None:
+        """End at the next safe point; after `grace_s` a step that is still under way is given up with the process."""
+        self.drained.set()
+        if grace_s is not None and self._hurry is None:
+            self._hurry = asyncio.create_task(self._give_up_after(grace_s))
+
+    async def _give_up_after(self, grace_s: float) -> None:
+        await asyncio.wait({self.task}, timeout=grace_s)
+        while not self.task.done():
+            if self._trainer.is_stepping:
+                reason = "the step under way was given up: its job is cancelled"
+                self._channel.send(Ended(phase_id=self.order.phase_id, reason=reason))
+                await self._channel.flush()
+                end_process(0, reason)
+            await asyncio.wait({self.task}, timeout=GIVE_UP_POLL_S)  # writing: what is written is made whole
 
     async def _run(self) -> None:
         phase_id = self.order.phase_id

@@ -63,6 +63,8 @@ class Trainer:
         self._checkpoint_uri: str | None = None  # of the checkpoint at self._progress, if there is one
         self._ahead: asyncio.Task[Batch] | None = None  # leases the batch behind the one in hand
         self._rhythm = BatchRhythm()
+        self._client: TrainerClient | None = None  # of the phase under way
+        self.is_stepping = False  # in a step: nothing of it is on disk yet
 
     async def resume(self) -> None:
         """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
@@ -87,10 +89,17 @@ class Trainer:
             credential=order.credential,
         )
         async with client:
+            self._client = client
             try:
                 return await self._work(order, client, drained)
             finally:
+                self._client = None
                 await self._ahead_forget()
+
+    def renew(self, credential: str) -> None:
+        """Go on under a fresh credential."""
+        if self._client is not None:
+            self._client.renew(credential)
 
     async def _work(self, order: PhaseOrder, client: TrainerClient, drained: asyncio.Event) -> str:
         num_published = 0
@@ -167,9 +176,13 @@ class Trainer:
         self._ahead_lease(client)
         before = self._progress
         optimizer_step = before.optimizer_step + 1
-        metrics = await self._off_loop(
-            lambda: self._engine.step(batch, step_version=before.version, optimizer_step=optimizer_step)
-        )
+        self.is_stepping = True
+        try:
+            metrics = await self._off_loop(
+                lambda: self._engine.step(batch, step_version=before.version, optimizer_step=optimizer_step)
+            )
+        finally:
+            self.is_stepping = False
         self._progress = Progress(
             batch_number=batch.header.number,
             version=before.version + 1,

@@ -114,6 +114,7 @@ def _order(phase: Phase, uris: VersionUris, now: datetime) -> PhaseOrder:
         job_id=phase.job_id,
         project_id=phase.project_id,
         is_draining=phase.state == PhaseState.DRAINING,
+        drain_grace_s=phase.drain_grace_s,
         credential=phase_credential_sign(claims, secret=secret),
         front_token=front_token(phase.id, phase.fence, secret=secret),
         weights=WeightsReference(version=version, uri=uris[phase.job_id, version]),

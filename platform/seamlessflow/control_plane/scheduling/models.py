@@ -43,6 +43,9 @@ class Phase(models.Model):
     )
     next_num_batches = models.PositiveIntegerField(null=True)
     next_reason = models.TextField(blank=True, default="", db_default="")
+    drain_grace_s = models.FloatField(
+        null=True, help_text="Draining: what is under way may go on for so long; null: as it needs."
+    )
     leased_at = models.DateTimeField(auto_now_add=True)
     active_at = models.DateTimeField(null=True)
     draining_at = models.DateTimeField(null=True)

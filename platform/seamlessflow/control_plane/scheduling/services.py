@@ -177,7 +177,7 @@ def _phase_drain(decision: DrainPhase) -> Ring | None:
         to=PhaseState.DRAINING,
         reason=decision.reason,
         author=AUTHOR,
-        fields=_next_fields(decision.then),
+        fields={**_next_fields(decision.then), "drain_grace_s": decision.grace_s},
     )
     return _ring(decision.phase_id, decision.machine) if moved else None
 

@@ -101,7 +101,7 @@ class TaskEpoch(models.Model):
 
 
 class Session(models.Model):
-    """One agent episode; owns a trajectory tree. A slot of a group has at most three attempts."""
+    """One agent episode; owns a trajectory tree. A slot may fail three times; what was handed back is no failure."""
 
     id = models.UUIDField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
@@ -117,6 +117,9 @@ class Session(models.Model):
     key_digest = models.BinaryField(unique=True, help_text="SHA-256 of the session's API key.")
     reward = models.FloatField(null=True)
     is_timeout = models.BooleanField(default=False)
+    is_handed_back = models.BooleanField(
+        default=False, db_default=False, help_text="Cut by a drain of its runner: no try of the task's three."
+    )
     is_late = models.BooleanField(
         default=False, help_text="The reward came after its batch: stored, not trained."
     )

@@ -20,9 +20,21 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="be
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="drain"):
-    """Supervisor → child: finish what must be finished (a step in progress and its publication), then say Ended."""
+    """Supervisor → child: finish what must be finished (a step in progress and its publication), then say Ended.
+
+    After `grace_s` what is still under way is cut: episodes are handed back, a step is given up. None: an agent runner
+    takes its own time, a trainer as long as its step does.
+    """
 
     phase_id: UUID
+    grace_s: float | None = None
+
+
+class Renew(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="renew"):
+    """Supervisor → child: present this credential from now on; the one before expires."""
+
+    phase_id: UUID
+    credential: str
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ready"):
@@ -50,7 +62,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="f
     reason: str
 
 
-ToChild = Begin | Drain
+ToChild = Begin | Drain | Renew
 FromChild = Ready | Doing | Ended | Failed
 
 

@@ -3,6 +3,7 @@
 Runner (role agent):
   POST /runner/v1/groups/lease       GroupLeaseRequest → GroupLeaseReply (long-polls up to wait_s)
   POST /runner/v1/sessions/finish    SessionFinish → 204
+  POST /runner/v1/sessions/held      SessionsHeldRequest → SessionsHeldReply: how long turns waited for an engine
 Trainer (role train):
   POST /trainer/v1/batches/lease     BatchLeaseRequest → 200 with the bytes of `core.batching.format`, or 204 when
                                      none was ready within wait_s. "I have applied n and hold m more, give me
@@ -31,7 +32,7 @@ class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
 class LeasedSession(msgspec.Struct, frozen=True, kw_only=True):
     session_id: UUID
     slot: int  # 0 … group_size - 1
-    attempt: int  # 1, 2 or 3
+    attempt: int  # from 1; those handed back count too, though not against the three tries
     api_key: str  # for OPENAI_API_KEY; known to the gateway by its hash only
 
 
@@ -55,7 +56,19 @@ class SessionFinish(msgspec.Struct, frozen=True, kw_only=True):
     reward: float | None = None
     failure: str | None = None
     is_timeout: bool = False  # the task's own timeout: a verdict
+    is_handed_back: bool = False  # cut by a drain: no verdict, and no try of the task's three either
     metrics: dict[str, float] = {}
+
+
+class SessionsHeldRequest(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = PROTOCOL_VERSION
+    session_ids: list[UUID]
+
+
+class SessionsHeldReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds so far in which the gateway held a turn of each session, waiting for an engine: no time of the task's."""
+
+    held_s: dict[UUID, float]
 
 
 class BatchLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,6 +96,9 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     job_id: UUID
     project_id: UUID
     is_draining: bool  # true: hand over, then report ended
+    drain_grace_s: float | None = (
+        None  # draining: what is under way may go on for so long; None: the child decides
+    )
     credential: str  # for the gateway and the control plane
     front_token: str  # rollout: what gateways present to the front
     weights: WeightsReference  # rollout: serve this; train: latest published

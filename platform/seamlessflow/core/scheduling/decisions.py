@@ -37,11 +37,12 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainPhase:
-    """Ask a live phase to hand over and end."""
+    """Ask a live phase to hand over and end. `grace_s`: what is under way may go on for so long (None: as it needs)."""
 
     phase_id: UUID
     machine: str
     reason: str
+    grace_s: float | None = None
     then: NextPhase | None = None
 
 

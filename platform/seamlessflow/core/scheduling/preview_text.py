@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
+from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
 from seamlessflow.core.scheduling.preview import Fate, JobOutlook, PhaseFate
 from seamlessflow.core.types.tags import Role
-
-AGENT_GRACE_S = 10.0  # what a drained agent runner gives its episodes
 
 
 def phase_sentence(fate: PhaseFate, *, job: str, load: int | None) -> str:
@@ -68,7 +67,7 @@ def _episodes(successors: Sequence[str], load: int | None) -> str:
     episodes = "its episodes" if load is None else f"its {_counted(load, 'episode')}"
     where = f"on {_names(successors)}" if successors else "once a machine may run agents"
     return (
-        f"{episodes} get {AGENT_GRACE_S:g} s to end; the rest are handed back without counting as attempts "
+        f"{episodes} get {EPISODE_GRACE_S:g} s to end; the rest are handed back without counting as attempts "
         f"and run again {where}"
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
-from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, STEP_GRACE_S, PhaseState
 from seamlessflow.core.scheduling.decisions import (
     Decision,
     DrainPhase,
@@ -49,7 +49,7 @@ def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:
     for machine in snapshot.machines:
         phase = machine.phase
         if phase is not None and phase.job_id not in known and not phase.is_leaving:
-            yield DrainPhase(phase_id=phase.id, machine=machine.name, reason="its job is over")
+            yield _drain(machine, "its job is over", grace_s=0.0)
 
 
 def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
@@ -82,7 +82,9 @@ def _decide_job(job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID]) -> t
 def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[list[Decision], str]:
     """Drain everything; the last move comes when nothing lives any more."""
     decisions: list[Decision] = [
-        _drain(machine, ending.reason) for machine in held if not _is_leaving(machine)
+        _drain(machine, ending.reason, grace_s=_ending_grace_s(machine, ending))
+        for machine in held
+        if not _is_leaving(machine) and not _serves_last_episodes(job, machine, held, ending)
     ]
     state = next_state(job, ending, is_drained=not held)
     if state is not None:
@@ -93,6 +95,25 @@ def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[l
         )
         return decisions, f"{ending.reason}; waiting for {names} to drain"
     return decisions, ending.reason
+
+
+def _ending_grace_s(machine: MachineView, ending: Ending) -> float | None:
+    """A pause loses nothing that can be had soon; of a job that is over, episodes and (cancelled) steps are in vain."""
+    if _role(machine) is Role.AGENT:
+        return EPISODE_GRACE_S if ending.to is JobState.PAUSED else 0.0
+    is_in_vain = _role(machine) is Role.TRAIN and ending.to is JobState.CANCELLED
+    return STEP_GRACE_S if is_in_vain else None
+
+
+def _serves_last_episodes(
+    job: JobView, machine: MachineView, held: tuple[MachineView, ...], ending: Ending
+) -> bool:
+    """While agents of a job that pauses end their episodes, its engines go on, where they may."""
+    if ending.to is not JobState.PAUSED or _role(machine) is not Role.ROLLOUT:
+        return False
+    if first_rejection(KEEP_FILTERS, machine, job, Role.ROLLOUT) is not None:
+        return False
+    return any(_role(other) is Role.AGENT and other.is_healthy for other in held)
 
 
 def _send_back(job: JobView, layout: Layout) -> tuple[list[Decision], str]:
@@ -125,7 +146,8 @@ def _misfits(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPhase
         if phase is not None and not phase.is_leaving:
             reason = first_rejection(KEEP_FILTERS, machine, job, phase.role)
             if reason is not None:
-                yield _drain(machine, reason)
+                grace_s = EPISODE_GRACE_S if phase.role is Role.AGENT else None
+                yield _drain(machine, reason, grace_s=grace_s)
 
 
 def _progress(job: JobView, held: tuple[MachineView, ...]) -> MoveJob | None:
@@ -209,6 +231,6 @@ def _is_leaving(machine: MachineView) -> bool:
     return machine.phase is not None and machine.phase.is_leaving
 
 
-def _drain(machine: MachineView, reason: str) -> DrainPhase:
+def _drain(machine: MachineView, reason: str, *, grace_s: float | None = None) -> DrainPhase:
     assert machine.phase is not None
-    return DrainPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason)
+    return DrainPhase(phase_id=machine.phase.id, machine=machine.name, reason=reason, grace_s=grace_s)

@@ -36,6 +36,28 @@ class JobOver(Exception):
 
 
 @dataclass(slots=True)
+class HoldClock:
+    """How long turns of one session were held for want of an engine; turns held side by side count once."""
+
+    _total_s: float = 0.0
+    _num_held: int = 0
+    _since_s: float = 0.0
+
+    def begin(self, now_s: float) -> None:
+        if self._num_held == 0:
+            self._since_s = now_s
+        self._num_held += 1
+
+    def end(self, now_s: float) -> None:
+        self._num_held -= 1
+        if self._num_held == 0:
+            self._total_s += now_s - self._since_s
+
+    def held_s(self, now_s: float) -> float:
+        return self._total_s + (now_s - self._since_s if self._num_held else 0.0)
+
+
+@dataclass(slots=True)
 class _Entry:
     engine: Engine
     num_in_flight: int = 0
@@ -90,8 +112,10 @@ class EnginePool:
         self._serve_all()
 
     @asynccontextmanager
-    async def acquire(self, wish: Wish) -> AsyncIterator[Engine]:
+    async def acquire(self, wish: Wish, hold: HoldClock | None = None) -> AsyncIterator[Engine]:
         """An engine of the job at the wished version or newer, counted as busy inside the block.
+
+        While the turn waits for one, `hold` runs.
 
         Raises TooManyHeld and JobOver.
         """
@@ -99,7 +123,12 @@ class EnginePool:
         if entry is not None:
             entry.num_in_flight += 1
         else:
-            entry = await self._wait(wish)
+            clock = hold or HoldClock()
+            clock.begin(self.clock())
+            try:
+                entry = await self._wait(wish)
+            finally:
+                clock.end(self.clock())
         try:
             yield entry.engine
         finally:

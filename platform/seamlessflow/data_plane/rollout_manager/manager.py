@@ -21,7 +21,7 @@ from seamlessflow.data_plane.engines.client import (
     GenerateRequest,
     VersionMismatch,
 )
-from seamlessflow.data_plane.engines.pool import EnginePool, Wish
+from seamlessflow.data_plane.engines.pool import EnginePool, HoldClock, Wish
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +44,11 @@ _session_order = itertools.count()
 
 @dataclass(slots=True)
 class Affinity:
-    """The engine that served a session last, and the session's place among all that began here."""
+    """The engine that served a session last, the session's place among all that began here, how long it was held."""
 
     phase_id: UUID | None = None
     order: int = field(default_factory=_session_order.__next__)
+    hold: HoldClock = field(default_factory=HoldClock)
 
 
 class RolloutManager:
@@ -64,7 +65,7 @@ class RolloutManager:
         is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS
         while progress.is_unfinished():
             wish = Wish(sampling.job_id, affinity.order, progress.min_version, affinity.phase_id)
-            async with self._pool.acquire(wish) as engine:
+            async with self._pool.acquire(wish, affinity.hold) as engine:
                 affinity.phase_id = engine.phase_id
                 request = GenerateRequest(
                     token_ids=progress.next_prompt,

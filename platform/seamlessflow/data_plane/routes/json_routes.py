@@ -19,6 +19,8 @@ from seamlessflow.core.protocol.data_plane import (
     RewardReport,
     SessionFinish,
     SessionOpen,
+    SessionsHeldReply,
+    SessionsHeldRequest,
 )
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.batch_feed import BatchFeed
@@ -62,6 +64,7 @@ class JsonRoutes:
                 Route("/v1/sessions/{session}/close", self.session_close, methods=["POST"]),
                 Route("/runner/v1/groups/lease", self.groups_lease, methods=["POST"]),
                 Route("/runner/v1/sessions/finish", self.session_finish, methods=["POST"]),
+                Route("/runner/v1/sessions/held", self.sessions_held, methods=["POST"]),
                 Route("/trainer/v1/batches/lease", self.batches_lease, methods=["POST"]),
             ],
             exception_handlers={
@@ -104,6 +107,13 @@ class JsonRoutes:
         claims = self._claims(request, Role.AGENT)
         await self._groups.finish(claims, await self._body(request, SessionFinish))
         return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def sessions_held(self, request: Request) -> Response:
+        claims = self._claims(request, Role.AGENT)
+        body = await self._body(request, SessionsHeldRequest)
+        now_s = time.monotonic()
+        held = {asked: self._registry.held_s(asked, claims.job_id, now_s) for asked in body.session_ids}
+        return _json(SessionsHeldReply(held_s=held))
 
     async def batches_lease(self, request: Request) -> Response:
         claims = self._claims(request, Role.TRAIN)

@@ -1,8 +1,9 @@
 """Rollout groups and their sessions: leased to agent runners, finished by verdicts.
 
 States move as `core.lifecycle.groups` allows, each by compare-and-set with an event row. A group whose lease ran out
-or whose phase is dead is leased again; its unfinished sessions fail and their slots run again, three attempts in all.
-Then the group trains on the k ≥ max(2, G/2) verdicts that it has, or is dropped.
+or whose phase is dead is leased again; its unfinished sessions fail and their slots run again until three have failed.
+Sessions that a drain handed back (a pause, a retag) fail without counting. Then the group trains on the
+k ≥ max(2, G/2) verdicts that it has, or is dropped.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import group_event, scheduler_notify
 from seamlessflow.data_plane.store.jobs import month_of
 
-MAX_ATTEMPTS = 3
+MAX_FAILURES = 3
 KEY_PREFIX = "sfs_"
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
 _LEASABLE = """
@@ -65,20 +66,21 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The newest attempt of one slot; state None: it never ran."""
+    """The newest attempt of one slot; state None: it never ran. Attempts handed back are no failures."""
 
     slot: int
     attempt: int
     state: SessionState | None
+    num_failures: int = 0
 
     @property
     def may_run(self) -> bool:
-        return self.state is None or (self.state is SessionState.FAILED and self.attempt < MAX_ATTEMPTS)
+        return self.state is None or (self.state is SessionState.FAILED and self.num_failures < MAX_FAILURES)
 
     @property
     def is_over(self) -> bool:
         return self.state is SessionState.CLOSED or (
-            self.state is SessionState.FAILED and self.attempt >= MAX_ATTEMPTS
+            self.state is SessionState.FAILED and self.num_failures >= MAX_FAILURES
         )
 
 
@@ -148,22 +150,29 @@ async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: f
 
 
 async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]:
-    """Fail the open sessions of a group whose runner is gone."""
+    """Fail the open sessions of a group whose runner is gone; one that was drained handed them back, told or not."""
     cursor = await connection.execute(
-        """UPDATE trajectory_session SET state = 'failed', reason = 'its runner is gone', closed_at = now()
-           WHERE group_id = %s AND state = 'open' RETURNING id""",
-        [group_id],
+        """UPDATE trajectory_session SET state = 'failed', reason = 'its runner is gone', closed_at = now(),
+                  is_handed_back = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
+                                           ON p.id = g.lease_phase_id AND p.fence = g.lease_fence
+                                           WHERE g.id = %(group)s AND p.state = 'ended')
+           WHERE group_id = %(group)s AND state = 'open' RETURNING id""",
+        {"group": group_id},
     )
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def slots_read(connection: Connection, group: OpenGroup) -> list[Slot]:
     cursor = await connection.execute(
-        """SELECT DISTINCT ON (slot) slot, attempt, state FROM trajectory_session WHERE group_id = %s
-           ORDER BY slot, attempt DESC""",
+        """SELECT slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
+                  count(*) FILTER (WHERE state = 'failed' AND NOT is_handed_back)
+           FROM trajectory_session WHERE group_id = %s GROUP BY slot""",
         [group.group_id],
     )
-    ran = {slot: Slot(slot, attempt, SessionState(state)) for slot, attempt, state in await cursor.fetchall()}
+    ran = {
+        slot: Slot(slot, attempt, SessionState(state), num_failures)
+        for slot, attempt, state, num_failures in await cursor.fetchall()
+    }
     return [ran.get(slot, Slot(slot, 0, None)) for slot in range(group.size)]
 
 
@@ -187,8 +196,8 @@ async def sessions_insert(
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
-                   key_digest, is_timeout, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
-               VALUES (%s, %s, %s, %s, %s, %s, %s, 'open', '', %s, false, false, '{}', 0, 0, %s)""",
+                   key_digest, is_timeout, is_handed_back, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
+               VALUES (%s, %s, %s, %s, %s, %s, %s, 'open', '', %s, false, false, false, '{}', 0, 0, %s)""",
             [
                 (
                     session.session_id, project_id, job_id, group.group_id, month_of(now), session.slot,

@@ -25,11 +25,12 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionVerdict:
-    """How a session ends. Without a reward it failed, for `reason`."""
+    """How a session ends. Without a reward it failed, for `reason`; handed back, that was no fault of its task."""
 
     reward: float | None
     reason: str = ""
     is_timeout: bool = False
+    is_handed_back: bool = False
     metrics: dict[str, float] | None = None
 
     @property
@@ -55,10 +56,12 @@ async def session_end(connection: Connection, session_id: UUID, verdict: Session
     SESSION_MOVES.check(SessionState.OPEN, verdict.state)
     cursor = await connection.execute(
         """UPDATE trajectory_session
-           SET state = %s, reward = %s, reason = %s, is_timeout = %s, metrics = metrics || %s, closed_at = now()
+           SET state = %s, reward = %s, reason = %s, is_timeout = %s, is_handed_back = %s, metrics = metrics || %s,
+               closed_at = now()
            WHERE id = %s AND state = 'open'""",
         [
-            verdict.state.value, verdict.reward, verdict.reason, verdict.is_timeout, Jsonb(verdict.metrics or {}),
+            verdict.state.value, verdict.reward, verdict.reason, verdict.is_timeout, verdict.is_handed_back,
+            Jsonb(verdict.metrics or {}),
             session_id,
         ],
     )  # fmt: skip

@@ -93,6 +93,13 @@ class Registry:
         self._spoken_groups.add(session.group_id)
         return session
 
+    def held_s(self, session_id: UUID, job_id: UUID, now_s: float) -> float:
+        """For how long turns of a session were held here; 0 for one that is not in memory."""
+        session = self._sessions.get(session_id)
+        if session is None or session.job.job_id != job_id:
+            return 0.0
+        return session.affinity.hold.held_s(now_s)
+
     async def session(self, session_id: UUID) -> LiveSession | None:
         if session_id not in self._sessions:
             await self._once(session_id, self._load_session)
