@@ -1,6 +1,7 @@
 """The worker protocol: heartbeats, orders, residents, publications, metrics and logs."""
 
 import json
+from datetime import timedelta
 from uuid import uuid4
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import MachineHeartbeat
 from seamlessflow.control_plane.cluster.phases import phase_move
@@ -15,7 +17,12 @@ from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.services import artifact_path, versions_prune
+from seamlessflow.control_plane.policies.services import (
+    artifact_path,
+    job_folder,
+    leftovers_clear,
+    versions_prune,
+)
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry import services as telemetry_services
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, LogChunk, MetricPoint
@@ -369,3 +376,18 @@ def test_pruning_spares_what_is_served_and_what_a_checkpoint_goes_on_from(cast: 
     assert versions_prune() == 1
 
     assert sorted(entry.name for entry in versions.iterdir()) == ["2", "3", "4", "5", "6"]
+
+
+def test_half_made_folders_of_jobs_that_ended_are_cleared(cast: Cast) -> None:
+    ended, alive = cast.job(), cast.job(is_running=True)
+    now = timezone.now()
+    Job.objects.filter(id=ended.id).update(ended_at=now - timedelta(minutes=5))
+    for job in (ended, alive):
+        for part in ("versions/.writing-3", "versions/2", "checkpoints/.saving-3"):
+            (job_folder(job.id) / part).mkdir(parents=True)
+
+    assert leftovers_clear(now=now) == 2
+    assert leftovers_clear(now=now) == 0
+
+    assert [path.name for path in (job_folder(ended.id) / "versions").iterdir()] == ["2"]
+    assert (job_folder(alive.id) / "versions" / ".writing-3").is_dir(), "its next trainer clears that"

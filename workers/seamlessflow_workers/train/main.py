@@ -114,6 +114,7 @@ class _Phase:
 
     def drain(self, grace_s: float | None) -> None:
         """End at the next safe point; after `grace_s` a step that is still under way is given up with the process."""
+        self._trainer.is_in_vain = grace_s is not None
         self.drained.set()
         if grace_s is not None and self._hurry is None:
             self._hurry = asyncio.create_task(self._give_up_after(grace_s))

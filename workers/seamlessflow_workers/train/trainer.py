@@ -65,6 +65,7 @@ class Trainer:
         self._rhythm = BatchRhythm()
         self._client: TrainerClient | None = None  # of the phase under way
         self.is_stepping = False  # in a step: nothing of it is on disk yet
+        self.is_in_vain = False  # the job of the phase under way is cancelled
 
     async def resume(self) -> None:
         """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
@@ -89,7 +90,7 @@ class Trainer:
             credential=order.credential,
         )
         async with client:
-            self._client = client
+            self._client, self.is_in_vain = client, False
             try:
                 return await self._work(order, client, drained)
             finally:
@@ -113,6 +114,7 @@ class Trainer:
                 return f"{num_published} batches trained"
             batch = await self._lease(client, drained)
             if batch is None:
+                await self._save_before_leaving()
                 return "drained"
             await self._apply(client, *batch)
 
@@ -200,6 +202,11 @@ class Trainer:
         return number > self._durable_batch and (
             is_last or number % self._spec.train.checkpoint_every_updates == 0
         )
+
+    async def _save_before_leaving(self) -> None:
+        """Who is drained may not come back: whoever trains next goes on from here, not from the last checkpoint."""
+        if self._progress.batch_number > self._durable_batch and not self.is_in_vain:
+            await self._checkpoint()
 
     async def _checkpoint(self) -> None:
         self._report(Doing(state=LedgerState.SYNCING))

@@ -46,11 +46,15 @@ _WORK_SAID = {
 }
 
 
+def _wide() -> forms.TextInput:
+    return forms.TextInput(attrs={"class": "vTextField"})  # the admin site's own width
+
+
 class TagsField(forms.CharField):
     """Comma-separated tags, cleaned to a set."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(required=False, **options)
+        super().__init__(required=False, widget=_wide(), **options)
 
     def to_python(self, value: str | None) -> Any:
         try:
@@ -63,7 +67,9 @@ class BulkEditForm(forms.Form):
     add = TagsField(label="Add tags", help_text="Comma-separated; rollout, train and agent act.")
     remove = TagsField(label="Remove tags")
     work = forms.ChoiceField(choices=[(work.value, said) for work, said in _WORK_SAID.items()])
-    reason = forms.CharField(max_length=1000, help_text="Why; it is written into each machine's event.")
+    reason = forms.CharField(
+        max_length=1000, widget=_wide(), help_text="Why; it is written into each machine's event."
+    )
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -6,6 +6,7 @@ fence publishes; everything a publication changes commits at once.
 
 import re
 import shutil
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -29,6 +30,8 @@ from seamlessflow.core.protocol.worker import Publication, PublicationReply
 from seamlessflow.core.types.tags import Role
 
 MAX_COUNT = 2**62
+LEFTOVERS_SEARCHED = timedelta(days=1)
+LEFTOVERS_REST = timedelta(seconds=30)  # a trainer that was killed with its job may still be on its way out
 _SHA256 = re.compile("[0-9a-f]{64}")
 SERVING_STATES = frozenset({PhaseState.LEASED, PhaseState.STARTING, PhaseState.ACTIVE})
 
@@ -188,6 +191,23 @@ def versions_prune_job(*, job_id: UUID, keep: int) -> int:
         if path is not None:
             _remove(path)
         PolicyVersion.objects.filter(id=row.id).update(deleted_at=timezone.now())
+    return len(doomed)
+
+
+def leftovers_clear(*, now: datetime) -> int:
+    """Delete what a trainer that died while it wrote left half-made in the folders of jobs that ended lately.
+
+    Such folders have hidden names: nobody takes them for whole. While a job lives, its next trainer clears them.
+    """
+    ended = Job.objects.filter(ended_at__range=(now - LEFTOVERS_SEARCHED, now - LEFTOVERS_REST))
+    doomed = [
+        path
+        for job_id in ended.values_list("id", flat=True)
+        for part in ("versions", "checkpoints")
+        for path in (job_folder(job_id) / part).glob(".*")
+    ]
+    for path in doomed:
+        shutil.rmtree(path)
     return len(doomed)
 
 

@@ -1,6 +1,7 @@
 """Periodic work on policy versions."""
 
 from celery import shared_task
+from django.utils import timezone
 
 from seamlessflow.control_plane.policies import services
 
@@ -9,3 +10,4 @@ from seamlessflow.control_plane.policies import services
 def versions_prune(**unknown: object) -> None:
     """Retention. Keywords of newer senders are ignored."""
     services.versions_prune()
+    services.leftovers_clear(now=timezone.now())
