@@ -267,6 +267,19 @@ async def test_what_a_trainer_says_is_reported(
     )
 
 
+async def test_a_phase_that_is_drained_while_its_child_loads_ends_at_once(stage: Stage) -> None:
+    stage.plane.reside(Role.ROLLOUT)
+    order = stage.plane.order(Role.ROLLOUT)
+    await stage.plane.until_state(order, PhaseState.STARTING)
+
+    stage.plane.change(order, is_draining=True)
+
+    ended = await stage.plane.until_state(order, PhaseState.ENDED)
+    assert ended.reason == "drained before it was loaded"
+    again = stage.plane.order(Role.ROLLOUT)
+    await stage.plane.until_state(again, PhaseState.ACTIVE)
+
+
 async def test_a_long_phase_is_told_of_renewed_credentials(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -308,6 +308,30 @@ def test_draining_or_retagging_a_machine_drains_its_phase() -> None:
     assert drain.reason == "beta lacks the tag rollout"
 
 
+def test_the_last_rollout_machine_may_leave_and_come_back_while_the_agents_stay() -> None:
+    lost = (replace(MULTIPLEXED[0], tags=frozenset({"train"})), AT_WORK[2])
+    plan = plan_of(RUNNING, machines=lost)
+    assert of_kind(plan, MoveJob) == []
+    assert drained(plan) == set(), "the agents stay: their turns are held"
+    assert plan.waiting_reasons[JOB] == "no machine has the tags for role rollout: rollout"
+    back = plan_of(RUNNING, machines=(MULTIPLEXED[0], AT_WORK[2]))
+    assert leases(back) == {"alpha": Role.ROLLOUT}
+
+
+def test_an_edit_in_the_middle_of_a_turn_to_training_changes_who_trains() -> None:
+    due = replace(RUNNING, num_ready_groups=4)
+    leaving = replace(ROLLOUT, state=PhaseState.DRAINING)
+    swapped = (
+        replace(AT_WORK[0], tags=frozenset({"rollout"}), phase=leaving),
+        replace(AT_WORK[1], tags=frozenset({"rollout", "train"})),
+        AT_WORK[2],
+    )
+    plan = plan_of(due, machines=swapped)
+    assert drained(plan) == {"beta"}
+    ended = (replace(swapped[0], phase=None), replace(swapped[1], phase=None), swapped[2])
+    assert leases(plan_of(due, machines=ended)) == {"alpha": Role.ROLLOUT, "beta": Role.TRAIN}
+
+
 def test_an_engine_behind_the_latest_version_is_told_so() -> None:
     (decision, _) = plan_of(replace(RUNNING, latest_version=3), machines=AT_WORK).decisions
     assert isinstance(decision, SetDesiredVersion)

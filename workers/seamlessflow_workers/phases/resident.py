@@ -91,7 +91,10 @@ class ResidentChild(ABC):
     def drain(self) -> None:
         if self.phase is not None and self.phase.state in (PhaseState.STARTING, PhaseState.ACTIVE):
             self.phase.drain()
-            self._on_phase_changed()
+            if self.is_loading:
+                self._leave_unloaded()  # a machine is not kept for as long as a model takes to load
+            else:
+                self._on_phase_changed()
 
     def abandon(self) -> None:
         """The phase is no longer ours: drain it, and after a while take the child with it."""
@@ -202,6 +205,13 @@ class ResidentChild(ABC):
         phase, self.phase = self.phase, None
         self.num_failures = 0
         phase.end(reason)
+        self._release(phase)
+
+    def _leave_unloaded(self) -> None:
+        """End a phase that has nothing to hand over; failures before it still count."""
+        assert self.phase is not None
+        phase, self.phase = self.phase, None
+        phase.end("drained before it was loaded")
         self._release(phase)
 
     def _release(self, phase: RunningPhase) -> None:
