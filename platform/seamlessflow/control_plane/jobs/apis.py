@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.selectors import project_for_write
+from seamlessflow.control_plane.common.bodies import body_read
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.pages import (
     PAGE_PARAMETERS,
@@ -104,14 +105,13 @@ class _JobDesireApi(_JobApi):
     desired: DesiredJobState
 
     def _desire(self, request: Request, job_id: UUID) -> Response:
-        body = JobDesireInput(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = body_read(request, JobDesireInput)
         job = self.job(job_id)
         self.access.check_write(job.project_id)
         job_desire(
             job_id=job.id,
             desired=self.desired,
-            reason=body.validated_data["reason"],
+            reason=body["reason"],
             author=self.access.author,
         )
         return Response(job_detail(self.job(job_id)))
