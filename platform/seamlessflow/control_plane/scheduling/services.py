@@ -161,7 +161,8 @@ def _next_fields(then: NextPhase | None) -> dict[str, Any]:
 
 
 def _is_leasable(machine: Machine, job: Job, role: Role) -> bool:
-    if machine.is_cordoned or machine.is_draining or role.value not in machine.tags:
+    wanted = {role.value, *job.spec["placement"][role.value]}
+    if machine.is_cordoned or machine.is_draining or not wanted <= set(machine.tags):
         return False
     if JobState(job.state) not in LEASABLE_JOB_STATES or job.desired != DesiredJobState.RUN:
         return False

@@ -133,7 +133,12 @@ def _places(snapshot: Snapshot) -> dict[UUID, Places]:
 
 def _with_demand(snapshot: Snapshot, *, is_due: bool) -> Snapshot:
     jobs = tuple(
-        replace(job, num_ready_groups=job.groups_per_batch if is_due else 0, num_unpublished_batches=0)
+        replace(
+            job,
+            num_ready_groups=job.groups_per_batch if is_due else 0,
+            num_unpublished_batches=0,
+            due_age_s=inf if is_due else 0.0,  # so long that no turn waits for a second batch
+        )
         for job in snapshot.jobs
     )
     machines = tuple(_turn_over(machine) for machine in snapshot.machines)

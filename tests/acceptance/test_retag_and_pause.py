@@ -1,0 +1,200 @@
+"""People steer what runs: retags by three ways, pause and resume elsewhere, cancel; nothing is lost.
+
+One installation for all of it; its machines get the tags back that they had.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamlessflow.client import ApiError, Client
+from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow_workers.weights.reading import weights_check
+from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
+from tests.acceptance.steering import (
+    admin_bulk_edit,
+    admin_site,
+    command,
+    invoke,
+    rest_tags_set,
+    said,
+)
+from tests.acceptance.test_faults import assert_audit_holds, wait_for_version
+
+TAGS = {"alpha": ["rollout", "train"], "beta": ["rollout"], "gamma": ["agent"]}
+NUM_RETAGGED_UPDATES = 18
+NUM_PAUSED_UPDATES = 14
+ENDS = ("completed", "failed", "cancelled", "lost")
+
+
+@pytest.fixture(autouse=True)
+def tags_as_before(platform: PlatformProcess) -> Iterator[None]:
+    yield
+    with platform.client() as client:
+        for name, tags in TAGS.items():
+            machine = client.machine_get(name)
+            client.machine_edit(
+                machine["id"],
+                changes={"tags": tags, "is_cordoned": False, "is_draining": False},
+                reason="the test is over",
+                generation=machine["generation"],
+            )
+
+
+def machine_ids(client: Client) -> dict[str, str]:
+    return {m["name"]: str(parse_id(IdKind.MACHINE, m["id"])) for m in client.machine_list()}
+
+
+def phases_of(client: Client, job_id: str) -> list[dict[str, Any]]:
+    """Newest first."""
+    return list(client.job_part(job_id, "phases", limit=200)["results"])
+
+
+def wait_until_it_trains_on(client: Client, job_id: str, name: str) -> None:
+    """Until a version was published by `name` as the newest trainer."""
+
+    def is_training() -> bool:
+        job = client.job_get(job_id)
+        assert job["state"] not in ENDS, f"{job['state']}: {job['state_reason']}"
+        trains = [phase for phase in phases_of(client, job_id) if phase["role"] == "train"]
+        return bool(trains) and trains[0]["machine"] == name and trains[0]["active_at"] is not None
+
+    eventually(is_training, timeout_s=90, what=f"training on {name}")
+    wait_for_version(client, job_id, client.job_get(job_id)["latest_version"] + 1)
+
+
+def test_the_same_retag_from_rest_command_line_and_admin_loses_nothing(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client, admin_site(platform) as browser:
+        ids = machine_ids(client)
+        job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_RETAGGED_UPDATES))["id"]
+        wait_for_version(client, job_id, 1)
+
+        rest_tags_set(platform, "beta", ["rollout", "train"], reason="over REST")
+        rest_tags_set(platform, "alpha", ["rollout"], reason="over REST")
+        wait_until_it_trains_on(client, job_id, "beta")
+
+        reason = ("--reason", "by command")
+        said(platform, "machines", "tag", "alpha", "--add", "train", *reason)
+        said(platform, "machines", "tag", "beta", "--remove", "train", *reason)
+        stale = invoke(platform, "machines", "tag", "beta", "--set", "agent", *reason, "--generation", "1")
+        assert isinstance(stale.exception, ApiError)
+        assert stale.exception.status == 412
+        wait_until_it_trains_on(client, job_id, "alpha")
+
+        admin_bulk_edit(browser, [ids["beta"]], add="train", reason="in the admin site")
+        sentences = admin_bulk_edit(browser, [ids["alpha"]], remove="train", reason="in the admin site")
+        print(*sentences, sep="\n")
+        assert "calculator trains on beta instead of alpha." in sentences
+        wait_until_it_trains_on(client, job_id, "beta")
+
+        toggle_quickly(client, "beta")
+        hold_without_an_engine(platform, client, job_id)
+        job = client.job_wait(job_id)
+        assert job["latest_version"] == NUM_RETAGGED_UPDATES
+        assert_audit_holds(client, job_id)
+        assert_three_edits_are_told(client, "beta")
+        trained = {
+            machine["name"]: sum(t["duration_s"] for t in machine["totals"] if t["state"] == "training")
+            for machine in client.job_part(job_id, "ledger")["machines"]
+        }
+        print("seconds of training by machine:", trained)
+        assert trained["alpha"] > 0
+        assert trained["beta"] > 0
+
+
+def toggle_quickly(client: Client, name: str) -> None:
+    """Back and forth, faster than a machine can turn: only the last word counts."""
+    for tags in (["agent"], ["rollout"], ["train"], ["rollout", "train"]) * 2:
+        machine = client.machine_get(name)
+        client.machine_edit(
+            machine["id"], changes={"tags": tags}, reason="back and forth", generation=machine["generation"]
+        )
+
+
+def hold_without_an_engine(platform: PlatformProcess, client: Client, job_id: str) -> None:
+    """Nobody may roll out for a while: the job says so, waits, and goes on when the machines are back."""
+    said(platform, "machines", "drain", "alpha", "beta", "--reason", "nobody rolls out")
+
+    def waits() -> bool:
+        return "no machine is free for role rollout" in client.job_get(job_id)["waiting_reason"]
+
+    eventually(waits, timeout_s=30, what="a reason that names the missing role")
+    eventually(
+        lambda: not [p for p in phases_of(client, job_id) if p["role"] != "agent" and p["ended_at"] is None],
+        timeout_s=60,
+        what="the hand-over",
+    )
+    assert client.job_get(job_id)["state"] == "running"
+    said(platform, "machines", "uncordon", "alpha", "beta", "--reason", "back")
+
+
+def assert_three_edits_are_told(client: Client, name: str) -> None:
+    ways = ("in the admin site", "by command", "over REST")
+    events = client.machine_events(client.machine_get(name)["id"], limit=100)
+    edits = [event for event in events if event["reason"] in ways]
+    assert [event["reason"] for event in edits[:3]] == list(ways)
+    assert {event["author"].partition(":")[0] for event in edits[:3]} == {"user"}
+
+
+def test_a_paused_job_frees_its_machines_and_goes_on_on_others(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_PAUSED_UPDATES))["id"]
+        wait_for_version(client, job_id, 2)
+
+        client.job_edit(job_id, "pause", reason="the other job first")
+        kill_hard(platform.find("run_scheduler"))
+        assert "paused" in said(platform, "jobs", "pause", job_id, "--wait")
+        assert [machine["phase"] for machine in client.machine_list()] == [None] * 3
+        version = client.job_get(job_id)["latest_version"]
+        other = client.job_submit(calculator_spec(model_root, num_updates=1))["id"]
+        assert client.job_wait(other)["state"] == "completed"
+        assert client.job_get(job_id)["latest_version"] == version
+        rest_tags_set(platform, "beta", ["rollout", "train"], reason="resume elsewhere")
+        rest_tags_set(platform, "alpha", ["rollout"], reason="resume elsewhere")
+
+        assert "running" in said(platform, "jobs", "resume", job_id, "--wait", "--reason", "go on")
+        wait_for_version(client, job_id, version + 1)
+        client.job_edit(job_id, "pause", reason="again, and a supervisor dies of it")
+        kill_hard(platform.find("seamlessflow_workers.supervisor", "--name beta"))
+        eventually(lambda: client.job_get(job_id)["state"] == "paused", timeout_s=60, what="a pause")
+        client.job_edit(job_id, "resume", reason="last")
+
+        assert client.job_wait(job_id)["latest_version"] == NUM_PAUSED_UPDATES
+        assert_audit_holds(client, job_id)
+        trainers = {phase["machine"] for phase in phases_of(client, job_id) if phase["role"] == "train"}
+        assert trainers == {"alpha", "beta"}
+        wishes = [
+            e for e in client.job_part(job_id, "events", limit=500)["results"] if e["kind"] == "job.desired"
+        ]
+        assert "the other job first" in {event["reason"] for event in wishes}
+
+
+def test_a_cancelled_job_leaves_whole_artifacts_and_free_machines(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        job_id = client.job_submit(calculator_spec(model_root, num_updates=50))["id"]
+        wait_for_version(client, job_id, 2)
+
+        ended = command(platform, "jobs", "cancel", job_id, "--wait", "--reason", "seen enough")
+        print(ended.stdout)
+        assert ended.returncode == 0, ended.stderr
+        job = client.job_get(job_id)
+        assert (job["state"], command(platform, "jobs", "cancel", job_id).returncode) == ("cancelled", 0)
+        assert command(platform, "jobs", "resume", job_id).returncode == 2
+        assert [machine["phase"] for machine in client.machine_list()] == [None] * 3
+        assert_audit_holds(client, job_id)
+
+    folder = platform.home.artifacts / str(parse_id(IdKind.JOB, job_id))
+    versions = {path.name: path for path in (folder / "versions").iterdir()}
+    assert str(job["latest_version"]) in versions
+    for name, path in versions.items():
+        weights_check(path, version=int(name))
+    assert not list(folder.rglob(".*")), "nothing half-made is left"
