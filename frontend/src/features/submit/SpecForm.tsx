@@ -1,5 +1,5 @@
 // The form: a section per part of the spec, an input per field. An empty input means the default, shown in its place.
-import { useId } from "react";
+import { type ReactNode, useId } from "react";
 import type { Field, Section } from "./fields";
 import { parsed, type Spec, shown, valueAt, withValue } from "./spec";
 import { UploadButton } from "./UploadButton";
@@ -91,7 +91,7 @@ function SpecField({ field, value, fault, project, onChange }: FieldProps) {
       </div>
       {fault ? <p className="fault">{fault}</p> : null}
       <p id={helpId} className="help">
-        {[field.help, field.range ? `${capital(field.range)}.` : ""].filter(Boolean).join(" ")}
+        {withCode([field.help, field.range ? `${capital(field.range)}.` : ""].filter(Boolean).join(" "))}
       </p>
     </div>
   );
@@ -141,6 +141,12 @@ function placeholderOf(field: Field): string {
   if (field.fallback !== undefined && field.fallback !== null) return shown(field, field.fallback);
   if (field.upload) return "artifact://…, hub://… or a path on the server";
   return field.kind === "tags" ? "any machine with the role" : "";
+}
+
+/** What stands between backquotes, as code. */
+function withCode(text: string): ReactNode[] {
+  // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text never move
+  return text.split("`").map((part, i) => (i % 2 === 0 ? part : <code key={i}>{part}</code>));
 }
 
 function capital(text: string): string {

@@ -76,8 +76,28 @@ function stateOf(latest: { current: Props }): EditorState {
 
 /** Typing over a selection: a browser would write its colour into the page as a style, against the content policy. */
 function typeOver(event: InputEvent, view: EditorView): boolean {
-  if (event.inputType !== "insertText" || event.data === null || view.state.selection.main.empty) return false;
+  const marked = markedRange(view);
+  if (event.inputType !== "insertText" || event.data === null || marked.from === marked.to) return false;
   event.preventDefault();
-  view.dispatch(view.state.replaceSelection(event.data), { scrollIntoView: true, userEvent: "input.type" });
+  view.dispatch({
+    changes: { from: marked.from, to: marked.to, insert: event.data },
+    selection: { anchor: marked.from + event.data.length },
+    scrollIntoView: true,
+    userEvent: "input.type",
+  });
   return true;
+}
+
+/** The page's own selection, which may be a moment ahead of the editor's; without one (not every browser tells) that. */
+function markedRange(view: EditorView): { from: number; to: number } {
+  const root = view.root as Document | (ShadowRoot & { getSelection?: () => Selection | null });
+  const marked = root.getSelection?.();
+  if (!marked?.anchorNode || !marked.focusNode || !view.contentDOM.contains(marked.anchorNode)) {
+    return view.state.selection.main;
+  }
+  const ends = [
+    view.posAtDOM(marked.anchorNode, marked.anchorOffset),
+    view.posAtDOM(marked.focusNode, marked.focusOffset),
+  ];
+  return { from: Math.min(...ends), to: Math.max(...ends) };
 }
