@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("trajectories", "0002_mean_logprob")]
+    dependencies = [("trajectories", "0003_sampling")]
 
     operations = [
         migrations.AddField(
