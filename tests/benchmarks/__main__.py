@@ -43,6 +43,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "learning",
         "multiplexing",
         "trajectories",
+        "tree_training",
     )
 }
 
