@@ -1,11 +1,11 @@
 """One step (forward and backward) on trees of tokens against the same branches trained one by one.
 
 Both sides have the same weights, tokens, loss and budget of a micro-batch, on one thread each. The baseline writes all
-branches out, as many whole rows of equal length as fit the budget, without any padding, on torch's own causal attention;
-the tree's side takes each token once. Objective by_leaves: both have the same loss and gradients (that is tested), and
-the baseline computes the head for each branch. Under `once` it computes the head for each answer once, so that is
-reported beside. Speed-up = baseline's time / tree's time; the bound is linear tokens / tree tokens. A side has one thread, and
-its time is that of the processor, which others on the machine disturb less than the clock on the wall.
+branches out, as many whole rows of equal length as fit the budget, without any padding, on torch's own causal
+attention; the tree's side takes each token once. Objective by_leaves: both have the same loss and gradients (checked
+before measuring), and the baseline computes the head for each branch. Under `once` it computes the head for each answer
+once, so that is reported beside. Speed-up = baseline's time / tree's time; the bound is linear tokens / tree tokens. A
+side has one thread, and its time is that of the processor, which others disturb less than the clock on the wall.
 
 Shapes, with shared stretches s = 1 - tree tokens / linear tokens: two levels of forks, answers after every fork.
 """
@@ -63,7 +63,8 @@ class Shape:
 
     def layout(self) -> TreeLayout:
         """Both later levels are sampled; the prompt is not."""
-        lengths, parents = [], []
+        lengths: list[int] = []
+        parents: list[int] = []
         for _ in range(self.num_trees):
             base = sum(lengths)
             fork = base + self.num_prompt_tokens - 1
@@ -219,4 +220,5 @@ def _check_same_gradients(
 def _model() -> PreTrainedModel:
     torch.manual_seed(0)
     model: PreTrainedModel = Qwen3ForCausalLM(Qwen3Config(**MODEL))
-    return model.eval()
+    model.eval()
+    return model

@@ -31,6 +31,7 @@ class PacedStepEngine:
             algorithm=self._spec.algorithm,
             aggregation_constant=self._spec.aggregation_constant,
             micro_batch_tokens=self._spec.train.micro_batch_tokens,
+            is_tree=self._spec.train.tree,
         )
         self.optimizer_step = optimizer_step
         duration_s = plan.num_trained_tokens * self._pace.train_token_s

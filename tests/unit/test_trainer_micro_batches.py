@@ -8,15 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.batching.assembler import BatchPlan, FinishedSession, assemble_batch
 from seamlessflow.core.batching.format import Batch
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
+from tests.fixtures.random_sessions import random_session
+from tests.fixtures.random_trees import branch_tokens
 from tests.integration.trainer_harness import make_batch
 
 Token = tuple[int, int, float, float, int]
 
 
 def plan(
-    batch: Batch, *, micro_batch_tokens: int = 64, max_staleness: int = 0, **options: object
+    batch: Batch,
+    *,
+    micro_batch_tokens: int = 64,
+    max_staleness: int = 0,
+    is_tree: bool = False,
+    **options: object,
 ) -> TrainPlan:
     return plan_batch(
         batch,
@@ -26,6 +34,7 @@ def plan(
         ),
         aggregation_constant=1.0,
         micro_batch_tokens=micro_batch_tokens,
+        is_tree=is_tree,
     )
 
 
@@ -145,3 +154,67 @@ def test_stale_tokens_alone_are_left_out_where_the_scope_is_the_token() -> None:
     assert weights.sum() == pytest.approx(1.0)
     places = np.concatenate([micro.places for micro in result.micro_batches])
     assert sorted(places.tolist()) == sorted(set(trained.tolist()) - set(trained[::3].tolist()))
+
+
+def make_tree_batch(seed: int) -> Batch:
+    """Random conversations of two groups as trees; tokens say nothing about where they stand."""
+    rng = np.random.default_rng(seed)
+    groups = [
+        [
+            FinishedSession(float(rng.normal()), random_session(rng, num_nodes=12, vocabulary=50))
+            for _ in range(3)
+        ]
+        for _ in range(2)
+    ]
+    return assemble_batch(
+        groups,
+        BatchPlan(
+            job_id="job",
+            number=1,
+            policy_version=2,
+            temperature=1.0,
+            algorithm=AlgorithmSection(),
+            is_tree=True,
+        ),
+    )
+
+
+@given(seed=st.integers(0, 2000), micro_batch_tokens=st.integers(1, 300), max_staleness=st.integers(0, 2))
+def test_on_trees_every_admitted_token_is_predicted_once_from_its_own_path(
+    seed: int, micro_batch_tokens: int, max_staleness: int
+) -> None:
+    try:
+        batch = make_tree_batch(seed)
+    except ValueError:
+        return  # these conversations hold nothing to train
+    result = plan(batch, micro_batch_tokens=micro_batch_tokens, max_staleness=max_staleness, is_tree=True)
+    places = [int(place) for micro in result.micro_batches for place in micro.places]
+    assert len(places) == len(set(places)) <= result.num_trained_tokens
+    has_advantage = (batch.advantages_positive != 0) | (batch.advantages_negative != 0)
+    fresh = (batch.loss_mask != 0) & (batch.versions >= 2 - max_staleness)
+    assert set(places) <= set(np.flatnonzero(fresh).tolist())
+    if max_staleness == 2:
+        assert set(np.flatnonzero((batch.loss_mask != 0) & has_advantage).tolist()) <= set(places)
+    branches = {branch[-1]: branch for branch in branch_tokens(batch.layout)}
+    above = {token: branch[: branch.index(token)] for branch in branches.values() for token in branch}
+    for micro in result.micro_batches:
+        assert micro.tree is not None
+        assert micro.token_ids.shape == (1, micro.tree.num_tokens)
+        assert micro.tree.num_tokens <= micro_batch_tokens or micro.num_sequences == 1
+        own = {
+            token: branch[: branch.index(token) + 1]
+            for branch in branch_tokens(micro.tree)
+            for token in branch
+        }
+        samples = batch.layout.samples[micro.places]
+        assert len(np.unique(samples)) == micro.num_sequences
+        assert (np.diff(micro.sequences)[np.diff(samples) != 0] != 0).all()
+        for place, column, target in zip(micro.places, micro.columns, micro.targets, strict=True):
+            assert target == batch.token_ids[place]
+            seen = micro.token_ids[0][own[int(column)]].tolist()
+            assert seen == batch.token_ids[above[int(place)]].tolist()
+
+
+def test_trees_are_refused_by_a_trainer_of_branches() -> None:
+    with pytest.raises(ValueError, match="holds trees"):
+        plan(make_tree_batch(1))

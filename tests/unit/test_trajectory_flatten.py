@@ -8,34 +8,10 @@ from hypothesis import strategies as st
 
 from seamlessflow.core.trajectory.flatten import FlatTrees, flatten, unroll
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+from tests.fixtures.random_sessions import random_session
 from tests.fixtures.random_trees import branch_tokens
 
 Branch = tuple[int, tuple[int, ...], tuple[int, ...]]  # session, tokens, which of them are trained
-
-
-def random_session(rng: np.random.Generator, *, num_nodes: int) -> list[Node]:
-    """Tokens of few kinds, so that contexts often begin alike; some answers empty, partial, masked or of no version."""
-    nodes: list[Node] = []
-    for index in range(num_nodes):
-        parent = int(rng.integers(-1, index)) if index and rng.random() < 0.9 else -1
-        is_sampled = parent >= 0 and nodes[parent].kind != NodeKind.SAMPLED and rng.random() < 0.8
-        num_tokens = int(rng.integers(0 if is_sampled else 1, 5))
-        kind = NodeKind.SAMPLED if is_sampled else NodeKind.PROMPT if parent >= 0 else NodeKind.ROOT
-        has_mask = is_sampled and num_tokens and rng.random() < 0.3
-        node = Node(
-            index=index,
-            parent=parent if parent >= 0 else None,
-            kind=kind,
-            token_ids=rng.integers(0, 2, num_tokens).astype("<i4").tobytes(),
-            digests=(),
-            num_path_tokens=0,
-            logprobs=rng.normal(size=num_tokens).astype("<f4").tobytes() if is_sampled else b"",
-            spans=(0, int(rng.integers(-1, 3))) if is_sampled and num_tokens else (),
-            loss_mask=np.packbits(rng.integers(0, 2, num_tokens)).tobytes() if has_mask else None,
-            is_partial=bool(is_sampled and rng.random() < 0.1),
-        )
-        nodes.append(node)
-    return nodes
 
 
 def branches_by_hand(session: int, nodes: Sequence[Node]) -> list[Branch]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from seamlessflow.core.algorithms.options import RatioLevel
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.spec_section import SpecSection
 
@@ -107,8 +108,13 @@ class TrainSection(SpecSection):
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
     objective: TrainObjective = TrainObjective.ONCE
     """How an answer counts that several branches of a session share: `once`, or `by_leaves` in each of them."""
+    tree: bool = True
+    """Train the branches of a group as trees, what they share computed once; false: one by one. The gradients are the
+    same. Models with state-space layers cannot be trained on trees."""
     micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
     """Token budget of one forward and backward pass."""
+    gradient_checkpointing: bool = False
+    """Keep only the inputs of each layer and compute it again in the backward pass: less memory, a third slower."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Published weights kept besides pinned ones."""
@@ -142,6 +148,17 @@ class JobSpec(SpecSection):
             raise ValueError(
                 f"algorithm.{option}: chooses among the platform's tasks, but agents of environment 'external' "
                 f"bring their own; {'leave stages out' if algorithm.stages else 'set it to false'}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sequence_ratios_fit_trees(self) -> "JobSpec":
+        levels = (self.algorithm.ratio, self.algorithm.off_policy.importance_level)
+        is_by_token = all(level is RatioLevel.TOKEN for level in levels)
+        if self.train.tree and self.train.objective is TrainObjective.BY_LEAVES and not is_by_token:
+            raise ValueError(
+                "train.tree: a ratio of whole sequences has no sum over the branches through a token; "
+                "with objective 'by_leaves' set tree to false, or take objective 'once'"
             )
         return self
 

@@ -211,4 +211,5 @@ def _plan(
         judge_markers=JudgeMarkers(end=job.text.ids(judge.end), on=job.text.ids(judge.on)),
         metrics=costs,
         objective=spec.train.objective,
+        is_tree=spec.train.tree,
     )

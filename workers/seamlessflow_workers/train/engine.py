@@ -27,6 +27,7 @@ from seamlessflow_workers.train.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.policy import Policy, policy_load
 from seamlessflow_workers.train.statistics import StepStatistics
+from seamlessflow_workers.train.tree_blocks import TreeBlocks
 from seamlessflow_workers.weights.publish import RawTensor
 
 _SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
@@ -67,7 +68,11 @@ class TrainEngine:
             self._micro_batch_tokens = min(self._micro_batch_tokens, _MAX_MICRO_BATCH_TOKENS_CPU)
         torch.manual_seed(spec.seed)
         policy = policy_load(
-            model_path, spec.model.dtype, has_entropy_gradient=spec.algorithm.entropy_coef > 0
+            model_path,
+            spec.model.dtype,
+            is_tree=spec.train.tree,
+            has_gradient_checkpoints=spec.train.gradient_checkpointing,
+            has_entropy_gradient=spec.algorithm.entropy_coef > 0,
         )
         self._head_name = policy.head_name
         self._reference = self._freeze(policy) if spec.algorithm.needs_reference else None
@@ -149,6 +154,7 @@ class TrainEngine:
             aggregation_constant=self._spec.aggregation_constant,
             micro_batch_tokens=self._micro_batch_tokens,
             computes_all=computes_all,
+            is_tree=self._spec.train.tree,
         )
 
     def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
@@ -170,10 +176,11 @@ class TrainEngine:
 
     def _inputs(
         self, micro_batch: MicroBatch, temperature: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float, TreeBlocks | None]:
         arrays = (micro_batch.token_ids, micro_batch.rows, micro_batch.columns, micro_batch.targets)
         token_ids, rows, columns, targets = (self._tensor(array) for array in arrays)
-        return token_ids, rows, columns, targets, temperature
+        tree = None if micro_batch.tree is None else TreeBlocks(micro_batch.tree)
+        return token_ids, rows, columns, targets, temperature, tree
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self._device)
@@ -222,8 +229,8 @@ class TrainEngine:
             advantages_positive=tensor(micro_batch.advantages_positive),
             advantages_negative=tensor(micro_batch.advantages_negative),
             loss_weights=tensor(micro_batch.loss_weights),
-            sequences=inputs[1],
-            num_sequences=len(micro_batch.token_ids),
+            sequences=tensor(micro_batch.sequences),
+            num_sequences=micro_batch.num_sequences,
             is_current=tensor(micro_batch.versions) == step_version,
             reference_logprobs=reference_logprobs,
         )
@@ -255,6 +262,9 @@ def _batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
         "reward/mean": batch.header.reward_mean,
         "reward/std": batch.header.reward_std,
         "train/num_tokens": float(plan.num_tokens),
+        "train/num_linear_tokens": float(plan.num_linear_tokens),
+        "train/num_computed_tokens": float(sum(micro.token_ids.size for micro in plan.micro_batches)),
+        "train/num_micro_batches": float(len(plan.micro_batches)),
         "train/num_trained_tokens": float(plan.num_trained_tokens),
         "train/num_stale_samples": float(plan.num_stale_samples),
         "train/num_stale_tokens": float(plan.num_stale_tokens),

@@ -1,11 +1,13 @@
-"""Cuts a packed batch into padded micro-batches of bounded size: numpy in, numpy out.
+"""Cuts a packed batch into micro-batches of bounded size: numpy in, numpy out.
 
 Tokens carry what they count for in the loss of the *whole* batch (`core.algorithms.aggregation`), so neither the cut
-nor leaving out samples without a gradient changes it. Rows end where their last prediction is needed; right padding
-stands behind every token that counts, so causal attention needs no mask. The same batch always gives the same cut.
+nor leaving out samples without a gradient changes it. Two forms: flat trees (`core.batching.packing`), one row without
+any padding in which each token is computed once; or rows, a branch each, that end where their last prediction is
+needed, their right padding behind every token that counts, so that causal attention needs no mask. The same batch
+always gives the same cut.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,24 +23,28 @@ from seamlessflow.core.algorithms.staleness import (
     sample_lags,
 )
 from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.batching.packing import Pack, pack_samples
+from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """R rows of up to L inputs; N trained tokens, each predicted at (rows[i], columns[i])."""
+    """R rows of up to L inputs; N trained tokens, each predicted at (rows[i], columns[i]). R is 1 with a `tree`."""
 
     token_ids: NDArray[np.int64]  # [R, L], padded with 0
     rows: NDArray[np.int64]  # [N]
-    columns: NDArray[np.int64]  # [N] position of the logits, one before the token itself
+    columns: NDArray[np.int64]  # [N] position of the logits: that of the token before on the same path
     targets: NDArray[np.int64]  # [N]
     behaviour_logprobs: NDArray[np.float32]  # [N]
-    advantages_positive: NDArray[
-        np.float32
-    ]  # [N] these three: scaled to what the token counts for in the loss
+    # The next three are scaled to what the token counts for in the loss.
+    advantages_positive: NDArray[np.float32]  # [N]
     advantages_negative: NDArray[np.float32]  # [N]
     loss_weights: NDArray[np.float32]  # [N]
     versions: NDArray[np.int32]  # [N]
     places: NDArray[np.int64]  # [N] index of the token in the batch
+    sequences: NDArray[np.int64]  # [N] 0, 1, … which sample of the micro-batch the token is of
+    num_sequences: int
+    tree: TreeLayout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class TrainPlan:
 
     micro_batches: list[MicroBatch]
     num_tokens: int
+    num_linear_tokens: int  # if every branch were written out
     num_trained_tokens: int  # admitted by the staleness rule
     num_stale_samples: int  # left out by the staleness rule
     num_stale_tokens: int  # of samples left out, or of their own
@@ -62,16 +69,20 @@ def plan_batch(
     aggregation_constant: float,
     micro_batch_tokens: int,
     computes_all: bool = False,
+    is_tree: bool = False,
 ) -> TrainPlan:
     """Judge staleness now, weigh the tokens, then cut.
 
-    Samples without any advantage are skipped unless KL or entropy need them, or `computes_all`.
+    Samples without any advantage are skipped unless KL or entropy need them, or `computes_all`. Raises ValueError on a
+    batch that trains what nothing predicts, or that holds trees and `is_tree` is false.
     """
-    starts, mask = batch.sample_starts, batch.loss_mask != 0
-    if mask[starts[:-1][np.diff(starts) > 0]].any():
+    starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
+    if mask[layout.predecessors == NO_PARENT].any():
         raise ValueError(
             f"batch {batch.header.number} trains the first token of a sample, which nothing predicts"
         )
+    if not is_tree and (layout.sample_parents != NO_PARENT).any():
+        raise ValueError(f"batch {batch.header.number} holds trees; this trainer computes branches only")
     lags = sample_lags(
         sample_starts=starts, loss_mask=batch.loss_mask, versions=batch.versions, step_version=step_version
     )
@@ -91,12 +102,19 @@ def plan_batch(
     )
     computed = np.flatnonzero((num_admitted > 0) & has_gradient)
     oldest = lags.oldest[num_admitted > 0]
+    marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales)
+    lengths = {int(sample): _num_inputs(admitted, starts, int(sample)) for sample in computed}
+    if is_tree:
+        packs = pack_samples(layout, lengths, micro_batch_tokens)
+        micro_batches = [_build_flat(marked, pack) for pack in packs]
+    else:
+        micro_batches = [
+            _build_rows(marked, lengths, samples) for samples in _cut(lengths, micro_batch_tokens)
+        ]
     return TrainPlan(
-        micro_batches=[
-            _build(batch, admitted, scales, samples)
-            for samples in _cut(admitted, starts, computed, micro_batch_tokens)
-        ],
+        micro_batches=micro_batches,
         num_tokens=len(batch.token_ids),
+        num_linear_tokens=layout.num_linear_tokens,
         num_trained_tokens=int(num_admitted.sum()),
         num_stale_samples=int((is_trained & (num_admitted == 0)).sum()),
         num_stale_tokens=int((mask & ~admitted).sum()),
@@ -123,19 +141,23 @@ def _sums_by_sample(values: NDArray[np.int64], starts: NDArray[np.int32]) -> NDA
     return sums
 
 
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """A batch and what was decided about its tokens."""
+
+    batch: Batch
+    layout: TreeLayout
+    admitted: NDArray[np.bool_]  # [T]
+    scales: NDArray[np.float64]  # [T]
+
+
 def _num_inputs(admitted: NDArray[np.bool_], starts: NDArray[np.int32], sample: int) -> int:
-    """Inputs needed: up to the one that predicts the last trained token."""
+    """Inputs of its own that a sample needs: up to the one that predicts its last trained token."""
     return int(np.flatnonzero(admitted[starts[sample] : starts[sample + 1]])[-1])
 
 
-def _cut(
-    admitted: NDArray[np.bool_],
-    starts: NDArray[np.int32],
-    samples: NDArray[np.int64],
-    micro_batch_tokens: int,
-) -> Iterable[list[int]]:
+def _cut(lengths: Mapping[int, int], micro_batch_tokens: int) -> Iterable[list[int]]:
     """Longest first, rows × longest within the budget; a longer sample goes alone."""
-    lengths = {int(sample): _num_inputs(admitted, starts, int(sample)) for sample in samples}
     ordered = sorted(lengths, key=lambda sample: (-lengths[sample], sample))
     while ordered:
         num_rows = max(1, micro_batch_tokens // lengths[ordered[0]])
@@ -143,30 +165,74 @@ def _cut(
         ordered = ordered[num_rows:]
 
 
-def _build(
-    batch: Batch, admitted: NDArray[np.bool_], scales: NDArray[np.float64], samples: list[int]
-) -> MicroBatch:
-    lengths = [_num_inputs(admitted, batch.sample_starts, sample) for sample in samples]
-    token_ids = np.zeros((len(samples), max(lengths)), dtype=np.int64)
+def _build_rows(marked: _Marked, lengths: Mapping[int, int], samples: list[int]) -> MicroBatch:
+    batch = marked.batch
+    token_ids = np.zeros((len(samples), max(lengths[sample] for sample in samples)), dtype=np.int64)
     rows, columns, places = [], [], []
-    for row, (sample, length) in enumerate(zip(samples, lengths, strict=True)):
-        start = int(batch.sample_starts[sample])
+    for row, sample in enumerate(samples):
+        start, length = int(batch.sample_starts[sample]), lengths[sample]
         token_ids[row, :length] = batch.token_ids[start : start + length]
-        trained = np.flatnonzero(admitted[start : start + length + 1])
+        trained = np.flatnonzero(marked.admitted[start : start + length + 1])
         rows.append(np.full(len(trained), row))
         columns.append(trained - 1)
         places.append(start + trained)
-    place = np.concatenate(places)
-    scale = scales[place]
+    row_numbers = np.concatenate(rows)
+    return _micro_batch(
+        marked,
+        token_ids=token_ids,
+        rows=row_numbers,
+        columns=np.concatenate(columns),
+        places=np.concatenate(places),
+        sequences=row_numbers,
+        num_sequences=len(samples),
+    )
+
+
+def _build_flat(marked: _Marked, pack: Pack) -> MicroBatch:
+    batch, layout = marked.batch, marked.layout
+    tree, _ = pack.layout(layout)
+    places = np.concatenate(
+        [
+            start + np.flatnonzero(marked.admitted[start:end])
+            for start, end in (layout.sample_starts[sample : sample + 2] for sample in pack.samples)
+        ]
+    )
+    return _micro_batch(
+        marked,
+        token_ids=batch.token_ids[pack.tokens].astype(np.int64)[None],
+        rows=np.zeros(len(places), dtype=np.int64),
+        columns=np.searchsorted(pack.tokens, layout.predecessors[places]),
+        places=places,
+        sequences=np.searchsorted(np.array(pack.samples), layout.samples[places]),
+        num_sequences=len(pack.samples),
+        tree=tree,
+    )
+
+
+def _micro_batch(
+    marked: _Marked,
+    *,
+    token_ids: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    places: NDArray[np.int64],
+    sequences: NDArray[np.int64],
+    num_sequences: int,
+    tree: TreeLayout | None = None,
+) -> MicroBatch:
+    batch, scale = marked.batch, marked.scales[places]
     return MicroBatch(
         token_ids=token_ids,
-        rows=np.concatenate(rows),
-        columns=np.concatenate(columns),
-        targets=batch.token_ids[place].astype(np.int64),
-        behaviour_logprobs=batch.behaviour_logprobs[place],
-        advantages_positive=(scale * batch.advantages_positive[place]).astype(np.float32),
-        advantages_negative=(scale * batch.advantages_negative[place]).astype(np.float32),
-        loss_weights=(scale * batch.loss_weights[place]).astype(np.float32),
-        versions=batch.versions[place],
-        places=place,
+        rows=rows,
+        columns=columns,
+        targets=batch.token_ids[places].astype(np.int64),
+        behaviour_logprobs=batch.behaviour_logprobs[places],
+        advantages_positive=(scale * batch.advantages_positive[places]).astype(np.float32),
+        advantages_negative=(scale * batch.advantages_negative[places]).astype(np.float32),
+        loss_weights=(scale * batch.loss_weights[places]).astype(np.float32),
+        versions=batch.versions[places],
+        places=places,
+        sequences=sequences,
+        num_sequences=num_sequences,
+        tree=tree,
     )

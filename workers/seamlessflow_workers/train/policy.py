@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype
@@ -24,9 +25,18 @@ _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 class Policy(nn.Module):
     """Wraps the model; parameters keep their names behind the prefix `model.`."""
 
-    def __init__(self, model: nn.Module, *, has_entropy_gradient: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        has_gradient_checkpoints: bool = False,
+        has_entropy_gradient: bool = False,
+    ) -> None:
         super().__init__()
         self.model = model
+        self._has_gradient_checkpoints = has_gradient_checkpoints
+        if has_gradient_checkpoints:
+            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
         self._has_entropy_gradient = has_entropy_gradient
         self._positions: tuple[Tensor, Tensor] | None = None
         head = model.get_output_embeddings()  # type: ignore[operator]
@@ -37,7 +47,13 @@ class Policy(nn.Module):
         self.eval()  # no dropout: trained logprobs must be those of the sampler
 
     def train(self, mode: bool = True) -> "Policy":
-        return super().train(False)
+        super().train(False)
+        if self._has_gradient_checkpoints:
+            # A layer drops its activations only in training mode; what is inside it stays without dropout.
+            for module in self.modules():
+                if isinstance(module, GradientCheckpointingLayer):
+                    module.training = True
+        return self
 
     def forward(
         self,
@@ -83,7 +99,12 @@ def _positions(tree: TreeBlocks, device: torch.device) -> Tensor:
 
 
 def policy_load(
-    model_path: Path, dtype: Dtype, *, is_tree: bool = False, has_entropy_gradient: bool = False
+    model_path: Path,
+    dtype: Dtype,
+    *,
+    is_tree: bool = False,
+    has_gradient_checkpoints: bool = False,
+    has_entropy_gradient: bool = False,
 ) -> Policy:
     """Load from local files only; `is_tree`: every row will be a flat tree. Raises ModelLoadError."""
     transformers_logging.disable_progress_bar()
@@ -95,4 +116,8 @@ def policy_load(
         raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
     if is_tree:
         tree_attention_enable(model)
-    return Policy(model, has_entropy_gradient=has_entropy_gradient)
+    return Policy(
+        model,
+        has_gradient_checkpoints=has_gradient_checkpoints,
+        has_entropy_gradient=has_entropy_gradient,
+    )
