@@ -11,7 +11,8 @@ import numpy as np
 from deepspeed.utils import safe_get_full_optimizer_state
 from numpy.typing import NDArray
 
-from seamlessflow.core.batching.assembler import BatchPlan, FinishedSession, assemble_batch
+from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec, TrainObjective
 from seamlessflow_workers.train.distributed import process_group_start

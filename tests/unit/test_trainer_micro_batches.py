@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
-from seamlessflow.core.batching.assembler import BatchPlan, FinishedSession, assemble_batch
+from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
 from tests.fixtures.random_sessions import random_session
