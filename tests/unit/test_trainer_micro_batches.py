@@ -41,13 +41,13 @@ def plan(
 
 def trained_tokens(batch: Batch) -> list[Token]:
     """(input before, target, behaviour, advantage, version) of every trained token, as the token mean weighs it."""
-    num_trained = int(batch.loss_mask.sum())
+    scale = 1.0 / int(batch.loss_mask.sum())
     return sorted(
         (
             int(batch.token_ids[i - 1]),
             int(batch.token_ids[i]),
             float(batch.behaviour_logprobs[i]),
-            round(float(batch.advantages_positive[i] + batch.advantages_negative[i]) / num_trained, 6),
+            float(np.float32(float(batch.advantages_positive[i] + batch.advantages_negative[i]) * scale)),
             int(batch.versions[i]),
         )
         for i in np.flatnonzero(batch.loss_mask)
@@ -60,7 +60,7 @@ def computed_tokens(micro_batches: list[MicroBatch]) -> list[Token]:
             int(micro.token_ids[row, column]),
             int(target),
             float(behaviour),
-            round(float(positive) + float(negative), 6),
+            float(positive + negative),
             int(version),
         )
         for micro in micro_batches
