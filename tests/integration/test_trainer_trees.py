@@ -1,10 +1,13 @@
 """The real trainer on trees against the same trainer on branches: same loss, same gradients, fewer tokens."""
 
 import json
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.integration.trainer_harness import child_environment, make_model
@@ -57,3 +60,48 @@ def test_trees_hold_and_compute_fewer_tokens(rows: dict[str, Row], case: str) ->
     tree_computed, linear_computed = rows[case]["num_computed_tokens"]
     assert tree_computed < linear_computed
     assert (rows[case]["num_micro_batches"] > 1) == (case == "cut")
+
+
+def step_of_ranks(model: Path, num_ranks: int) -> dict[str, Row]:
+    """What rank 0 says; several ranks meet on a free port of the loopback."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, "-m", "tests.integration.trainer_trees_check", str(model), "ranks"]
+    ranks = [
+        subprocess.Popen(
+            command,
+            env={
+                **child_environment(),
+                **meeting,
+                "RANK": str(rank),
+                "LOCAL_RANK": "0",
+                "GLOO_SOCKET_IFNAME": "lo",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(num_ranks)
+    ]
+    said = [rank.communicate(timeout=200) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * num_ranks, said
+    lines = [json.loads(line) for line in said[0][0].splitlines() if line.startswith('{"case"')]
+    return {row["case"]: row for row in lines}
+
+
+def test_two_ranks_take_the_step_of_one_in_every_zero_stage(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    make_model(model)
+    one, two = step_of_ranks(model, 1), step_of_ranks(model, 2)
+    assert list(two) == [f"stage {stage}" for stage in (0, 1, 2, 3)]
+    expected = np.array(one["stage 0"]["moments"])
+    for case, row in two.items():
+        error = np.linalg.norm(np.array(row["moments"]) - expected) / np.linalg.norm(expected)
+        assert error < 1e-5, case
+        for name in ("train/loss", "train/entropy", "train/ratio_max", "train/ess", "train/grad_norm"):
+            assert row["metrics"][name] == pytest.approx(one["stage 0"]["metrics"][name], rel=1e-4), (
+                case,
+                name,
+            )

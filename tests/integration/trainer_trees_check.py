@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import torch
 from deepspeed.utils import safe_get_full_optimizer_state
 from numpy.typing import NDArray
 
@@ -21,6 +22,7 @@ from tests.fixtures.random_sessions import random_session
 from tests.integration.trainer_harness import JOB, VOCABULARY, make_spec
 
 Floats = NDArray[np.float64]
+ACROSS_RANKS = 2  # arguments with which all ranks train together
 
 CASES: dict[str, dict[str, object]] = {
     "once": {"objective": "once"},
@@ -81,8 +83,21 @@ def make_case(options: dict[str, object], *, is_tree: bool) -> JobSpec:
     )
 
 
+def across_ranks(model_path: Path) -> None:
+    """One step by all ranks of the group together, in every ZeRO stage, on trees that are cut into several packs."""
+    options: dict[str, object] = {"objective": "by_leaves", "micro_batch_tokens": 40}
+    for stage in (0, 1, 2, 3):
+        spec = make_case({**options, "zero_stage": stage}, is_tree=True)
+        metrics, moments = step(model_path, spec)
+        if torch.distributed.get_rank() == 0:
+            print(json.dumps({"case": f"stage {stage}", "metrics": metrics, "moments": moments.tolist()}))
+
+
 def main(model_path: Path) -> None:
     process_group_start()
+    if len(sys.argv) > ACROSS_RANKS:
+        across_ranks(model_path)
+        return
     for case, options in CASES.items():
         results = {}
         for is_tree in (True, False):

@@ -12,6 +12,7 @@ from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
+from seamlessflow_workers.train.ranks import own_micro_batches
 from tests.fixtures.random_sessions import random_session
 from tests.fixtures.random_trees import branch_tokens
 from tests.integration.trainer_harness import make_batch
@@ -214,6 +215,21 @@ def test_on_trees_every_admitted_token_is_predicted_once_from_its_own_path(
             assert target == batch.token_ids[place]
             seen = micro.token_ids[0][own[int(column)]].tolist()
             assert seen == batch.token_ids[above[int(place)]].tolist()
+
+
+@given(seed=st.integers(0, 50), budget=st.integers(8, 60), num_ranks=st.integers(1, 5))
+def test_ranks_compute_every_micro_batch_once_and_equally_many(
+    seed: int, budget: int, num_ranks: int
+) -> None:
+    micro_batches = plan(make_batch(seed), micro_batch_tokens=budget, is_tree=True).micro_batches
+    shares = [own_micro_batches(micro_batches, rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    assert len({len(share) for share in shares}) == 1
+    counted = [micro for share in shares for micro, counts in share if counts]
+    assert sorted(map(id, counted)) == sorted(map(id, micro_batches))
+    for share in shares:
+        for micro, counts in share:
+            arrays = (micro.loss_weights, micro.advantages_positive, micro.advantages_negative)
+            assert counts or not any(array.any() for array in arrays)
 
 
 def test_trees_are_refused_by_a_trainer_of_branches() -> None:

@@ -26,6 +26,7 @@ from seamlessflow_workers.train.distributed import deepspeed, process_group_star
 from seamlessflow_workers.train.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.policy import Policy, policy_load
+from seamlessflow_workers.train.ranks import own_micro_batches, statistics_of_all_ranks
 from seamlessflow_workers.train.statistics import StepStatistics
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
 from seamlessflow_workers.weights.publish import RawTensor
@@ -100,7 +101,7 @@ class TrainEngine:
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
             **_batch_metrics(batch, plan),
-            **statistics.metrics(),
+            **statistics_of_all_ranks(statistics).metrics(),
             **kl,
             **_speeds(plan, watch),
             **({} if grad_norm is None else {"train/grad_norm": grad_norm}),
@@ -195,13 +196,16 @@ class TrainEngine:
     ) -> float | None:
         """One optimizer step over all micro-batches; the norm of the gradient before clipping, None without a step."""
         grad_norm = None
-        for number, micro_batch in enumerate(plan.micro_batches, start=1):
-            is_last = number == len(plan.micro_batches)
+        rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        own = own_micro_batches(plan.micro_batches, rank=rank, num_ranks=num_ranks)
+        for number, (micro_batch, counts) in enumerate(own, start=1):
+            is_last = number == len(own)
             self._engine.set_gradient_accumulation_boundary(is_last)
             with watch.part("forward"):
-                loss = self._loss(micro_batch, temperature, step_version, statistics)
+                loss = self._loss(micro_batch, temperature, step_version, statistics if counts else None)
             with watch.part("backward"):
-                self._engine.backward(loss, scale_wrt_gas=False)
+                # DeepSpeed takes the mean over ranks; the loss of a batch is the sum of its parts.
+                self._engine.backward(loss * num_ranks, scale_wrt_gas=False)
             with watch.part("optimizer"):
                 if is_last and self._spec.train.zero_stage == 0:
                     grad_norm = self._unpartitioned_grad_norm()
@@ -215,7 +219,7 @@ class TrainEngine:
         micro_batch: MicroBatch,
         temperature: float,
         step_version: int,
-        statistics: StepStatistics,
+        statistics: StepStatistics | None,
     ) -> Tensor:
         tensor = self._tensor
         inputs = self._inputs(micro_batch, temperature)
@@ -235,7 +239,8 @@ class TrainEngine:
             reference_logprobs=reference_logprobs,
         )
         parts = policy_loss(logprobs, terms, self._spec.algorithm, entropies=entropies)
-        statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
+        if statistics is not None:
+            statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
         return parts.loss
 
     def _unpartitioned_grad_norm(self) -> float:

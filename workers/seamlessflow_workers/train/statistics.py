@@ -11,6 +11,8 @@ from torch import Tensor
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow_workers.train.loss import LossParts, TokenTerms
 
+Totals = tuple[dict[str, float], dict[str, float], dict[str, float]]  # counts, sums, maxima
+
 
 @dataclass(slots=True)
 class StepStatistics:
@@ -54,6 +56,22 @@ class StepStatistics:
         self.num_tokens += len(logprobs)
         self.num_current += len(mismatch)
         self.num_sequences += terms.num_sequences
+
+    def totals(self) -> Totals:
+        """All sums, to be added to those of other ranks."""
+        counts = {"loss": self.loss, "tokens": self.num_tokens, "current": self.num_current}
+        return {**counts, "sequences": self.num_sequences}, self.sums, self.maxima
+
+    def add_totals(self, totals: Totals) -> None:
+        counts, sums, maxima = totals
+        self.loss += counts["loss"]
+        self.num_tokens += int(counts["tokens"])
+        self.num_current += int(counts["current"])
+        self.num_sequences += int(counts["sequences"])
+        for name, value in sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        for name, value in maxima.items():
+            self.maxima[name] = max(self.maxima.get(name, 0.0), value)
 
     def metrics(self) -> dict[str, float]:
         """Means over the tokens that were computed."""

@@ -1,0 +1,49 @@
+"""A step's micro-batches over the ranks of a process group: each rank's own share, equally many for all.
+
+Every rank plans the whole batch, the same way, and takes its part; nothing is sent. Ranks enter collectives together,
+so one that would have fewer micro-batches repeats the smallest one silently: with weights of zero it adds nothing to
+the gradient and is left out of the metrics.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+
+from seamlessflow.core.batching.packing import deal
+from seamlessflow_workers.train.micro_batches import MicroBatch
+from seamlessflow_workers.train.statistics import StepStatistics, Totals
+
+
+def own_micro_batches(
+    micro_batches: Sequence[MicroBatch], *, rank: int, num_ranks: int
+) -> list[tuple[MicroBatch, bool]]:
+    """(micro-batch, whether it counts) of one rank; tokens by rank differ by no more than the largest one has."""
+    if not micro_batches:
+        return []
+    sizes = [micro.token_ids.size for micro in micro_batches]
+    shares = deal(sizes, num_ranks)
+    smallest = min(micro_batches, key=lambda micro: micro.token_ids.size)
+    num_missing = max(map(len, shares)) - len(shares[rank])
+    counted = [(micro_batches[index], True) for index in shares[rank]]
+    return counted + [(_silent(smallest), False)] * num_missing
+
+
+def statistics_of_all_ranks(statistics: StepStatistics) -> StepStatistics:
+    """Sums and maxima over the process group; every rank must call it."""
+    num_ranks = torch.distributed.get_world_size()
+    if num_ranks == 1:
+        return statistics
+    totals: list[Totals] = [({}, {}, {})] * num_ranks
+    torch.distributed.all_gather_object(totals, statistics.totals())
+    whole = StepStatistics(statistics.algorithm)
+    for part in totals:
+        whole.add_totals(part)
+    return whole
+
+
+def _silent(micro: MicroBatch) -> MicroBatch:
+    nothing = micro.loss_weights * 0
+    return dataclasses.replace(
+        micro, advantages_positive=nothing, advantages_negative=nothing, loss_weights=nothing
+    )
