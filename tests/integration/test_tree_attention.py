@@ -255,6 +255,12 @@ def test_what_the_configuration_does_not_tell_the_probe_finds() -> None:
     assert model.config._attn_implementation == "sdpa"
 
 
+def test_dropout_of_the_configuration_is_no_obstacle() -> None:
+    model = LlamaForCausalLM(LlamaConfig(**SIZES, attention_dropout=0.5)).train()
+    tree_attention_enable(model)
+    assert not model.training
+
+
 def test_a_sliding_window_is_refused_only_when_a_path_is_longer() -> None:
     model = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=10))
     tree_attention_enable(model)
