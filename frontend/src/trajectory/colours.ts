@@ -31,7 +31,7 @@ export interface Palette {
 }
 
 const LIGHT: Palette = {
-  versions: ["#56a5dc", "#e8a33d", "#2fae8d", "#d97fb3", "#8b83d6", "#c9b32c", "#e07b52", "#7fa0b5"],
+  versions: ["#56a5dc", "#e8a33d", "#2fae8d", "#d97fb3", "#8b83d6", "#c9b32c", "#e07b52", "#a98a6d"],
   probabilities: ["#b5432f", "#cf6a3a", "#e0914a", "#ecb765", "#eed68c", "#cfdcae", "#a5cdc0", "#7bb8cc", "#5a9fce"],
   advantages: ["#c8641b", "#dc8a45", "#ecb384", "#d9dbe0", "#9dc0e6", "#679fd8", "#3578c0"],
   prompt: "#c9cfd9",
@@ -46,7 +46,7 @@ const LIGHT: Palette = {
 };
 
 const DARK: Palette = {
-  versions: ["#3f8fcb", "#c98420", "#1f9678", "#c06b9d", "#776fc9", "#a8951f", "#c9653d", "#67899f"],
+  versions: ["#3f8fcb", "#c98420", "#1f9678", "#c06b9d", "#776fc9", "#a8951f", "#c9653d", "#8f7358"],
   probabilities: ["#d0583f", "#c46a35", "#b47d34", "#a08c42", "#889459", "#6c9574", "#4f928c", "#3889a0", "#2f7cae"],
   advantages: ["#d97a2b", "#b2672c", "#7e5433", "#3c4350", "#355f8e", "#3a7cbd", "#4f9be6"],
   prompt: "#3b4453",
