@@ -61,15 +61,22 @@ class Window:
 
 
 class Observer:
-    """Looks at one job. `cpu_mark` is called when the window begins and when it ends."""
+    """Looks at one job on `machines`, those that work. `cpu_mark` is called when the window begins and when it ends."""
 
     def __init__(
-        self, client: Client, database_url: str, processes: Sequence[ManagedProcess], job: Mapping[str, Any]
+        self,
+        client: Client,
+        database_url: str,
+        processes: Sequence[ManagedProcess],
+        job: Mapping[str, Any],
+        *,
+        machines: Sequence[str],
     ) -> None:
         self._client = client
         self._database_url = database_url
         self._processes = processes
         self._job = job["id"]
+        self._machines = machines
         self._marks: list[Mapping[str, float]] = []
 
     def cpu_mark(self) -> None:
@@ -127,12 +134,12 @@ class Observer:
     def _ledger(self, since: str, until: str) -> tuple[Mapping[tuple[str, str], float], int]:
         """Seconds of the machines that may work, and how many they are."""
         seconds: dict[tuple[str, str], float] = defaultdict(float)
-        working = [machine for machine in self._client.machine_list() if "agent" not in machine["tags"]]
-        for machine in working:
-            ledger = self._client.machine_ledger(machine["id"], since=since, until=until)
+        for name in self._machines:
+            machine_id = self._client.machine_get(name)["id"]
+            ledger = self._client.machine_ledger(machine_id, since=since, until=until)
             for total in ledger["totals"]:
                 seconds[total["state"], total["cause"]] += total["duration_s"]
-        return dict(seconds), len(working)
+        return dict(seconds), len(self._machines)
 
 
 def tree_cpu_s(pid: int) -> float:

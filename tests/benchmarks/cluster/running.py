@@ -19,6 +19,7 @@ from seamlessflow.cli.local.state import Home
 from seamlessflow.cli.platform import client_of, welcome
 from seamlessflow.client import Client
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.types.tags import Role
 from tests.benchmarks.cluster.layouts import Side, tags_of
 from tests.benchmarks.cluster.observing import Observer, Window
 from tests.benchmarks.measuring import ROOT
@@ -52,7 +53,10 @@ class Cluster:
             )
         algorithm = {**spec["algorithm"], "max_staleness": side.max_staleness}
         job = self.client.job_submit({**spec, "algorithm": algorithm})
-        observer = Observer(self.client, self.stack.urls.database_url, self.stack.processes, job)
+        working = [machine.name for machine in self.machines if Role.AGENT not in machine.tags]
+        observer = Observer(
+            self.client, self.stack.urls.database_url, self.stack.processes, job, machines=working
+        )
         self._await_version(job["id"], NUM_WARM_UP_VERSIONS)
         observer.cpu_mark()
         last_version = spec["train"]["num_updates"]
