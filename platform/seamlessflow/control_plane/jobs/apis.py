@@ -149,10 +149,10 @@ class JobStageInput(serializers.Serializer):
 class JobStageApi(_JobApi):
     @extend_schema(operation_id="job_stage_switch", request=JobStageInput, responses=JobDetailOutput)
     def post(self, request: Request, job_id: UUID) -> Response:
-        body = JobStageInput(data=request.data)
-        body.is_valid(raise_exception=True)
         job = self.job(job_id)
         self.access.check_write(job.project_id)
+        body = JobStageInput(data=request.data)
+        body.is_valid(raise_exception=True)
         job_stage_switch(job_id=job.id, author=self.access.author, **body.validated_data)
         return Response(job_detail(self.job(job_id)))
 
