@@ -28,6 +28,8 @@ from tests.acceptance.platform_process import PlatformProcess, eventually
 MAX_TOKENS = 1200
 NUM_STREAMS = 6
 MIN_UPDATES = 4
+GROUPS_PER_BATCH = 2
+BETWEEN_BATCHES_S = 1.5  # enough for the machine that trained to take streams again
 MAX_LOGPROB_DIFFERENCE = 1e-3
 
 
@@ -126,7 +128,7 @@ def external_spec(model_root: Path) -> dict[str, Any]:
         "environment": {"name": "external"},
         "rollout": {
             "group_size": 2,
-            "groups_per_batch": 2,
+            "groups_per_batch": GROUPS_PER_BATCH,
             "max_tokens_per_turn": MAX_TOKENS,
             "max_num_seqs": 24,
         },
@@ -136,11 +138,18 @@ def external_spec(model_root: Path) -> dict[str, Any]:
 
 
 async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[Streamed]:
-    """Keep streams running until some updates are published; feed the trainer meanwhile."""
+    """Keep streams running until some updates are published and some stream was handed over; feed the trainer."""
     finished: list[Streamed] = []
+
+    def is_seen() -> bool:
+        is_trained = client.job_get(job_id)["latest_version"] >= MIN_UPDATES
+        return is_trained and any(
+            answer_of(client, stream.session)["num_continuations"] > 0 for stream in finished
+        )
+
     async with httpx.AsyncClient(base_url=platform.gateway_url, timeout=60) as http:
         feeder = asyncio.create_task(feed(http, platform, job_id))
-        while (await asyncio.to_thread(client.job_get, job_id))["latest_version"] < MIN_UPDATES:
+        while not await asyncio.to_thread(is_seen):
             wave = [
                 stream_one(http, platform, job_id, f"long-{len(finished) + k}") for k in range(NUM_STREAMS)
             ]
@@ -151,8 +160,10 @@ async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[
 
 
 async def feed(http: httpx.AsyncClient, platform: PlatformProcess, job_id: str) -> None:
-    """Short sessions with a verdict each: what the trainer eats."""
+    """Short sessions with a verdict each: what the trainer eats, batch by batch with time to roll out in between."""
     for index in itertools.count():
+        if index % GROUPS_PER_BATCH == 0:
+            await asyncio.sleep(BETWEEN_BATCHES_S)
         pair = [await session_open(http, platform, job_id, f"short-{index}") for _ in range(2)]
         for place, session in enumerate(pair):
             async with AsyncOpenAI(api_key=session["api_key"], base_url=session["base_url"]) as agent:

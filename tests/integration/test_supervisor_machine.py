@@ -268,13 +268,14 @@ async def test_what_a_trainer_says_is_reported(
 
 
 async def test_a_phase_that_is_drained_while_its_child_loads_ends_at_once(stage: Stage) -> None:
-    stage.plane.reside(Role.ROLLOUT)
-    order = stage.plane.order(Role.ROLLOUT)
-    await stage.plane.until_state(order, PhaseState.STARTING)
+    async with stage.machine._surroundings.loading:  # one child loads at a time: this one waits for its turn
+        stage.plane.reside(Role.ROLLOUT)
+        order = stage.plane.order(Role.ROLLOUT)
+        await stage.plane.until_state(order, PhaseState.STARTING)
 
-    stage.plane.change(order, is_draining=True)
+        stage.plane.change(order, is_draining=True)
 
-    ended = await stage.plane.until_state(order, PhaseState.ENDED)
+        ended = await stage.plane.until_state(order, PhaseState.ENDED)
     assert ended.reason == "drained before it was loaded"
     again = stage.plane.order(Role.ROLLOUT)
     await stage.plane.until_state(again, PhaseState.ACTIVE)
@@ -288,6 +289,7 @@ async def test_a_long_phase_is_told_of_renewed_credentials(
     stage.plane.reside(Role.TRAIN)
     order = stage.plane.order(Role.TRAIN)
     await stage.plane.until_state(order, PhaseState.ACTIVE)
+    await asyncio.sleep(2 * controlled.RENEW_EVERY_S)  # what makes it a long phase
 
     stage.plane.change(order, credential="sfp_fresh")
 
