@@ -68,6 +68,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._refuse(f"the message is not understood: {error}", BAD_MESSAGE)
             return
         if message.token is not None:
+            self._deadline.cancel()  # for the client's silence, not for how long the look-up takes
             self._access = await database_sync_to_async(access_by_token)(message.token)
         if self._access is None:
             await self._refuse("sign in, or send an API token in the first message", UNAUTHORIZED)
