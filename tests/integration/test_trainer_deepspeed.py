@@ -1,13 +1,9 @@
 """Real DeepSpeed in float32 against float64, on ragged micro-batches, in every ZeRO stage and with every algorithm."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from seamlessflow.core.algorithms.options import AlgorithmName
-from tests.integration.trainer_harness import child_environment, make_model
+from tests.integration.trainer_harness import make_model, run_check
 
 STAGES = [f"stage {stage}" for stage in (0, 1, 2, 3)]
 Row = dict[str, float]
@@ -19,16 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
     model = tmp_path_factory.mktemp("model") / "model"
     make_model(model)
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.integration.trainer_deepspeed_check", model],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"case"')]
-    return {row["case"]: row for row in lines}
+    return run_check(["tests.integration.trainer_deepspeed_check", str(model)])
 
 
 @pytest.mark.parametrize("case", STAGES + [name.value for name in AlgorithmName])

@@ -1,16 +1,12 @@
 """The real trainer on trees against the same trainer on branches: same loss, same gradients, fewer tokens."""
 
-import json
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.integration.trainer_harness import child_environment, make_model
+from tests.integration.trainer_harness import make_model, run_check
 
 Row = dict[str, Any]
 CASES = ["once", "by_leaves", "cut", "checkpointing"]
@@ -22,16 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
     model = tmp_path_factory.mktemp("model") / "model"
     make_model(model)
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.integration.trainer_trees_check", model],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"case"')]
-    return {row["case"]: row for row in lines}
+    return run_check(["tests.integration.trainer_trees_check", str(model)])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -63,32 +50,11 @@ def test_trees_hold_and_compute_fewer_tokens(rows: dict[str, Row], case: str) ->
 
 
 def step_of_ranks(model: Path, num_ranks: int) -> dict[str, Row]:
-    """What rank 0 says; several ranks meet on a free port of the loopback."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    meeting = {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, "-m", "tests.integration.trainer_trees_check", str(model), "ranks"]
-    ranks = [
-        subprocess.Popen(
-            command,
-            env={
-                **child_environment(),
-                **meeting,
-                "RANK": str(rank),
-                "LOCAL_RANK": "0",
-                "GLOO_SOCKET_IFNAME": "lo",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(num_ranks)
-    ]
-    said = [rank.communicate(timeout=200) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * num_ranks, said
-    lines = [json.loads(line) for line in said[0][0].splitlines() if line.startswith('{"case"')]
-    return {row["case"]: row for row in lines}
+    """What rank 0 says; the ranks meet on the loopback, on a port that the launcher finds."""
+    launcher = ["torch.distributed.run", "--nnodes=1", f"--nproc-per-node={num_ranks}"]
+    meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
+    check = ["-m", "tests.integration.trainer_trees_check", str(model), "ranks"]
+    return run_check([*launcher, *meeting, *check], GLOO_SOCKET_IFNAME="lo")
 
 
 def test_two_ranks_take_the_step_of_one_in_every_zero_stage(tmp_path: Path) -> None:

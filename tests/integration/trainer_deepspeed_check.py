@@ -20,7 +20,7 @@ from seamlessflow.core.algorithms.options import AlgorithmName
 from seamlessflow.core.algorithms.reference_loss import ReferenceLoss, ReferenceSequence, reference_loss
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow_workers.train.distributed import process_group_start
+from seamlessflow_workers.train.distributed import process_group
 from seamlessflow_workers.train.engine import TrainEngine
 from tests.fixtures.plain_advantages import plain_kl_advantages
 from tests.integration.trainer_harness import make_batch, make_spec
@@ -113,7 +113,6 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
 
 
 def main(model_path: Path) -> None:
-    process_group_start()
     batch = make_batch(1, temperature=TEMPERATURE)
     policy = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float64)
     exact = exact_logprobs(policy, batch).detach().numpy()
@@ -126,4 +125,5 @@ def main(model_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with process_group():
+        main(Path(sys.argv[1]))

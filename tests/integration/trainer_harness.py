@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -66,6 +66,20 @@ def make_model(folder: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", MAKE_MODEL, folder], check=True, env=child_environment(), capture_output=True
     )
+
+
+def run_check(module_and_arguments: Sequence[str], **environment: str) -> dict[str, dict[str, Any]]:
+    """The rows that a check script printed as JSON lines, by their case; the script must end well."""
+    result = subprocess.run(
+        [sys.executable, "-m", *module_and_arguments],
+        env={**child_environment(), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"case"')]
+    return {row["case"]: row for row in rows}
 
 
 def make_batch(number: int, *, is_flat: bool = False, temperature: float = 1.0) -> Batch:

@@ -16,7 +16,7 @@ from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec, TrainObjective
-from seamlessflow_workers.train.distributed import process_group_start
+from seamlessflow_workers.train.distributed import process_group
 from seamlessflow_workers.train.engine import TrainEngine
 from tests.fixtures.random_sessions import random_session
 from tests.integration.trainer_harness import JOB, VOCABULARY, make_spec
@@ -93,11 +93,7 @@ def across_ranks(model_path: Path) -> None:
             print(json.dumps({"case": f"stage {stage}", "metrics": metrics, "moments": moments.tolist()}))
 
 
-def main(model_path: Path) -> None:
-    process_group_start()
-    if len(sys.argv) > ACROSS_RANKS:
-        across_ranks(model_path)
-        return
+def on_one_rank(model_path: Path) -> None:
     for case, options in CASES.items():
         results = {}
         for is_tree in (True, False):
@@ -118,4 +114,8 @@ def main(model_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with process_group():
+        if len(sys.argv) > ACROSS_RANKS:
+            across_ranks(Path(sys.argv[1]))
+        else:
+            on_one_rank(Path(sys.argv[1]))

@@ -28,7 +28,7 @@ async def test_keep_freezes_requests_in_place_until_resume(
 
     assert await engine.post("/pause?mode=keep&clear_cache=false") == {"status": "paused"}
     sampled = await engine.metric("generation_tokens_total")
-    queued = asyncio.create_task(engine.generate([33], max_tokens=2))
+    queued = asyncio.create_task(engine.generate([33], max_tokens=2, ignore_eos=True))
     await engine.until_metric("num_requests_waiting", 1)
     assert await engine.get("/is_paused") == {"is_paused": True}
     assert await engine.metric("generation_tokens_total") == sampled
@@ -54,7 +54,7 @@ async def test_pause_by_abort_ends_requests_with_their_tokens_and_queues_new_one
     assert stream.final["finish_reason"] == "abort"
     assert 0 < len(stream.token_ids) == len(stream.logprobs) < LONG
 
-    queued = asyncio.create_task(engine.generate([33], max_tokens=2))
+    queued = asyncio.create_task(engine.generate([33], max_tokens=2, ignore_eos=True))
     await engine.until_metric("num_requests_waiting", 1)
     await engine.post("/resume")
     assert len((await queued)["choices"][0]["token_ids"]) == 2
@@ -216,7 +216,7 @@ async def test_asleep_engine_computes_nothing_and_wakes(
     assert await engine.post(f"/sleep?level=1&mode={mode}") == {"status": "sleeping", "level": 1}
     assert await engine.get("/is_sleeping") == {"is_sleeping": True}
     sampled = await engine.metric("generation_tokens_total")
-    queued = asyncio.create_task(engine.generate(PROMPT, max_tokens=4))
+    queued = asyncio.create_task(engine.generate(PROMPT, max_tokens=4, ignore_eos=True))
     await engine.until_metric("num_requests_waiting", 2 if mode == "keep" else 1)
     assert await engine.metric("generation_tokens_total") == sampled
 

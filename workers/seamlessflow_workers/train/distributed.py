@@ -5,6 +5,8 @@ One process needs no launcher and opens no port: its rendezvous is a store in it
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch._C._distributed_c10d import HashStore
@@ -15,7 +17,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else
 import deepspeed
 import deepspeed.ops
 
-__all__ = ["deepspeed", "process_group_start", "training_device"]
+__all__ = ["deepspeed", "process_group", "process_group_start", "training_device"]
 
 
 def process_group_start() -> None:
@@ -33,6 +35,17 @@ def process_group_start() -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         torch.distributed.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
     deepspeed.init_distributed(dist_backend=backend)
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """A process group for a script that ends by itself: its threads are joined together with the other ranks."""
+    process_group_start()
+    try:
+        yield
+        torch.distributed.barrier()  # a rank that is gone takes the store, or a connection, from one that is not
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def training_device() -> torch.device:
