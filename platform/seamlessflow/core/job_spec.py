@@ -106,6 +106,9 @@ class TrainSection(SpecSection):
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
+    num_ranks: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes of one machine that train together, one for each of its GPUs: they share a batch, and ZeRO its
+    states."""
     objective: TrainObjective = TrainObjective.ONCE
     """How an answer counts that several branches of a session share: `once`, or `by_leaves` in each of them."""
     tree: bool = True

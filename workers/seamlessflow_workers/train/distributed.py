@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, Store
 
 # Before the import: DeepSpeed would otherwise guess from what happens to be installed.
 os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
@@ -20,8 +20,15 @@ import deepspeed.ops
 __all__ = ["deepspeed", "process_group", "process_group_start", "training_device"]
 
 
-def process_group_start() -> None:
-    """Start NCCL or gloo. Call once per process, before an engine is made."""
+def process_group_start(
+    *, rank: int | None = None, num_ranks: int | None = None, store: Store | None = None
+) -> None:
+    """Start NCCL or gloo. Call once per process, before an engine is made.
+
+    With a `store` in which all ranks meet, `rank` of `num_ranks` is said here; without one, by a launcher's variables.
+    """
+    given = {"RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_RANK": rank}
+    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
     if not torch.cuda.is_available():
@@ -30,10 +37,14 @@ def process_group_start() -> None:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if os.environ["WORLD_SIZE"] == "1":
+        store = HashStore()
+    if store is not None:
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         os.environ.setdefault("MASTER_PORT", "0")  # only looked at, never opened
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        torch.distributed.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+        torch.distributed.init_process_group(
+            backend, store=store, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"])
+        )
     deepspeed.init_distributed(dist_backend=backend)
 
 

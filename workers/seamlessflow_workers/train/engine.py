@@ -22,7 +22,7 @@ from seamlessflow.core.algorithms.kl_shaping import kl_estimates
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.job_spec import Dtype, JobSpec
-from seamlessflow_workers.train.distributed import deepspeed, process_group_start, training_device
+from seamlessflow_workers.train.distributed import deepspeed, training_device
 from seamlessflow_workers.train.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
 from seamlessflow_workers.train.policy import Policy, policy_load
@@ -49,12 +49,6 @@ class Stopwatch:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started_s
-
-
-def engine_load(model_path: Path, spec: JobSpec) -> "TrainEngine":
-    """Raises ModelLoadError."""
-    process_group_start()
-    return TrainEngine(model_path, spec)
 
 
 class TrainEngine:
@@ -127,6 +121,7 @@ class TrainEngine:
             random_state["cuda"] = torch.cuda.get_rng_state()
         client_state = {"random_state": random_state}
         self._engine.save_checkpoint(str(folder), tag=tag, client_state=client_state, save_latest=False)
+        torch.distributed.barrier()  # whole only when every rank has written its part
 
     def state_load(self, folder: Path, tag: str) -> None:
         path, client_state = self._engine.load_checkpoint(str(folder), tag=tag)

@@ -20,7 +20,7 @@ from seamlessflow.core.protocol.worker import PhaseOrder, Resident
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
-from seamlessflow_workers.train.step_engine import ModelLoadError, StepEngine
+from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
 from seamlessflow_workers.train.trainer import BatchMismatch, Trainer
 from seamlessflow_workers.weights.publish import WeightsWriteError
 
@@ -31,6 +31,7 @@ _ANTICIPATED = (
     CheckpointReadError,
     CheckpointWriteError,
     FencedOff,
+    RankGone,
     RequestRefused,
     WeightsWriteError,
 )

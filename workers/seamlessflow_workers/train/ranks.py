@@ -8,9 +8,11 @@ the gradient and is left out of the metrics.
 import dataclasses
 from collections.abc import Sequence
 
+import msgspec
 import torch
 
 from seamlessflow.core.batching.packing import deal
+from seamlessflow_workers.train.distributed import training_device
 from seamlessflow_workers.train.micro_batches import MicroBatch
 from seamlessflow_workers.train.statistics import StepStatistics, Totals
 
@@ -34,12 +36,26 @@ def statistics_of_all_ranks(statistics: StepStatistics) -> StepStatistics:
     num_ranks = torch.distributed.get_world_size()
     if num_ranks == 1:
         return statistics
-    totals: list[Totals] = [({}, {}, {})] * num_ranks
-    torch.distributed.all_gather_object(totals, statistics.totals())
     whole = StepStatistics(statistics.algorithm)
-    for part in totals:
-        whole.add_totals(part)
+    for raw in _bytes_of_all_ranks(msgspec.msgpack.encode(statistics.totals())):
+        whole.add_totals(msgspec.msgpack.decode(raw, type=Totals))
     return whole
+
+
+def _bytes_of_all_ranks(raw: bytes) -> list[bytes]:
+    """What each rank gave, in the order of ranks; lengths may differ."""
+    num_ranks, device = torch.distributed.get_world_size(), training_device()
+    own_length = torch.tensor([len(raw)], device=device)
+    lengths = [torch.zeros_like(own_length) for _ in range(num_ranks)]
+    torch.distributed.all_gather(lengths, own_length)
+    num_padded = max(int(length) for length in lengths)
+    padded = torch.frombuffer(bytearray(raw.ljust(num_padded, b"\0")), dtype=torch.uint8).to(device)
+    gathered = [torch.empty_like(padded) for _ in range(num_ranks)]
+    torch.distributed.all_gather(gathered, padded)
+    return [
+        tensor.cpu().numpy().tobytes()[: int(length)]
+        for tensor, length in zip(gathered, lengths, strict=True)
+    ]
 
 
 def _silent(micro: MicroBatch) -> MicroBatch:

@@ -14,6 +14,10 @@ class ModelLoadError(RuntimeError):
     """The folder holds no causal language model that transformers can load, or none that the job can train."""
 
 
+class RankGone(RuntimeError):
+    """A process that trains together with this one has ended: what they had in memory is lost."""
+
+
 class StepEngine(Protocol):
     """Not thread-safe: the trainer calls it from one thread."""
 

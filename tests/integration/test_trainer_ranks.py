@@ -1,0 +1,169 @@
+"""Several processes that train together, from outside: one's loss curve, and a kill -9 of any of them."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seamlessflow.core.protocol.child import Ended, Failed, Ready
+from seamlessflow.core.protocol.worker import Publication
+from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from tests.integration.trainer_harness import (
+    DEADLINE_S,
+    JOB,
+    Planes,
+    PublicationLost,
+    TrainerProcess,
+    make_model,
+    make_spec,
+)
+
+NUM_UPDATES = 6
+CHECKPOINT_EVERY = 4
+METRICS = ("train/loss", "train/grad_norm", "train/entropy", "train/ess", "train/num_trained_tokens")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+Sequence = dict[int, Publication]
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    make_model(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def planes() -> Iterator[Callable[[], Planes]]:
+    started: list[Planes] = []
+
+    def start() -> Planes:
+        planes = Planes(num_updates=NUM_UPDATES)
+        planes.start()
+        started.append(planes)
+        return planes
+
+    yield start
+    for planes in started:
+        planes.stop()
+
+
+def start_trainer(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int) -> TrainerProcess:
+    spec = make_spec(
+        num_updates=NUM_UPDATES,
+        checkpoint_every_updates=CHECKPOINT_EVERY,
+        zero_stage=zero_stage,
+        num_ranks=num_ranks,
+    )
+    trainer = TrainerProcess(folder, planes, spec)
+    trainer.receive_until(Ready)
+    return trainer
+
+
+def folder_with(model: Path, folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "model").symlink_to(model)
+    return folder
+
+
+def run_through(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int) -> Sequence:
+    trainer = start_trainer(folder, planes, zero_stage=zero_stage, num_ranks=num_ranks)
+    try:
+        trainer.begin(1)
+        trainer.receive_until(Ended)
+    finally:
+        trainer.kill()
+    return planes.publications
+
+
+def digests(folder: Path, version: int) -> dict[str, str]:
+    manifest = manifest_read(versions_folder((folder / "artifacts").as_uri(), JOB) / str(version))
+    return {name: shard.sha256 for name, shard in manifest.shards.items()}
+
+
+def other_rank(trainer: TrainerProcess) -> psutil.Process:
+    (other,) = psutil.Process(trainer.process.pid).children()
+    return other
+
+
+@pytest.fixture(scope="module")
+def alone(
+    tmp_path_factory: pytest.TempPathFactory, model_folder: Path, planes: Callable[[], Planes]
+) -> Sequence:
+    folder = folder_with(model_folder, tmp_path_factory.mktemp("alone") / "run")
+    return run_through(folder, planes(), zero_stage=1, num_ranks=1)
+
+
+@pytest.fixture(scope="module")
+def together(
+    tmp_path_factory: pytest.TempPathFactory, model_folder: Path, planes: Callable[[], Planes]
+) -> dict[int, tuple[Path, Sequence]]:
+    """Folder and publications of an undisturbed run of two ranks, by ZeRO stage."""
+    folders = {
+        stage: folder_with(model_folder, tmp_path_factory.mktemp("together") / str(stage))
+        for stage in (1, 2, 3)
+    }
+    return {
+        stage: (folder, run_through(folder, planes(), zero_stage=stage, num_ranks=2))
+        for stage, folder in folders.items()
+    }
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_two_ranks_give_the_loss_curve_of_one(
+    alone: Sequence, together: dict[int, tuple[Path, Sequence]], stage: int
+) -> None:
+    """Sums of float32 in another order: within 1e-4 after six steps of a learning rate of 0.01."""
+    _, publications = together[stage]
+    assert list(publications) == list(alone) == list(range(1, NUM_UPDATES + 1))
+    for name in METRICS:
+        curve = [publication.metrics[name] for publication in publications.values()]
+        assert curve == pytest.approx([publication.metrics[name] for publication in alone.values()], rel=1e-4)
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_whichever_rank_is_killed_the_weights_are_the_same_to_the_bit(
+    tmp_path: Path,
+    model_folder: Path,
+    planes: Callable[[], Planes],
+    together: dict[int, tuple[Path, Sequence]],
+    stage: int,
+) -> None:
+    """Rank 0 before version 3 is recorded (no checkpoint yet), rank 1 after version 5 is (one of batch 4)."""
+    folder, own_planes = folder_with(model_folder, tmp_path / "run"), planes()
+    trainer = start_trainer(folder, own_planes, zero_stage=stage, num_ranks=2)
+    other = other_rank(trainer)
+
+    def kill_rank_0(publication: Publication) -> None:
+        if publication.version == 3:
+            trainer.process.kill()
+            raise PublicationLost
+
+    own_planes.before_publication = kill_rank_0
+    trainer.begin(1)
+    assert trainer.process.wait(DEADLINE_S) == -signal.SIGKILL
+    trainer.close()
+    psutil.wait_procs([other], timeout=DEADLINE_S)
+    assert not other.is_running(), "no rank outlives rank 0"
+
+    trainer = start_trainer(folder, own_planes, zero_stage=stage, num_ranks=2)
+    own_planes.before_publication = lambda _publication: None
+    own_planes.num_batches_ready = 5
+    trainer.begin(2)
+    while own_planes.latest_version < 5:
+        trainer.receive()
+    other_rank(trainer).kill()
+    own_planes.num_batches_ready = NUM_UPDATES
+    failed, _ = trainer.receive_until(Failed)
+    assert failed.reason == "rank 1 of the trainer ended with exit code -9"
+    trainer.close()
+
+    run_through(folder, own_planes, zero_stage=stage, num_ranks=2)
+    assert own_planes.conflicts == []
+    assert list(own_planes.publications) == list(range(1, NUM_UPDATES + 1))
+    undisturbed, _ = together[stage]
+    for version in range(1, NUM_UPDATES + 1):
+        assert digests(folder, version) == digests(undisturbed, version)

@@ -1,0 +1,61 @@
+"""A rank of a trainer that is not the first: `python -m seamlessflow_workers.train.follower FD`.
+
+Commands of rank 0 come over the inherited socket FD; each is carried out on this rank's share. It holds no connection
+to any plane and no credential.
+"""
+
+import logging
+import socket
+import sys
+from pathlib import Path
+
+from seamlessflow.core.batching.format import batch_decode
+from seamlessflow_workers.train.control import die_with_parent, end_process
+from seamlessflow_workers.train.rank_commands import (
+    Gather,
+    Load,
+    Restore,
+    Save,
+    Step,
+    command_receive,
+)
+from seamlessflow_workers.train.rank_group import follower_join
+from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+
+logger = logging.getLogger(__name__)
+
+EXIT_NOT_LOADED = 2
+
+
+def main(descriptor: int) -> None:
+    die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    connection = socket.socket(fileno=descriptor)
+    try:
+        load = command_receive(connection)
+        assert isinstance(load, Load)
+        _obey(connection, follower_join(load))
+    except RankGone as error:
+        end_process(0, str(error))
+    except ModelLoadError as error:
+        end_process(EXIT_NOT_LOADED, str(error))
+
+
+def _obey(connection: socket.socket, engine: StepEngine) -> None:
+    """Until rank 0 is gone. What rank 0 says in the middle of a collective waits in the socket."""
+    while True:
+        match command_receive(connection):
+            case Step(batch=batch, step_version=version, optimizer_step=number):
+                engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
+            case Gather():
+                engine.tensors()
+            case Save(folder=folder, tag=tag):
+                engine.state_save(Path(folder), tag)
+            case Restore(folder=folder, tag=tag):
+                engine.state_load(Path(folder), tag)
+            case Load():
+                raise ValueError("this rank is loaded already")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
