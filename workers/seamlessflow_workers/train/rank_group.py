@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
+from torch._C._distributed_c10d import TCPStore
 
 from seamlessflow.core.batching.format import Batch, batch_encode
 from seamlessflow.core.job_spec import JobSpec
@@ -54,7 +55,7 @@ class RankGroup:
         num_ranks = spec.train.num_ranks
         with socket.create_server((_LOOPBACK, 0)) as listening:
             port = listening.getsockname()[1]
-            store = torch.distributed.TCPStore(
+            store = TCPStore(
                 _LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
             )
         self._is_spread = spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS
@@ -140,9 +141,7 @@ class _Rank:
 
 def follower_join(load: Load) -> TrainEngine:
     """The engine of another rank. Raises ModelLoadError."""
-    store = torch.distributed.TCPStore(
-        _LOOPBACK, load.store_port, is_master=False, timeout=timedelta(minutes=5)
-    )
+    store = TCPStore(_LOOPBACK, load.store_port, is_master=False, timeout=timedelta(minutes=5))
     process_group_start(rank=load.rank, num_ranks=load.num_ranks, store=store)
     return TrainEngine(Path(load.model_path), JobSpec.model_validate_json(load.spec))
 
