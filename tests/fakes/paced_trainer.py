@@ -54,6 +54,12 @@ class PacedStepEngine:
     def state_load(self, folder: Path, tag: str) -> None:
         self.optimizer_step = int((folder / tag).read_text())
 
+    def offload(self) -> int:
+        return 0
+
+    def reload(self) -> None:
+        return
+
 
 def engine_load(model_path: Path, spec: JobSpec) -> PacedStepEngine:
     return PacedStepEngine(spec, pace_read())

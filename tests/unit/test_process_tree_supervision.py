@@ -25,7 +25,7 @@ SLEEPER = "import time; time.sleep(600)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEPER!r}])"
 LAUNCHER = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from tests.unit.test_process_tree_supervision import PARENT, program
 from seamlessflow.cli.local.process_tree import ProcessTree
@@ -37,6 +37,7 @@ async def main():
         print("up", flush=True)
         await asyncio.Event().wait()
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background hands down that it is ignored
 asyncio.run(main())
 """
 

@@ -25,6 +25,7 @@ from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.distributed import deepspeed, training_device
 from seamlessflow_workers.train.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
+from seamlessflow_workers.train.offload import StatesMover
 from seamlessflow_workers.train.policy import Policy, policy_load
 from seamlessflow_workers.train.ranks import own_micro_batches, statistics_of_all_ranks
 from seamlessflow_workers.train.statistics import StepStatistics
@@ -80,6 +81,7 @@ class TrainEngine:
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=policy, optimizer=optimizer, config=_deepspeed_config(spec)
         )
+        self._mover = StatesMover(self._engine, self._reference, self._device)
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
         """Train on a batch as step number `optimizer_step` (from 1), with weights of `step_version` before it."""
@@ -130,6 +132,13 @@ class TrainEngine:
         torch.set_rng_state(client_state["random_state"]["cpu"])
         if torch.cuda.is_available():
             torch.cuda.set_rng_state(client_state["random_state"]["cuda"])
+
+    def offload(self) -> int:
+        """Only where an accelerator's memory is to be had: on a processor the states are where they belong."""
+        return self._mover.take_away() if self._device.type == "cuda" else 0
+
+    def reload(self) -> None:
+        self._mover.bring_back()
 
     def _freeze(self, policy: Policy) -> Policy:
         reference = copy.deepcopy(policy).to(self._device)

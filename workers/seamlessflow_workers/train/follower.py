@@ -14,6 +14,8 @@ from seamlessflow_workers.train.control import die_with_parent, end_process
 from seamlessflow_workers.train.rank_commands import (
     Gather,
     Load,
+    Offload,
+    Reload,
     Restore,
     Save,
     Step,
@@ -53,6 +55,10 @@ def _obey(connection: socket.socket, engine: StepEngine) -> None:
                 engine.state_save(Path(folder), tag)
             case Restore(folder=folder, tag=tag):
                 engine.state_load(Path(folder), tag)
+            case Offload():
+                engine.offload()
+            case Reload():
+                engine.reload()
             case Load():
                 raise ValueError("this rank is loaded already")
 

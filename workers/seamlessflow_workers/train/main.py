@@ -65,6 +65,7 @@ async def _serve(control_fd: int, resident: Resident, load_engine: LoadEngine) -
         engine = await loading
         trainer = Trainer(resident=resident, spec=spec, engine=engine, executor=executor, report=channel.send)
         await trainer.resume()
+        await trainer.device_leave()
     except (ModelLoadError, CheckpointReadError) as error:
         logger.error("%s", error)
         end_process(EXIT_NOT_LOADED, "nothing to train")
@@ -133,12 +134,7 @@ class _Phase:
     async def _run(self) -> None:
         phase_id = self.order.phase_id
         try:
-            reason = await self._trainer.run_phase(self.order, self.drained)
-        except ServerUnavailable as error:
-            # Drained while the control plane was away: the version stays in memory, the next phase announces it.
-            self._channel.send(
-                Ended(phase_id=phase_id, reason=f"drained before the version was announced: {error}")
-            )
+            reason = await self._work()
         except _ANTICIPATED as error:
             logger.error("phase %s failed: %s", phase_id, error)
             await self._fail(phase_id, str(error))
@@ -148,6 +144,16 @@ class _Phase:
             raise
         else:
             self._channel.send(Ended(phase_id=phase_id, reason=reason))
+
+    async def _work(self) -> str:
+        """Why the phase ended, once its machine's accelerator is free for others."""
+        try:
+            reason = await self._trainer.run_phase(self.order, self.drained)
+        except ServerUnavailable as error:
+            # Drained while the control plane was away: the version stays in memory, the next phase announces it.
+            reason = f"drained before the version was announced: {error}"
+        await self._trainer.device_leave()
+        return reason
 
     async def _fail(self, phase_id: UUID, reason: str) -> None:
         self._channel.send(Failed(phase_id=phase_id, reason=reason))

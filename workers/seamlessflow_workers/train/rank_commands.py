@@ -44,7 +44,15 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
     tag: str
 
 
-Command = Load | Step | Gather | Save | Restore
+class Offload(msgspec.Struct, frozen=True, tag="offload"):
+    pass
+
+
+class Reload(msgspec.Struct, frozen=True, tag="reload"):
+    pass
+
+
+Command = Load | Step | Gather | Save | Restore | Offload | Reload
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
 

@@ -25,7 +25,17 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.control import end_process
 from seamlessflow_workers.train.distributed import process_group_start
 from seamlessflow_workers.train.engine import TrainEngine
-from seamlessflow_workers.train.rank_commands import Command, Gather, Load, Restore, Save, Step, command_send
+from seamlessflow_workers.train.rank_commands import (
+    Command,
+    Gather,
+    Load,
+    Offload,
+    Reload,
+    Restore,
+    Save,
+    Step,
+    command_send,
+)
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
 from seamlessflow_workers.weights.publish import RawTensor
 
@@ -92,6 +102,14 @@ class RankGroup:
     def state_load(self, folder: Path, tag: str) -> None:
         with self._together(Restore(folder=str(folder), tag=tag)):
             self._own.state_load(folder, tag)
+
+    def offload(self) -> int:
+        with self._together(Offload()):
+            return self._own.offload()
+
+    def reload(self) -> None:
+        with self._together(Reload()):
+            self._own.reload()
 
     @contextmanager
     def _together(self, command: Command) -> Iterator[None]:

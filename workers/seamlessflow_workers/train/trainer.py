@@ -82,6 +82,7 @@ class Trainer:
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
         """Work until the order is fulfilled, drained or the job complete; returns which, for people."""
+        await self._off_loop(self._engine.reload)
         await self.resume()  # another machine may have trained meanwhile
         self._published_version = max(self._published_version, order.weights.version)
         client = TrainerClient(
@@ -96,6 +97,12 @@ class Trainer:
             finally:
                 self._client = None
                 await self._ahead_forget()
+
+    async def device_leave(self) -> None:
+        """Between phases the accelerator belongs to others."""
+        num_bytes = await self._off_loop(self._engine.offload)
+        if num_bytes:
+            logger.info("%.1f GB of the accelerator are free until the next phase", num_bytes / 1e9)
 
     def renew(self, credential: str) -> None:
         """Go on under a fresh credential."""
