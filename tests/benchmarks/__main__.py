@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks NAME` and `python -m tests.benchmarks soak --hours H`, from the repository's root.
 
-A benchmark's table goes to standard output, its JSON to build/bench/<name>.json. A name that is unknown or missing is
-answered with the names, status 2.
+A benchmark's table goes to standard output, its JSON to build/bench/<name>.json, of a smoke test to <name>-short.json.
+A name that is unknown or missing is answered with the names, status 2.
 """
 
 import argparse
@@ -65,7 +65,8 @@ def main(
     if options.short and options.name not in WITH_SHORT_FORM:
         sys.stderr.write(f"bench: {options.name} has no short form\n")
         return UNKNOWN_NAME
-    _run(options.name, benchmarks[options.name], results, **({"is_short": True} if options.short else {}))
+    name = f"{options.name}-short" if options.short else options.name
+    _run(name, benchmarks[options.name], results, **({"is_short": True} if options.short else {}))
     return 0
 
 

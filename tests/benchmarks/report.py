@@ -1,7 +1,8 @@
 """What a benchmark leaves: rows against a named baseline, as a table for people and as JSON for programs.
 
-Enter: measured values, at least three for each side of a row. A row's value is their median, its spread the lowest and
-the highest. Invariant: a goal that is not met is shown as not met; nothing here judges a wall-clock time.
+Enter: measured values, at least three for each side of a row unless a benchmark says otherwise. A row's value is their
+median, its spread the lowest and the highest. Invariant: a goal that is not met is shown as not met; nothing here
+judges a wall-clock time.
 """
 
 import math
@@ -51,13 +52,14 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side of a row: a value per repeat."""
+    """One side of a row: a value per repeat. Where a repeat takes minutes, a benchmark may ask for fewer of them."""
 
     values: Sequence[float]
+    min_repeats: int = MIN_REPEATS
 
     def __post_init__(self) -> None:
-        if len(self.values) < MIN_REPEATS:
-            raise TooFewRepeats(f"a row needs at least {MIN_REPEATS} repeats, got {len(self.values)}")
+        if len(self.values) < self.min_repeats:
+            raise TooFewRepeats(f"a row needs at least {self.min_repeats} repeats, got {len(self.values)}")
 
     @property
     def median(self) -> float:

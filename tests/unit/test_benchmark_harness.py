@@ -73,6 +73,7 @@ def test_the_table_shows_spread_and_a_goal_that_is_not_met() -> None:
 def test_a_row_of_two_repeats_is_refused() -> None:
     with pytest.raises(TooFewRepeats, match="at least 3 repeats, got 2"):
         Measured([1, 2])
+    assert Measured([1, 2], min_repeats=2).spread == (1, 2)
 
 
 async def test_sides_are_interleaved_and_the_first_round_does_not_count() -> None:

@@ -23,6 +23,11 @@ class Side:
     others: frozenset[Role]
     max_staleness: int
 
+    @property
+    def is_synchronous(self) -> bool:
+        """Nothing is begun ahead, so that its batches are alike from the second on."""
+        return self.max_staleness == 0
+
 
 _ROLLOUT, _TRAIN, _BOTH = (
     frozenset({Role.ROLLOUT}),

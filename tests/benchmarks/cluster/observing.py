@@ -4,6 +4,7 @@ Enters: the REST API and the database of the installation, and its processes. Le
 are publications, so it holds whole training steps: the start of the job and its end are in no figure.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from seamlessflow.client import Client
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 PLANES = ("postgres", "valkey", "web", "gateway", "scheduler", "background", "beat")
+SUPERVISOR = "supervisor-"
 # Tokens that were sampled for groups whose fate is known: in a batch of the window, or dropped in it. Of a batch only
 # those that the step used entered the weights.
 _TOKENS = """
@@ -46,7 +48,7 @@ class Window:
     num_settled_tokens: float  # of groups that were trained or dropped
     step_s: float  # forward, backward and optimizer, summed
     seconds: Mapping[tuple[str, str], float]
-    cpu_s: Mapping[str, float]  # by process
+    cpu_shares: Mapping[str, float]  # of one core, by process
 
     def share(self, *states: str) -> float:
         """Of the machines' time."""
@@ -55,9 +57,23 @@ class Window:
     def seconds_of(self, *states: str) -> float:
         return sum(seconds for (state, _), seconds in self.seconds.items() if state in states)
 
+    def time_shares(self) -> dict[str, float]:
+        """Of the machines' time, by state, and cause where there is one."""
+        total_s = self.duration_s * self.num_machines
+        return {
+            f"{state}: {cause}" if cause else state: seconds / total_s
+            for (state, cause), seconds in self.seconds.items()
+        }
+
+    @property
+    def machines_cpu_s(self) -> float:
+        """Of supervisors and all that they started, the agents' included."""
+        shares = (share for name, share in self.cpu_shares.items() if name.startswith(SUPERVISOR))
+        return self.duration_s * sum(shares)
+
     def cpu_share(self, names: Iterable[str], *, num_cores: int) -> float:
         """Of the cores' time."""
-        return sum(self.cpu_s.get(name, 0.0) for name in names) / (self.duration_s * num_cores)
+        return sum(self.cpu_shares.get(name, 0.0) for name in names) / num_cores
 
 
 class Observer:
@@ -68,20 +84,21 @@ class Observer:
         client: Client,
         database_url: str,
         processes: Sequence[ManagedProcess],
-        job: Mapping[str, Any],
+        job_id: str,
         *,
         machines: Sequence[str],
     ) -> None:
         self._client = client
         self._database_url = database_url
         self._processes = processes
-        self._job = job["id"]
+        self._job = job_id
         self._machines = machines
-        self._marks: list[Mapping[str, float]] = []
+        self._marks: list[tuple[float, Mapping[str, float]]] = []
 
     def cpu_mark(self) -> None:
         pids = {managed.spec.name: managed.pid for managed in self._processes}
-        self._marks.append({name: tree_cpu_s(pid) for name, pid in pids.items() if pid is not None})
+        seconds = {name: tree_cpu_s(pid) for name, pid in pids.items() if pid is not None}
+        self._marks.append((time.monotonic(), seconds))
 
     def window(self, first_version: int, last_version: int) -> Window:
         """From the publication of `first_version` to that of `last_version`."""
@@ -90,7 +107,6 @@ class Observer:
         steps = self._steps(first_version, last_version)
         sampled, settled = self._tokens(since, until, first_version, last_version)
         seconds, num_machines = self._ledger(since, until)
-        before, after = self._marks[0], self._marks[-1]
         return Window(
             duration_s=_elapsed_s(since, until),
             num_machines=num_machines,
@@ -100,8 +116,13 @@ class Observer:
             num_settled_tokens=settled,
             step_s=steps["train/step_s"],
             seconds=seconds,
-            cpu_s={name: after[name] - before[name] for name in after if name in before},
+            cpu_shares=self._cpu_shares(),
         )
+
+    def _cpu_shares(self) -> Mapping[str, float]:
+        """Between the marks, which are set when a publication is seen, so up to a look later than the window's ends."""
+        (since_s, before), (until_s, after) = self._marks[0], self._marks[-1]
+        return {name: (after[name] - before[name]) / (until_s - since_s) for name in after if name in before}
 
     def _pages(self, part: str) -> Iterator[Mapping[str, Any]]:
         offset = 0

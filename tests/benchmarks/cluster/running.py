@@ -25,11 +25,14 @@ from tests.benchmarks.cluster.observing import Observer, Window
 from tests.benchmarks.measuring import ROOT
 
 POLL_S = 0.5
-NUM_WARM_UP_VERSIONS = 3  # the first batches meet empty queues
+NUM_WARM_UP_VERSIONS = 4  # the first batches meet empty queues, and what may be begun ahead fills up
+NUM_WARM_UP_VERSIONS_SYNCHRONOUS = 1
+RUN_TIMEOUT_S = 240.0
+CANCEL_TIMEOUT_S = 60.0
 
 
 class RunFailed(RuntimeError):
-    """A job of the benchmark did not complete."""
+    """A job of the benchmark could not be observed to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,24 @@ class Cluster:
     machines: tuple[LocalMachine, ...]
     client: Client
 
-    async def run(self, side: Side, spec: Mapping[str, Any]) -> Window:
-        """Run one job to its end. Raises RunFailed."""
-        return await asyncio.to_thread(self._run, side, spec)
+    async def run(self, side: Side, spec: Mapping[str, Any], *, num_versions: int) -> Window:
+        """Run one job, observe `num_versions` of it after the first few, cancel it. Raises RunFailed."""
+        return await asyncio.to_thread(self._run, side, spec, num_versions)
 
-    def _run(self, side: Side, spec: Mapping[str, Any]) -> Window:
+    def _run(self, side: Side, spec: Mapping[str, Any], num_versions: int) -> Window:
+        self._retag(side)
+        num_warm_ups = NUM_WARM_UP_VERSIONS_SYNCHRONOUS if side.is_synchronous else NUM_WARM_UP_VERSIONS
+        job_id = self.client.job_submit(spec)["id"]
+        try:
+            window = self._observe(job_id, first=num_warm_ups, last=num_warm_ups + num_versions)
+        finally:
+            self._cancel(job_id)
+        audit = self.client.job_part(job_id, "audit")
+        if not audit["ok"]:
+            raise RunFailed(f"the audit of {spec['name']}, {side.name}, found {audit}")
+        return window
+
+    def _retag(self, side: Side) -> None:
         for machine in self.machines:
             seen = self.client.machine_get(machine.name)
             self.client.machine_edit(
@@ -51,32 +67,39 @@ class Cluster:
                 reason=f"benchmark: {side.name}",
                 generation=seen["generation"],
             )
-        algorithm = {**spec["algorithm"], "max_staleness": side.max_staleness}
-        job = self.client.job_submit({**spec, "algorithm": algorithm})
+
+    def _observe(self, job_id: str, *, first: int, last: int) -> Window:
         working = [machine.name for machine in self.machines if Role.AGENT not in machine.tags]
         observer = Observer(
-            self.client, self.stack.urls.database_url, self.stack.processes, job, machines=working
+            self.client, self.stack.urls.database_url, self.stack.processes, job_id, machines=working
         )
-        self._await_version(job["id"], NUM_WARM_UP_VERSIONS)
+        deadline_s = time.monotonic() + RUN_TIMEOUT_S
+        self._await_version(job_id, first, deadline_s)
         observer.cpu_mark()
-        last_version = spec["train"]["num_updates"]
-        self._await_version(job["id"], last_version)
+        self._await_version(job_id, last, deadline_s)
         observer.cpu_mark()
-        self._await_end(job["id"])
-        return observer.window(NUM_WARM_UP_VERSIONS, last_version)
+        return observer.window(first, last)
 
-    def _await_version(self, job_id: str, version: int) -> None:
+    def _await_version(self, job_id: str, version: int, deadline_s: float) -> None:
         while (job := self.client.job_get(job_id))["latest_version"] < version:
             if job["state"] in TERMINAL_JOB_STATES:
                 raise RunFailed(f"{job['name']} ended {job['state']}: {job['state_reason']}")
+            if time.monotonic() > deadline_s:
+                raise RunFailed(
+                    f"{job['name']} has version {job['latest_version']}, not yet {version}, after {RUN_TIMEOUT_S} s"
+                )
             time.sleep(POLL_S)
 
-    def _await_end(self, job_id: str) -> None:
+    def _cancel(self, job_id: str) -> None:
+        if self.client.job_get(job_id)["state"] not in TERMINAL_JOB_STATES:
+            self.client.job_edit(job_id, "cancel", reason="benchmark: observed")
+        deadline_s = time.monotonic() + CANCEL_TIMEOUT_S
         while (job := self.client.job_get(job_id))["state"] not in TERMINAL_JOB_STATES:
+            if time.monotonic() > deadline_s:
+                raise RunFailed(
+                    f"{job['name']} is {job['state']} {CANCEL_TIMEOUT_S} s after it was cancelled"
+                )
             time.sleep(POLL_S)
-        audit = self.client.job_part(job_id, "audit")
-        if job["state"] != "completed" or not audit["ok"]:
-            raise RunFailed(f"{job['name']} ended {job['state']}: {job['state_reason']}; audit {audit}")
 
 
 @asynccontextmanager

@@ -1,0 +1,156 @@
+"""Rounds of runs, interleaved: every round measures each side of each workload, in an order that turns round.
+
+Enters: steps and a journal. Leaves: the journal, whole. What it holds already is not measured again. A run that fails
+is said and tried once more after all others; installations are started anew after it. Invariant: whatever ends the
+measurement, what was measured is in the journal.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import psycopg
+
+from seamlessflow.client import ApiError
+from tests.benchmarks.cluster.figures import THROUGHPUT, figures_of
+from tests.benchmarks.cluster.journal import Entry, Journal
+from tests.benchmarks.cluster.layouts import Side
+from tests.benchmarks.cluster.observing import Window
+from tests.benchmarks.cluster.running import Cluster, RunFailed
+from tests.benchmarks.cluster.workloads import Workload
+
+FAILURES = (RunFailed, ApiError, psycopg.Error)
+NUM_ATTEMPTS = 2
+FIRST_GUESS_S = 40.0  # of one run, before any was measured
+S_PER_MINUTE = 60
+
+ClusterOf = Callable[[Workload], AbstractAsyncContextManager[Cluster]]
+RunOf = Callable[[Cluster, Workload, Side], Awaitable[Window]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One run to be measured."""
+
+    workload: Workload
+    side: Side
+    round: int
+
+    def __str__(self) -> str:
+        return f"{self.workload.name}; {self.side.name}; round {self.round + 1}"
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.workload.name, self.side.name, self.round
+
+
+def steps_of(workloads: Sequence[tuple[Workload, Sequence[Side]]]) -> list[Step]:
+    """Round by round, so that what is cut short has whole rounds; every other round runs backwards."""
+    steps: list[Step] = []
+    for round_number in range(max(workload.num_rounds for workload, _ in workloads)):
+        of_round = [
+            Step(workload, side, round_number)
+            for workload, sides in workloads
+            if round_number < workload.num_rounds
+            for side in sides
+        ]
+        steps += of_round if round_number % 2 == 0 else reversed(of_round)
+    return steps
+
+
+async def rounds_run(
+    steps: Sequence[Step],
+    journal: Journal,
+    *,
+    cluster_of: ClusterOf,
+    run_of: RunOf,
+    after_each: Callable[[], object],
+) -> None:
+    """Measure what the journal does not hold. Raises RunFailed if runs failed twice; all others are measured then."""
+    known = {(entry.workload, entry.side, entry.round) for entry in journal.entries}
+    pending = [step for step in steps if step.key not in known]
+    if known:
+        _say(
+            f"{len(known)} of {len(steps)} runs are in {journal.path} already (without it all are measured anew)"
+        )
+    for attempt in range(NUM_ATTEMPTS):
+        if attempt > 0:
+            _say(f"once more: {' and '.join(map(str, pending))}")
+        pending = await _measure_all(
+            pending, journal, cluster_of=cluster_of, run_of=run_of, after_each=after_each
+        )
+        if not pending:
+            return
+    raise RunFailed(
+        f"failed {NUM_ATTEMPTS} times: {' and '.join(map(str, pending))}; the others are in {journal.path}"
+    )
+
+
+async def _measure_all(
+    pending: Sequence[Step],
+    journal: Journal,
+    *,
+    cluster_of: ClusterOf,
+    run_of: RunOf,
+    after_each: Callable[[], object],
+) -> list[Step]:
+    """One installation for as many steps in a row as need the same machines and succeed. Returns what failed."""
+    remaining, failed = list(pending), []
+    while remaining:
+        machines = remaining[0].workload.machines_key
+        async with cluster_of(remaining[0].workload) as cluster:
+            while remaining and remaining[0].workload.machines_key == machines:
+                step = remaining.pop(0)
+                try:
+                    entry = await _measure(step, cluster, run_of)
+                except FAILURES as error:
+                    _say(f"{step}: FAILED: {error}")
+                    failed.append(step)
+                    break
+                journal.append(entry)
+                after_each()
+                _say_progress(step, entry, remaining, journal)
+    return failed
+
+
+async def _measure(step: Step, cluster: Cluster, run_of: RunOf) -> Entry:
+    load, started_s = os.getloadavg()[0], time.monotonic()
+    window = await run_of(cluster, step.workload, step.side)
+    return Entry(
+        workload=step.workload.name,
+        side=step.side.name,
+        round=step.round,
+        figures=figures_of(window),
+        time_shares=window.time_shares(),
+        cpu_shares=dict(window.cpu_shares),
+        took_s=time.monotonic() - started_s,
+        load_before=load,
+        ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _say_progress(step: Step, entry: Entry, remaining: Sequence[Step], journal: Journal) -> None:
+    num_done = len(journal.entries)
+    left = "the last one"
+    if remaining:
+        left = f"about {remaining_s(remaining, journal.entries) / S_PER_MINUTE:.0f} min left"
+    _say(
+        f"[{num_done}/{num_done + len(remaining)}] {step}: {entry.figures[THROUGHPUT]:,.0f} tokens/s, "
+        f"took {entry.took_s:.0f} s, load before {entry.load_before:.1f}; {left}"
+    )
+
+
+def remaining_s(remaining: Sequence[Step], entries: Sequence[Entry]) -> float:
+    """As long as the same side took in another round, or else as the mean of all runs so far."""
+    took_s = {(entry.workload, entry.side): entry.took_s for entry in entries}
+    mean_s = sum(took_s.values()) / len(took_s) if took_s else FIRST_GUESS_S
+    return sum(took_s.get((step.workload.name, step.side.name), mean_s) for step in remaining)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"multiplexing: {text}\n")
+    sys.stdout.flush()
