@@ -18,6 +18,7 @@ from pathlib import Path
 import aiohttp
 
 from seamlessflow.cli.local.identity import same_identity, wrapped
+from seamlessflow.cli.local.planes import web_command
 from tests.benchmarks.measuring import DEATH_SIGNAL, ROOT, STOP_TIMEOUT_S
 from tests.fixtures.gateway_world import SECRET, GatewayWorld, database_migrate
 from tests.fixtures.services import services_running
@@ -56,7 +57,7 @@ async def web_world() -> AsyncIterator[WebWorld]:
         environ = os.environ | services.urls | _web_environ(folder, base_url)
         with (folder / "web.log").open("wb") as log:
             process = subprocess.Popen(  # noqa: ASYNC220
-                wrapped(_web_command(base_url), identity=same_identity(), death_signal=DEATH_SIGNAL),
+                wrapped(web_command(base_url), identity=same_identity(), death_signal=DEATH_SIGNAL),
                 cwd=ROOT, env=environ, stdout=log, stderr=log,
             )  # fmt: skip
         try:
@@ -76,14 +77,6 @@ def _web_environ(folder: Path, base_url: str) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "seamlessflow.control_plane.settings",
         "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT / 'workers'}",
     }
-
-
-def _web_command(base_url: str) -> tuple[str, ...]:
-    """As `seamlessflow up` starts it."""
-    port = base_url.rpartition(":")[2]
-    application = "seamlessflow.control_plane.asgi:application"
-    flags = ("--port", port, "--no-access-log", "--ws-per-message-deflate", "false")
-    return (sys.executable, "-m", "uvicorn", application, *flags)
 
 
 def _free_port() -> int:

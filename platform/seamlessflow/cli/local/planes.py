@@ -25,7 +25,7 @@ HEALTH_TIMEOUT_S = 5.0
 def plane_specs(addresses: Addresses, *, env: Mapping[str, str], cwd: Path) -> tuple[ProcessSpec, ...]:
     spec = partial(ProcessSpec, env=env, cwd=cwd, ready_timeout_s=START_TIMEOUT_S)
     return (
-        spec(name="web", command=_web(addresses.web_url), ready=_answers(addresses.web_url)),
+        spec(name="web", command=web_command(addresses.web_url), ready=_answers(addresses.web_url)),
         spec(name="gateway", command=_gateway(addresses.gateway_url), ready=_answers(addresses.gateway_url)),
         spec(name="scheduler", command=_django("run_scheduler")),
         # Threads: a pool of processes would outlive a killed worker.
@@ -45,7 +45,8 @@ def command_spec(arguments: tuple[str, ...], *, env: Mapping[str, str], cwd: Pat
     return ProcessSpec(name=arguments[0], command=_django(*arguments), env=env, cwd=cwd)
 
 
-def _web(url: str) -> tuple[str, ...]:
+def web_command(url: str) -> tuple[str, ...]:
+    """The web process on `url`. Told to stop, it closes sockets with 1012 (come again) and waits GRACEFUL_S at most."""
     return _python(
         "uvicorn",
         ASGI_APP,

@@ -22,10 +22,9 @@ from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.live.access import (
     access_by_session,
     access_by_token,
-    topic_snapshot,
     topics_of,
 )
-from seamlessflow.control_plane.live.broker import deltas_since, position_read
+from seamlessflow.control_plane.live.broker import deltas_since
 from seamlessflow.control_plane.live.frames import ClientMessage, Frame, FrameKind, Position
 from seamlessflow.control_plane.live.hub import Mailbox, hub_get, hub_leave
 
@@ -73,16 +72,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if self._access is None:
             await self._refuse("sign in, or send an API token in the first message", UNAUTHORIZED)
             return
+        # One look-up for all names: many sockets come at once, and each look-up waits for a thread.
+        names = [*message.subscribe, *message.unsubscribe]
+        known = await database_sync_to_async(_topics_by_name)(names, self._access)
         for name in message.subscribe:
-            await self._subscribe(name, self._access, message.since)
+            await self._subscribe(name, known[name], message.since)
         for name in message.unsubscribe:
-            await self._unsubscribe(name, self._access)
+            self._unsubscribe(known[name])
 
-    async def _subscribe(self, name: str, access: Access, since: dict[str, Position]) -> None:
-        try:
-            topics = await database_sync_to_async(topics_of)(name, access)
-        except ApplicationError as error:
-            await self._say(FrameKind.ERROR, name, {"detail": error.detail})
+    async def _subscribe(
+        self, name: str, topics: Sequence[str] | ApplicationError, since: dict[str, Position]
+    ) -> None:
+        if isinstance(topics, ApplicationError):
+            await self._say(FrameKind.ERROR, name, {"detail": topics.detail})
             return
         if len(self._read.keys() | set(topics)) > MAX_TOPICS:
             await self._say(FrameKind.ERROR, name, {"detail": f"at most {MAX_TOPICS} topics a socket"})
@@ -93,26 +95,28 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self._hub.subscribe(self._mailbox, topic)
                 await self._catch_up(topic, since.get(topic))
 
-    async def _unsubscribe(self, name: str, access: Access) -> None:
-        with contextlib.suppress(ApplicationError):  # what may not be seen was never subscribed
-            for topic in await database_sync_to_async(topics_of)(name, access):
-                self._hub.unsubscribe(self._mailbox, topic)
-                self._read.pop(topic, None)
+    def _unsubscribe(self, topics: Sequence[str] | ApplicationError) -> None:
+        # What may not be seen was never subscribed.
+        for topic in () if isinstance(topics, ApplicationError) else topics:
+            self._hub.unsubscribe(self._mailbox, topic)
+            self._read.pop(topic, None)
 
     async def _catch_up(self, topic: str, since: Position | None) -> None:
         """Replay the deltas the client lacks, or send a snapshot where that is not possible."""
+        missed = await self._missed(topic, since) if since is not None else None
+        if since is None or missed is None:
+            snapshot = await self._hub.snapshots.get(topic)
+            await self.send(text_data=snapshot.text)
+            self._read[topic] = Position(snapshot.epoch, snapshot.seq)
+            return
+        self._read[topic] = since
+        await self._forward(missed)
+
+    async def _missed(self, topic: str, since: Position) -> list[Frame] | None:
         try:
-            frames = await deltas_since(self._hub.reader, topic, since) if since is not None else None
-            position = since if frames is not None else await position_read(self._hub.reader, topic)
+            return await deltas_since(self._hub.reader, topic, since)
         except (RedisError, OSError):
-            frames, position = None, None
-        if frames is None:
-            position = position or Position()
-            data = await database_sync_to_async(topic_snapshot)(topic)
-            await self._send(topic, position, FrameKind.SNAPSHOT, data)
-            await self._hub.snapshot_given(topic)
-        self._read[topic] = position or Position()
-        await self._forward(frames or [])
+            return None
 
     async def _send_loop(self) -> None:
         while True:
@@ -151,13 +155,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if texts:
             await self.send(text_data="\n".join(texts))
 
-    async def _send(self, topic: str, position: Position, kind: FrameKind, data: dict[str, Any]) -> None:
-        at = time.time_ns() // 1_000_000
-        frame = Frame(topic=topic, epoch=position.epoch, seq=position.seq, kind=kind, at=at, data=data)
-        await self.send(text_data=frame.text)
-
     async def _say(self, kind: FrameKind, topic: str, data: dict[str, Any]) -> None:
-        await self._send(topic, Position(), kind, data)
+        at = time.time_ns() // 1_000_000
+        await self.send(text_data=Frame(topic=topic, epoch="", seq=0, kind=kind, at=at, data=data).text)
 
     async def _refuse(self, detail: str, code: int) -> None:
         await self._say(FrameKind.ERROR, "", {"detail": detail})
@@ -167,3 +167,14 @@ class LiveConsumer(AsyncWebsocketConsumer):
         await asyncio.sleep(SIGN_IN_TIMEOUT_S)
         if self._access is None:
             await self._refuse("nobody signed in in time", UNAUTHORIZED)
+
+
+def _topics_by_name(names: Sequence[str], access: Access) -> dict[str, list[str] | ApplicationError]:
+    """What stands behind each name, or why nothing does."""
+    known: dict[str, list[str] | ApplicationError] = {}
+    for name in names:
+        try:
+            known[name] = topics_of(name, access)
+        except ApplicationError as error:
+            known[name] = error
+    return known

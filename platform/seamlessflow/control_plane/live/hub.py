@@ -8,14 +8,24 @@ costs this process no memory and never sees a gap.
 import asyncio
 import contextlib
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 
 import redis.asyncio
+from channels.db import database_sync_to_async
 from redis.exceptions import RedisError
 
-from seamlessflow.control_plane.live.broker import group_ask, groups_watch, published_decode, reader_make
-from seamlessflow.control_plane.live.frames import Frame
+from seamlessflow.control_plane.live.access import topic_snapshot
+from seamlessflow.control_plane.live.broker import (
+    group_ask,
+    groups_watch,
+    position_read,
+    published_decode,
+    reader_make,
+)
+from seamlessflow.control_plane.live.frames import Frame, FrameKind, Position
+from seamlessflow.control_plane.live.sharing import SharedSnapshots
 from seamlessflow.core.protocol.live_events import CHANNEL, WATCH_TTL_S, TopicKind
 
 MAX_QUEUED_BATCHES = 64
@@ -59,10 +69,11 @@ class Mailbox:
 
 
 class Hub:
-    """Lives as long as a socket does. `reader` is for positions and replays."""
+    """Lives as long as a socket does. `reader` is for positions and replays, `snapshots` for those who subscribed."""
 
     def __init__(self) -> None:
         self.reader: redis.asyncio.Redis = reader_make()
+        self.snapshots = SharedSnapshots(self._snapshot)
         self._mailboxes: dict[str, set[Mailbox]] = defaultdict(set)
         self._all: set[Mailbox] = set()
         self._gathered: list[Frame] = []
@@ -94,14 +105,6 @@ class Hub:
         if topic.startswith(GROUP_PREFIX):
             await self._watch([topic])
 
-    async def snapshot_given(self, topic: str) -> None:
-        """A snapshot of a forest lacks the answers that grow just now: gateways are asked to say them."""
-        if topic.startswith(GROUP_PREFIX):
-            with contextlib.suppress(
-                RedisError, OSError
-            ):  # said once the broker is back: a new snapshot is due then
-                await group_ask(self.reader, topic.removeprefix(GROUP_PREFIX))
-
     def unsubscribe(self, mailbox: Mailbox, topic: str) -> None:
         mailboxes = self._mailboxes.get(topic, set())
         mailboxes.discard(mailbox)
@@ -112,7 +115,21 @@ class Hub:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.snapshots.close()
         await self.reader.aclose()
+
+    async def _snapshot(self, topic: str) -> Frame:
+        """First the number, then the rows: what happens in between is in both, and a delta may be applied twice."""
+        try:
+            position = await position_read(self.reader, topic)
+        except (RedisError, OSError):  # said by `_run`; once the broker is back, new snapshots are due
+            position = Position()
+        frame: Frame = await database_sync_to_async(_snapshot_frame)(topic, position)
+        if topic.startswith(GROUP_PREFIX):
+            # It lacks the answers that grow just now: gateways are asked to say them.
+            with contextlib.suppress(RedisError, OSError):
+                await group_ask(self.reader, topic.removeprefix(GROUP_PREFIX))
+        return frame
 
     async def _run(self) -> None:
         num_failures = 0
@@ -171,6 +188,19 @@ class Hub:
                 mailbox.wake()
             else:
                 mailbox.lose()
+
+
+def _snapshot_frame(topic: str, position: Position) -> Frame:
+    frame = Frame(
+        topic=topic,
+        epoch=position.epoch,
+        seq=position.seq,
+        kind=FrameKind.SNAPSHOT,
+        at=time.time_ns() // 1_000_000,
+        data=topic_snapshot(topic),
+    )
+    frame.text  # noqa: B018 - encoded here, in a thread, not in the event loop
+    return frame
 
 
 _hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
