@@ -1,8 +1,10 @@
 // What colours mean: policy version, logprob or advantage. Pure; palettes keep apart for readers with any colour vision.
 //
-// Versions take turns of eight hues (Okabe and Ito's, shifted for each ground); logprobs run along one ramp of rising
-// lightness (after cividis) by probability; advantages from blue over neutral to orange, by sign.
+// Versions have colours of their own (`versionColours`); logprobs run along one ramp of rising lightness (after cividis)
+// by probability; advantages from blue over neutral to orange, by sign.
 import type { Theme } from "../ui/theme";
+import { contrast } from "./colourSpace";
+import { colourOfVersion } from "./versionColours";
 import { clamp } from "./view";
 
 export type ColourMode = "version" | "logprob" | "advantage";
@@ -13,7 +15,6 @@ export const COLOUR_MODES: { mode: ColourMode; label: string }[] = [
 ];
 
 export interface Palette {
-  versions: readonly string[];
   /** From improbable to certain. */
   probabilities: readonly string[];
   /** From worse to better than the group's baseline. */
@@ -24,38 +25,35 @@ export interface Palette {
   line: string;
   ink: string;
   muted: string;
-  /** Text upon a coloured token. */
-  onColour: string;
   accent: string;
   mark: string;
 }
 
+const DARK_INK = "#06080c";
+const LIGHT_INK = "#ffffff";
+
 const LIGHT: Palette = {
-  versions: ["#56a5dc", "#e8a33d", "#2fae8d", "#d97fb3", "#8b83d6", "#c9b32c", "#e07b52", "#a98a6d"],
   probabilities: ["#b5432f", "#cf6a3a", "#e0914a", "#ecb765", "#eed68c", "#cfdcae", "#a5cdc0", "#7bb8cc", "#5a9fce"],
   advantages: ["#c8641b", "#dc8a45", "#ecb384", "#d9dbe0", "#9dc0e6", "#679fd8", "#3578c0"],
   prompt: "#c9cfd9",
-  unknown: "#e3b3b3",
+  unknown: "#f2bccb",
   ground: "#ffffff",
   line: "#b9c1cd",
   ink: "#161b26",
   muted: "#5a6476",
-  onColour: "#10141c",
   accent: "#2f5fd0",
   mark: "#10141c",
 };
 
 const DARK: Palette = {
-  versions: ["#3f8fcb", "#c98420", "#1f9678", "#c06b9d", "#776fc9", "#a8951f", "#c9653d", "#8f7358"],
   probabilities: ["#d0583f", "#c46a35", "#b47d34", "#a08c42", "#889459", "#6c9574", "#4f928c", "#3889a0", "#2f7cae"],
   advantages: ["#d97a2b", "#b2672c", "#7e5433", "#3c4350", "#355f8e", "#3a7cbd", "#4f9be6"],
   prompt: "#3b4453",
-  unknown: "#7d4a4a",
+  unknown: "#6b3648",
   ground: "#151a22",
   line: "#4a5566",
   ink: "#e6e9ef",
   muted: "#9aa4b5",
-  onColour: "#f4f6fa",
   accent: "#7aa7ff",
   mark: "#f4f6fa",
 };
@@ -66,7 +64,17 @@ export function paletteOf(theme: Theme): Palette {
 
 export function versionColour(palette: Palette, version: number): string {
   if (version < 0) return palette.unknown;
-  return palette.versions[version % palette.versions.length] as string;
+  return colourOfVersion(version);
+}
+
+const inks = new Map<string, string>();
+
+/** Text upon a coloured token: whichever of the two is read better. */
+export function inkUpon(colour: string): string {
+  const isDark = () => contrast(DARK_INK, colour) >= contrast(LIGHT_INK, colour);
+  const ink = inks.get(colour) ?? (isDark() ? DARK_INK : LIGHT_INK);
+  inks.set(colour, ink);
+  return ink;
 }
 
 /** Step of the ramp for a log probability: even steps of probability. */

@@ -2,7 +2,7 @@
 //
 // From afar an answer is a strip with one colour per run; nearer, each token is a cell; nearer still the cell says the
 // token. Marks: a notch where an answer changed engines, a tick where a newer version went on.
-import { advantageColour, type ColourMode, logprobColour, type Palette, versionColour } from "./colours";
+import { advantageColour, type ColourMode, inkUpon, logprobColour, type Palette, versionColour } from "./colours";
 import { type Forest, NONE, SAMPLED, versionAt } from "./Forest";
 import { GAP, type Layout, widthOf } from "./layout";
 import type { Chunk, TokenCache } from "./TokenCache";
@@ -228,11 +228,14 @@ function paintTexts(
   canvas.letterSpacing = "0.01px";
   canvas.textBaseline = "middle";
   canvas.textAlign = "left";
-  canvas.fillStyle = forest.kind[node] === SAMPLED ? palette.onColour : palette.ink;
+  const isSampled = forest.kind[node] === SAMPLED;
+  const colourOf = cellColour(scene, node, chunks);
+  canvas.fillStyle = palette.ink;
   for (const chunk of chunks) {
     for (let token = Math.max(from, chunk.start); token < Math.min(to, chunk.start + chunk.ids.length); token++) {
       const id = chunk.ids[token - chunk.start] as number;
       const label = vocabulary ? vocabulary.label(id) : String(id);
+      if (isSampled) canvas.fillStyle = inkUpon(colourOf(token));
       const shown = label.length > mostChars ? `${label.slice(0, Math.max(mostChars - 1, 1))}…` : label;
       canvas.fillText(shown, x + token * view.pxPerToken + 2, y + height / 2 + 0.5);
     }

@@ -3,23 +3,13 @@
 // Enters: frames. Leaves: an immutable state. Tokens of a growing answer lie in a buffer that is only ever appended to;
 // a state sees its first `length` entries. A snapshot forgets what grew: gateways say it again.
 import type { Frame } from "../live/frames";
+import type { GroupRow } from "../live/rows";
 import type { TopicDefinition } from "../live/TopicStore";
 import { type Table, tableOf, tableWith } from "../live/tables";
 import { type GrowingPrompt, type GrowingRow, growingTokens, type NodeRow, type SessionRow } from "./wire";
 
-export interface GroupInfo {
-  id: string;
-  index: number;
-  state: string;
-  reason: string;
-  size: number;
-  num_verdicts: number;
-  reward_mean: number | null;
-  reward_std: number | null;
-  min_version: number | null;
-  max_version: number | null;
-  batch: number | null;
-  created_at: number;
+/** The row of a group, with what its page says beside it. */
+export interface GroupInfo extends GroupRow {
   job: string;
   job_name: string;
   task_index: number | null;
