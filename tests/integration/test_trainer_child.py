@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load
 
@@ -188,6 +189,32 @@ def test_killed_anywhere_each_batch_is_in_the_weights_exactly_once(
         assert weights_digests(folder, version) == weights_digests(finished.folder, version)
     assert planes.publications[4].checkpoint_uri is not None
     assert "train/loss" in planes.publications[4].metrics
+
+
+def test_killed_at_any_moment_each_batch_is_in_the_weights_exactly_once(
+    folder: Path, planes: Planes, finished: FinishedRun
+) -> None:
+    """Kill -9 wherever it is, some way into each batch: in the step, the save, the files or the announcement."""
+    rng = np.random.default_rng(int.from_bytes(os.urandom(4)))
+    spec = make_spec(num_updates=NUM_UPDATES, checkpoint_every_updates=1)
+    for phase in range(1, NUM_UPDATES):
+        trainer = TrainerProcess(folder, planes, spec)
+        trainer.receive_until(Ready)
+        planes.num_batches_ready = max(planes.latest_version + 1, phase)
+        trainer.begin(phase)
+        trainer.receive_until(Doing)
+        time.sleep(rng.uniform(0, 0.15))  # a step with its files takes about a tenth of a second
+        trainer.kill()
+    planes.num_batches_ready = NUM_UPDATES
+    trainer = TrainerProcess(folder, planes, spec)
+    trainer.receive_until(Ready)
+    trainer.begin(NUM_UPDATES)
+    trainer.receive_until(Ended)
+    trainer.kill()
+    assert planes.conflicts == []
+    assert [publication.batch_number for publication in planes.publications.values()] == [1, 2, 3, 4, 5, 6]
+    for version in range(1, NUM_UPDATES + 1):
+        assert weights_digests(folder, version) == weights_digests(finished.folder, version)
 
 
 def test_trainer_outlives_its_phases_and_a_drain_cuts_waiting_short(folder: Path, planes: Planes) -> None:
