@@ -173,6 +173,8 @@ class ToyRun:
         """Metrics of each update; `pools` gives the tasks that an update may choose from (its stage)."""
         spec = self.spec(num_updates)
         engine = TrainEngine(self.model, spec)
+        # The trained model attends to trees; the sampler needs the usual attention with a cache.
+        sampler = Qwen3ForCausalLM.from_pretrained(self.model).float().eval()
         generator = torch.Generator().manual_seed(self.seed)
         pool_of = pools or (lambda _: range(len(self.tasks)))
         order = TaskOrder(pool_of(0), self.seed, spec.algorithm.sampling.history)
@@ -180,7 +182,8 @@ class ToyRun:
         for update in range(num_updates):
             if list(pool_of(update)) != list(order.pool):
                 order = TaskOrder(pool_of(update), self.seed, order.has_history)
-            chosen, groups, num_replaced = self._groups(engine, order, generator, update, spec)
+            sampler.load_state_dict(engine._engine.module.model.state_dict())
+            chosen, groups, num_replaced = self._groups(sampler, order, generator, update, spec)
             metrics = engine.step(
                 assemble_batch(groups, _plan(spec, update)), step_version=update, optimizer_step=update + 1
             )
@@ -192,7 +195,7 @@ class ToyRun:
         return curve
 
     def _groups(
-        self, engine: TrainEngine, order: TaskOrder, generator: torch.Generator, update: int, spec: JobSpec
+        self, sampler: Any, order: TaskOrder, generator: torch.Generator, update: int, spec: JobSpec
     ) -> tuple[list[int], list[list[FinishedSession]], int]:
         """One batch of groups; under dynamic sampling those without contrast are replaced, up to the limit."""
         sampling = spec.algorithm.sampling
@@ -202,8 +205,7 @@ class ToyRun:
         while len(groups) < NUM_GROUPS:
             tasks = order.take(NUM_GROUPS)
             prompts = torch.tensor([encode(self.tasks[t].prompt) for t in tasks for _ in range(GROUP_SIZE)])
-            model = engine._engine.module.model
-            answers, logprobs = sample(model, prompts, generator)
+            answers, logprobs = sample(sampler, prompts, generator)
             for number, task in enumerate(tasks):
                 rows = range(number * GROUP_SIZE, (number + 1) * GROUP_SIZE)
                 group = [

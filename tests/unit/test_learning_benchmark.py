@@ -3,7 +3,7 @@
 import math
 
 from tests.benchmarks.learners.trl_grpo import calc, reward_of
-from tests.benchmarks.learning import Point, time_to
+from tests.benchmarks.learning import Point, curves_table, sample_of, time_to
 
 
 def curve(*rewards: float) -> list[Point]:
@@ -17,6 +17,23 @@ def test_a_single_lucky_update_is_not_reached() -> None:
 def test_a_reward_that_never_comes_takes_for_ever() -> None:
     assert time_to(curve(0.1, 0.2, 0.3), 0.8) == math.inf
     assert time_to(curve(1.0, 1.0), 0.8) == math.inf
+
+
+def test_time_before_the_curves_clock_counts_in_one_figure_only() -> None:
+    sample = sample_of(curve(0.1, 0.8, 0.8, 0.8), seconds_before=10.0)
+    assert (sample["time"], sample["time_from_up"], sample["updates"]) == (4.0, 14.0, 4)
+    assert (sample["first"], sample["time_after_first"]) == (1.0, 3.0)
+
+
+def test_a_curve_is_shown_by_what_its_newest_updates_reached() -> None:
+    slow = [Point(5.0, 0.2), Point(7.0, 0.4)]
+    table = curves_table({"quick": [curve(0.0, 0.5, 1.0, 0.9)], "slow": [slow]}, ["quick", "slow"])
+    assert table.splitlines() == [
+        "| reward at | 4 s | 8 s |",
+        "| --- | --- | --- |",
+        "| quick | 0.80 | 0.80 |",
+        "| slow | - | 0.30 |",
+    ]
 
 
 def test_the_peers_tool_and_reward_are_those_of_the_environment() -> None:
