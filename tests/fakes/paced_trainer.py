@@ -18,6 +18,8 @@ from tests.fakes.pace import Pace, pace_read
 
 
 class PacedStepEngine:
+    adapter_config: bytes | None = None
+
     def __init__(self, spec: JobSpec, pace: Pace) -> None:
         self._spec = spec
         self._pace = pace

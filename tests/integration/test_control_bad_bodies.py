@@ -7,12 +7,15 @@ import tarfile
 from typing import Any
 
 import msgspec
+import numpy as np
 import orjson
 import pytest
+from django.http import HttpResponse
 from django.test import Client
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.protocol.worker import Heartbeat, Interval, MetricReport
@@ -162,6 +165,30 @@ def test_sequences_longer_than_the_models_positions_are_refused(
     if isinstance(config, dict) and expected == 400:
         assert b"4096" in response.content
         assert b"2048" in response.content
+
+
+def test_adapter_of_layers_that_the_model_does_not_have_is_refused(cast: Cast) -> None:
+    layers = ("q_proj", "k_proj", "norm")
+    tensors = {
+        f"model.layers.0.{name}.weight": np.zeros((2,) if name == "norm" else (2, 2), dtype=np.float32)
+        for name in layers
+    }
+    save_file(tensors, cast.model / "model.safetensors")
+
+    def submit(target: str) -> HttpResponse:
+        return cast.owner.call(
+            "POST", "jobs", cast.spec(train={"lora": {"target_modules": ["q_proj", target]}})
+        )
+
+    assert submit("k_proj").status_code == 201
+    for target in ("norm", "proj", "qkv_proj"):
+        refused = submit(target)
+        assert refused.status_code == 400
+        (fault,) = json.loads(refused.content)["errors"]
+        assert fault["field"] == "train.lora.target_modules"
+        assert fault["detail"] == f"{target!r} is no linear layer of the model; it has k_proj, q_proj"
+    (cast.model / "model.safetensors").write_bytes(b"no header")
+    assert b"model.safetensors" in submit("k_proj").content
 
 
 def test_an_empty_file_of_tasks_and_a_task_with_a_nul_are_refused(cast: Cast) -> None:

@@ -54,12 +54,15 @@ def exact_logprobs(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return torch.cat(parts) * torch.from_numpy(batch.loss_mask != 0)
 
 
-def oracle_of(batch: Batch, logprobs: torch.Tensor, spec: JobSpec) -> ReferenceLoss:
-    """The reference model is the policy itself: it has not been trained yet."""
+def oracle_of(
+    batch: Batch, logprobs: torch.Tensor, spec: JobSpec, *, reference: torch.Tensor | None = None
+) -> ReferenceLoss:
+    """`reference`: logprobs of the initial policy; by default the policy itself, not trained yet."""
     exact = logprobs.detach().numpy()
+    initial = exact if reference is None else reference.detach().numpy()
     advantages = (batch.advantages_positive + batch.advantages_negative).astype(np.float64)
     if spec.algorithm.is_kl_in_reward:
-        advantages = plain_kl_advantages(batch, exact, spec.algorithm)
+        advantages = plain_kl_advantages(batch, initial, spec.algorithm)
     sequences = [
         ReferenceSequence(
             session=int(batch.sessions[index]),
@@ -67,11 +70,20 @@ def oracle_of(batch: Batch, logprobs: torch.Tensor, spec: JobSpec) -> ReferenceL
             behaviour_logprobs=batch.behaviour_logprobs[start:end].astype(np.float64).tolist(),
             advantages=advantages[start:end].tolist(),
             is_trained=(batch.loss_mask[start:end] != 0).tolist(),
-            reference_logprobs=exact[start:end].tolist(),
+            reference_logprobs=initial[start:end].tolist(),
         )
         for index, (start, end) in enumerate(itertools.pairwise(batch.sample_starts))
     ]
     return reference_loss(sequences, spec.algorithm, aggregation_constant=spec.aggregation_constant)
+
+
+def first_moment(engine: TrainEngine, parameter: torch.Tensor) -> torch.Tensor:
+    if engine._spec.train.zero_stage == 0:
+        moment = engine._optimizer.state[parameter]["exp_avg"]
+    else:
+        moment = safe_get_full_optimizer_state(parameter, "exp_avg")
+    assert isinstance(moment, torch.Tensor)
+    return moment.clone()
 
 
 def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -89,12 +101,7 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
     for parameter_name, parameter in engine._engine.module.named_parameters():
         expected = gradients[parameter_name.removeprefix("model.")]
         assert expected is not None
-        if stage == 0:
-            first_moment = engine._optimizer.state[parameter]["exp_avg"]
-        else:
-            first_moment = safe_get_full_optimizer_state(parameter, "exp_avg")
-        assert isinstance(first_moment, torch.Tensor)
-        worst = max(worst, float((first_moment / (1 - BETA1) - expected).abs().max()))
+        worst = max(worst, float((first_moment(engine, parameter) / (1 - BETA1) - expected).abs().max()))
     served = dataclasses.replace(noisy, behaviour_logprobs=logprobs.detach().numpy().astype(np.float32))
     fresh = TrainEngine(model_path, spec).step(served, step_version=0, optimizer_step=1)
     tensors = engine.tensors()

@@ -40,6 +40,7 @@ def test_resolved_spec_parsed_again_is_the_same() -> None:
         ({"modle": {}}, "modle", "model"),
         ({"rollout": {"group_sise": 4}}, "rollout.group_sise", "group_size"),
         ({"train": {"learning_rat": 1}}, "train.learning_rat", "learning_rate"),
+        ({"train": {"lora": {"rnk": 1}}}, "train.lora.rnk", "rank"),
     ],
 )
 def test_unknown_key_is_refused_with_the_nearest_name(changes: dict[str, Any], field: str, near: str) -> None:
@@ -93,3 +94,19 @@ def test_schema_describes_every_section() -> None:
     assert set(schema["properties"]) == set(JobSpec.model_fields)
     assert schema["additionalProperties"] is False
     assert "Sessions per task" in json.dumps(schema)
+
+
+def test_adapter_has_defaults_and_none_is_trained_unless_asked_for() -> None:
+    assert job_spec_parse(spec()).train.lora is None
+    lora = job_spec_parse(spec(train={"lora": {}})).train.lora
+    assert lora is not None
+    assert (lora.rank, lora.alpha, lora.dropout, lora.target_modules) == (16, 32.0, 0.0, [])
+
+
+def test_adapter_that_cannot_be_is_refused_by_field() -> None:
+    lora = {"rank": 0, "alpha": -1, "dropout": 1, "target_modules": ["q_proj", "no layer"]}
+    found = problems(train={"lora": lora})
+
+    fields = {"rank", "alpha", "dropout", "target_modules.1"}
+    assert set(found) == {f"train.lora.{field}" for field in fields}
+    assert "got 'no layer'" in found["train.lora.target_modules.1"]

@@ -69,7 +69,7 @@ class Worker(WeightFiles):
 
     def __init__(self, model: Path, *, is_tied: bool) -> None:
         text = SimpleNamespace(tie_word_embeddings=is_tied)
-        self.model_config = SimpleNamespace(model=str(model), hf_text_config=text)
+        self.model_config = SimpleNamespace(model=str(model), hf_text_config=text, dtype=torch.float32)
         self.loaded: list[dict[str, Tensor]] = []
 
     def reload_weights(self, weights_iterator: Any) -> None:

@@ -7,7 +7,7 @@ Strict: unknown keys are refused with the nearest known name (`spec_problems`), 
 import difflib
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
@@ -18,8 +18,7 @@ from seamlessflow.core.spec_section import SpecSection
 SPEC_VERSION = 1
 Reference = Annotated[str, Field(min_length=1, max_length=1024)]
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
-
-
+LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -97,6 +96,19 @@ class RolloutSection(SpecSection):
     """Sequences one engine decodes at once."""
 
 
+class LoraSection(SpecSection):
+    """LoRA (arXiv 2106.09685): the model stays as it is, and low-rank updates of its linear layers are trained."""
+
+    rank: Annotated[int, Field(ge=1, le=4096)] = 16
+    """r: rows of A and columns of B."""
+    alpha: Annotated[float, Field(gt=0, le=65_536)] = 32.0
+    """The update of a layer is (alpha / rank)·B·A."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of the inputs of A while a step computes gradients. Above 0 trained logprobs are no longer those sampled."""
+    target_modules: Annotated[list[LayerName], Field(max_length=64)] = []
+    """Linear layers by the ends of their names, as `q_proj`; empty: every one but the output head."""
+
+
 class TrainSection(SpecSection):
     num_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     """The job completes when this many updates are published."""
@@ -105,6 +117,8 @@ class TrainSection(SpecSection):
     adam_betas: tuple[Beta, Beta] = (0.9, 0.95)
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    lora: LoraSection | None = None
+    """Train an adapter and publish it alone; left out: every weight is trained."""
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
     num_ranks: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes of one machine that train together, one for each of its GPUs: they share a batch, and ZeRO its
@@ -222,7 +236,9 @@ def _section_at(path: list[str]) -> type[BaseModel]:
     section: type[BaseModel] = JobSpec
     for part in path:
         annotation = section.model_fields[part].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        kinds = (annotation, *get_args(annotation))  # of a section that may be left out: the one beside None
+        found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if found is None:
             break
-        section = annotation
+        section = found
     return section

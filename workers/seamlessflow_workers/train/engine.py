@@ -53,7 +53,8 @@ class Stopwatch:
 
 
 class TrainEngine:
-    """Owns policy, optimizer and (when kl_coef > 0) a frozen copy of the initial policy. Not thread-safe."""
+    """Owns policy, optimizer and (when kl_coef > 0) a frozen copy of the initial policy; with an adapter the policy
+    without it is that copy. Not thread-safe."""
 
     def __init__(self, model_path: Path, spec: JobSpec) -> None:
         """Needs `process_group_start` before. Raises ModelLoadError."""
@@ -69,11 +70,16 @@ class TrainEngine:
             is_tree=spec.train.tree,
             has_gradient_checkpoints=spec.train.gradient_checkpointing,
             has_entropy_gradient=spec.algorithm.entropy_coef > 0,
+            lora=spec.train.lora,
+            source=spec.model.source,
         )
         self._head_name = policy.head_name
-        self._reference = self._freeze(policy) if spec.algorithm.needs_reference else None
+        self._adapter = policy.adapter
+        self.adapter_config = policy.adapter.config if policy.adapter else None
+        needs_copy = spec.algorithm.needs_reference and policy.adapter is None
+        self._reference = self._freeze(policy) if needs_copy else None
         optimizer = torch.optim.AdamW(
-            policy.parameters(),
+            [parameter for parameter in policy.parameters() if parameter.requires_grad],
             lr=spec.train.learning_rate,
             betas=spec.train.adam_betas,
             weight_decay=spec.train.weight_decay,
@@ -85,6 +91,9 @@ class TrainEngine:
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
         """Train on a batch as step number `optimizer_step` (from 1), with weights of `step_version` before it."""
+        if self._spec.train.lora and self._spec.train.lora.dropout:
+            # What is dropped depends on the step alone: a resumed trainer drops the same.
+            torch.manual_seed(hash((self._spec.seed, optimizer_step, torch.distributed.get_rank())))
         watch = Stopwatch()
         with watch.part("step"):
             kl: dict[str, float] = {}
@@ -106,9 +115,14 @@ class TrainEngine:
         }
 
     def tensors(self) -> dict[str, RawTensor]:
-        """All weights in the job's number format; the output head also where it is tied to the embeddings."""
+        """What is published, in the job's number format: all weights, the output head also where it is tied to the
+        embeddings; or those of the adapter."""
         policy = self._engine.module
         assert isinstance(policy, Policy)
+        if self._adapter is not None:
+            adapted = self._adapter.tensors()
+            with deepspeed.zero.GatheredParameters(list(adapted.values()), modifier_rank=None):
+                return {name: _raw(tensor) for name, tensor in adapted.items()}
         with deepspeed.zero.GatheredParameters(list(policy.parameters()), modifier_rank=None):
             raw = {name.removeprefix(_PREFIX): _raw(tensor) for name, tensor in policy.named_parameters()}
             # Engines keep packed copies of the head: a head that is not sent would stay at its old value.
@@ -117,16 +131,21 @@ class TrainEngine:
         return raw
 
     def state_save(self, folder: Path, tag: str) -> None:
-        """Write parameters, optimizer and random state below `folder/tag`."""
+        """Write what is trained, its optimizer and random state below `folder/tag`."""
         random_state = {"cpu": torch.get_rng_state()}
         if torch.cuda.is_available():
             random_state["cuda"] = torch.cuda.get_rng_state()
         client_state = {"random_state": random_state}
-        self._engine.save_checkpoint(str(folder), tag=tag, client_state=client_state, save_latest=False)
+        self._engine.save_checkpoint(
+            str(folder), tag=tag, client_state=client_state, save_latest=False, exclude_frozen_parameters=True
+        )
         torch.distributed.barrier()  # whole only when every rank has written its part
 
     def state_load(self, folder: Path, tag: str) -> None:
-        path, client_state = self._engine.load_checkpoint(str(folder), tag=tag)
+        # What is frozen is the model's own, loaded from its folder.
+        path, client_state = self._engine.load_checkpoint(
+            str(folder), tag=tag, load_module_strict=self._adapter is None
+        )
         if path is None:
             raise FileNotFoundError(f"DeepSpeed found no checkpoint {tag!r} in {folder}")
         torch.set_rng_state(client_state["random_state"]["cpu"])
@@ -164,11 +183,9 @@ class TrainEngine:
 
     def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
         """The batch with advantages of rewards less the KL from the sampler to the reference; the mean of it."""
-        assert self._reference is not None
         reference = batch.behaviour_logprobs.astype(np.float64)  # where nothing is trained: no KL
         for micro_batch in self._plan(batch, step_version, computes_all=True).micro_batches:
-            with torch.no_grad():
-                logprobs, _ = self._reference(*self._inputs(micro_batch, batch.header.temperature))
+            logprobs = self._reference_logprobs(micro_batch, batch.header.temperature)
             reference[micro_batch.places] = logprobs.cpu().double().numpy()
         trained = batch.loss_mask != 0
         difference = reference[trained] - batch.behaviour_logprobs[trained]
@@ -178,6 +195,19 @@ class TrainEngine:
             else 0.0
         )
         return kl_into_rewards(batch, reference, self._spec.algorithm), mean
+
+    @torch.no_grad()
+    def _reference_logprobs(self, micro_batch: MicroBatch, temperature: float) -> Tensor:
+        """[N] of the initial policy."""
+        inputs = self._inputs(micro_batch, temperature)
+        if self._adapter is None:
+            assert self._reference is not None
+            logprobs, _ = self._reference(*inputs)
+        else:
+            with self._adapter.disabled():
+                logprobs, _ = self._engine.module(*inputs)
+        assert isinstance(logprobs, Tensor)
+        return logprobs
 
     def _inputs(
         self, micro_batch: MicroBatch, temperature: float
@@ -228,9 +258,8 @@ class TrainEngine:
         tensor = self._tensor
         inputs = self._inputs(micro_batch, temperature)
         reference_logprobs = None
-        if self._reference is not None and not self._spec.algorithm.is_kl_in_reward:
-            with torch.no_grad():
-                reference_logprobs, _ = self._reference(*inputs)
+        if self._spec.algorithm.needs_reference and not self._spec.algorithm.is_kl_in_reward:
+            reference_logprobs = self._reference_logprobs(micro_batch, temperature)
         logprobs, entropies = self._engine(*inputs)
         terms = TokenTerms(
             behaviour_logprobs=tensor(micro_batch.behaviour_logprobs),

@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as transformers_logging
 
-from seamlessflow.core.job_spec import Dtype
+from seamlessflow.core.job_spec import Dtype, LoraSection
+from seamlessflow_workers.train.adapter import Adapter, adapter_attach
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
 from seamlessflow_workers.train.tree_support import tree_attention_enable
@@ -31,9 +32,11 @@ class Policy(nn.Module):
         *,
         has_gradient_checkpoints: bool = False,
         has_entropy_gradient: bool = False,
+        adapter: Adapter | None = None,
     ) -> None:
         super().__init__()
         self.model = model
+        self.adapter = adapter
         self._has_gradient_checkpoints = has_gradient_checkpoints
         if has_gradient_checkpoints:
             model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
@@ -44,10 +47,14 @@ class Policy(nn.Module):
         head.register_forward_pre_hook(self._select)
         names = {id(module): name for name, module in model.named_modules()}
         self.head_name = f"{names[id(head)]}.weight"
-        self.eval()  # no dropout: trained logprobs must be those of the sampler
+        if adapter is not None:
+            self.register_state_dict_post_hook(_keep_trained)
+        self.eval()  # no dropout of the model's own: trained logprobs must be those of the sampler
 
     def train(self, mode: bool = True) -> "Policy":
         super().train(False)
+        for dropout in self.adapter.dropouts() if self.adapter else ():
+            dropout.training = True  # asked for by the job, and no part of the model
         if self._has_gradient_checkpoints:
             # A layer drops its activations only in training mode; what is inside it stays without dropout.
             for module in self.modules():
@@ -83,6 +90,13 @@ class Policy(nn.Module):
         return (hidden[self._positions],)
 
 
+def _keep_trained(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: object) -> None:
+    """A checkpoint of an adapter holds nothing of the model: not its tied head either, which DeepSpeed overlooks."""
+    trained = {prefix + name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    for name in state.keys() - trained:
+        del state[name]
+
+
 def _logprobs_and_entropies(
     logits: Tensor, targets: Tensor, has_entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
@@ -105,8 +119,13 @@ def policy_load(
     is_tree: bool = False,
     has_gradient_checkpoints: bool = False,
     has_entropy_gradient: bool = False,
+    lora: LoraSection | None = None,
+    source: str = "",
 ) -> Policy:
-    """Load from local files only; `is_tree`: every row will be a flat tree. Raises ModelLoadError."""
+    """Load from local files only; `is_tree`: every row will be a flat tree. Raises ModelLoadError.
+
+    With `lora` only an adapter takes gradients; `source` names the model in the adapter's configuration.
+    """
     transformers_logging.disable_progress_bar()
     try:
         model = AutoModelForCausalLM.from_pretrained(
@@ -118,6 +137,7 @@ def policy_load(
         tree_attention_enable(model)
     return Policy(
         model,
+        adapter=None if lora is None else adapter_attach(model, lora, source=source),
         has_gradient_checkpoints=has_gradient_checkpoints,
         has_entropy_gradient=has_entropy_gradient,
     )

@@ -89,6 +89,10 @@ class RankGroup:
         with self._together(command):
             return self._own.step(batch, step_version=step_version, optimizer_step=optimizer_step)
 
+    @property
+    def adapter_config(self) -> bytes | None:
+        return self._own.adapter_config
+
     def tensors(self) -> dict[str, RawTensor]:
         if not self._is_spread:
             return self._own.tensors()

@@ -25,8 +25,14 @@ class StepEngine(Protocol):
         """Train on a batch as step number `optimizer_step` (from 1), with weights of `step_version` before it."""
         ...
 
+    @property
+    def adapter_config(self) -> bytes | None:
+        """`adapter_config.json` where only an adapter is trained and published."""
+        ...
+
     def tensors(self) -> dict[str, RawTensor]:
-        """All weights in the job's number format; the output head also where it is tied to the embeddings."""
+        """What is published, in the job's number format: all weights, the output head also where it is tied to the
+        embeddings; or those of the adapter."""
         ...
 
     def state_save(self, folder: Path, tag: str) -> None:

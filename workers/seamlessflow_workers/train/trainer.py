@@ -253,6 +253,7 @@ class Trainer:
             version=self._progress.version,
             parent_version=self._published_version,
             dtype=self._spec.model.dtype,
+            adapter_config=self._engine.adapter_config,
         )
 
     def _add_metric(self, name: str, value: float) -> None:

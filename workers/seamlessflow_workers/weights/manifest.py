@@ -2,7 +2,8 @@
 
 `<artifact_root>/<job>/versions/<n>/` holds `manifest.json` and the shards that it lists. A folder with that name is
 whole: it is written aside and renamed. The manifest holds nothing of the moment (no clock, no host), so the same
-weights give the same bytes and its digest identifies them.
+weights give the same bytes and its digest identifies them. A version that is an adapter over the job's initial model
+lies in peft's own format: `adapter_model.safetensors`, its one shard, and `adapter_config.json`.
 """
 
 import hashlib
@@ -14,6 +15,8 @@ import msgspec
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
+ADAPTER_CONFIG_NAME = "adapter_config.json"
+ADAPTER_SHARD_NAME = "adapter_model.safetensors"
 
 
 class TensorEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +39,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int
     shards: dict[str, ShardEntry]
     tensors: dict[str, TensorEntry]
+    companions: dict[str, ShardEntry] = {}  # files beside the shards: the configuration of an adapter
+
+    @property
+    def files(self) -> dict[str, ShardEntry]:
+        return {**self.shards, **self.companions}
 
 
 class WeightsReadError(RuntimeError):

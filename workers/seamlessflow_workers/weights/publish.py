@@ -17,6 +17,8 @@ from uuid import UUID
 import msgspec
 
 from seamlessflow_workers.weights.manifest import (
+    ADAPTER_CONFIG_NAME,
+    ADAPTER_SHARD_NAME,
     MANIFEST_NAME,
     Manifest,
     ShardEntry,
@@ -64,16 +66,23 @@ def weights_publish(
     parent_version: int,
     dtype: str,
     max_shard_bytes: int = MAX_SHARD_BYTES,
+    adapter_config: bytes | None = None,
 ) -> PublishedWeights:
     """Write `<versions>/<version>/`. A folder already there is replaced unless it holds the same weights.
 
+    With `adapter_config` the tensors are those of an adapter, named as peft names them.
     Raises WeightsWriteError, for a full disk with the way out in the sentence.
     """
     temporary, target = versions / f"{_WRITING_PREFIX}{version}", versions / str(version)
     try:
         _clear_leftovers(versions, up_to=version)
         temporary.mkdir(parents=True)
-        shards, entries = _write_shards(temporary, tensors, max_shard_bytes)
+        companions: dict[str, ShardEntry] = {}
+        if adapter_config is None:
+            shards, entries = _write_shards(temporary, tensors, max_shard_bytes)
+        else:
+            shards, entries = _write_shard(temporary, ADAPTER_SHARD_NAME, sorted(tensors), tensors)
+            companions[ADAPTER_CONFIG_NAME] = write_durably(temporary / ADAPTER_CONFIG_NAME, [adapter_config])
         raw = manifest_encode(
             Manifest(
                 job_id=job_id,
@@ -83,6 +92,7 @@ def weights_publish(
                 total_bytes=sum(tensor.num_bytes for tensor in tensors.values()),
                 shards=shards,
                 tensors=entries,
+                companions=companions,
             )
         )
         write_durably(temporary / MANIFEST_NAME, [raw])
@@ -91,7 +101,7 @@ def weights_publish(
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise WeightsWriteError(write_failure(f"weights of version {version}", versions, error)) from error
-    num_bytes = len(raw) + sum(shard.num_bytes for shard in shards.values())
+    num_bytes = len(raw) + sum(file.num_bytes for file in (*shards.values(), *companions.values()))
     return PublishedWeights(folder=target, manifest_sha256=manifest_digest(raw), num_bytes=num_bytes)
 
 
@@ -115,13 +125,20 @@ def _write_shards(
     shards: dict[str, ShardEntry] = {}
     entries: dict[str, TensorEntry] = {}
     for number, names in enumerate(_shard_names(tensors, max_shard_bytes), start=1):
-        shard = f"model-{number:05d}.safetensors"
-        shards[shard] = write_durably(folder / shard, _safetensors_chunks(names, tensors))
-        for name in names:
-            entries[name] = TensorEntry(
-                shard=shard, dtype=tensors[name].dtype, shape=list(tensors[name].shape)
-            )
+        part = _write_shard(folder, f"model-{number:05d}.safetensors", names, tensors)
+        shards |= part[0]
+        entries |= part[1]
     return shards, entries
+
+
+def _write_shard(
+    folder: Path, shard: str, names: list[str], tensors: Mapping[str, RawTensor]
+) -> tuple[dict[str, ShardEntry], dict[str, TensorEntry]]:
+    entry = write_durably(folder / shard, _safetensors_chunks(names, tensors))
+    return {shard: entry}, {
+        name: TensorEntry(shard=shard, dtype=tensors[name].dtype, shape=list(tensors[name].shape))
+        for name in names
+    }
 
 
 def _shard_names(tensors: Mapping[str, RawTensor], max_shard_bytes: int) -> Iterator[list[str]]:

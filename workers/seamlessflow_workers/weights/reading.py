@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
+from seamlessflow_workers.weights.manifest import Manifest, ShardEntry, WeightsReadError, manifest_read
 
 # Digests of more than this would hold up an update for longer than loading it; their sizes are checked.
 MAX_DIGESTED_BYTES = 64 * 1024**2
@@ -16,26 +16,28 @@ def verified_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[str, byt
     The bytes given out are those that were checked. Raises WeightsReadError when one is missing or damaged.
     """
     for name, entry in sorted(manifest.shards.items()):
-        try:
-            raw = (folder / name).read_bytes()
-        except OSError as error:
-            raise WeightsReadError(f"shard {folder / name} cannot be read: {error.strerror}") from error
-        digest = hashlib.sha256(raw).hexdigest()
-        if digest != entry.sha256:
-            raise WeightsReadError(
-                f"shard {folder / name} is damaged: sha256 {digest}, manifest says {entry.sha256}"
-            )
-        yield name, raw
+        yield name, _verified(folder / name, entry)
+
+
+def _verified(path: Path, entry: ShardEntry) -> bytes:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise WeightsReadError(f"shard {path} cannot be read: {error.strerror}") from error
+    digest = hashlib.sha256(raw).hexdigest()
+    if digest != entry.sha256:
+        raise WeightsReadError(f"shard {path} is damaged: sha256 {digest}, manifest says {entry.sha256}")
+    return raw
 
 
 def weights_verify(folder: Path, manifest: Manifest) -> None:
-    """Check every shard. Raises WeightsReadError."""
-    for _ in verified_shards(folder, manifest):
-        continue
+    """Check every file. Raises WeightsReadError."""
+    for name, entry in manifest.files.items():
+        _verified(folder / name, entry)
 
 
 def weights_check(folder: Path, *, version: int) -> None:
-    """Whether a folder may be handed to an engine: its manifest is this version's and every shard is whole.
+    """Whether a folder may be handed to an engine: its manifest is this version's and every file is whole.
 
     Small versions are digested, of large ones the sizes are compared: a shard that is missing or cut short is found
     in either. Raises WeightsReadError.
@@ -43,7 +45,7 @@ def weights_check(folder: Path, *, version: int) -> None:
     manifest = manifest_read(folder)
     if manifest.version != version:
         raise WeightsReadError(f"weights at {folder} are of version {manifest.version}, expected {version}")
-    for name, entry in manifest.shards.items():
+    for name, entry in manifest.files.items():
         try:
             num_bytes = (folder / name).stat().st_size
         except OSError as error:
@@ -52,5 +54,5 @@ def weights_check(folder: Path, *, version: int) -> None:
             raise WeightsReadError(
                 f"shard {folder / name} has {num_bytes} bytes, the manifest says {entry.num_bytes}"
             )
-    if sum(entry.num_bytes for entry in manifest.shards.values()) <= MAX_DIGESTED_BYTES:
+    if sum(entry.num_bytes for entry in manifest.files.values()) <= MAX_DIGESTED_BYTES:
         weights_verify(folder, manifest)

@@ -54,6 +54,7 @@ const WORDS: Record<string, string> = {
   max: "max",
   min: "min",
   kl: "KL",
+  lora: "LoRA",
   len: "length",
   seqs: "sequences",
 };
@@ -83,11 +84,19 @@ function sectionOf(name: string, node: Node): Section {
     name,
     title: titled(name),
     help: firstSentence(node.description),
-    fields: Object.entries(node.properties ?? {}).map(([key, child]) =>
-      fieldOf([name, key], child, node.required ?? []),
-    ),
+    fields: fieldsOf([name], node),
     isOpen: OPEN_SECTIONS.has(name),
   };
+}
+
+/** Of a section within the section the fields stand with the others, its title before theirs. */
+function fieldsOf(path: Path, node: Node): Field[] {
+  return Object.entries(node.properties ?? {}).flatMap(([key, child]) => {
+    const shape = resolved(child);
+    if (!shape.properties) return fieldOf([...path, key], child, node.required ?? []);
+    const inner = fieldsOf([...path, key], shape);
+    return inner.map((field) => ({ ...field, label: `${titled(key)}: ${field.label.toLowerCase()}` }));
+  });
 }
 
 function fieldOf(path: Path, node: Node, required: readonly string[]): Field {

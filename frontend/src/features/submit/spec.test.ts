@@ -27,6 +27,8 @@ it("makes a field of every property of the schema", () => {
   expect(field("placement.train").kind).toBe("tags");
   expect(field("train.adam_betas").kind).toBe("numbers");
   expect(field("name").isRequired).toBe(true);
+  expect(field("train.lora.rank")).toMatchObject({ kind: "integer", label: "LoRA: rank", fallback: 16 });
+  expect(field("train.lora.target_modules").kind).toBe("tags");
   expect(field("environment.timeout_s").range).toBe("above 0 to 86,400");
 });
 

@@ -16,6 +16,7 @@ from seamlessflow.control_plane.common.errors import ApplicationError, FieldFaul
 from seamlessflow.control_plane.common.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.references import model_context_check, model_resolve, tasks_resolve
 from seamlessflow.control_plane.jobs.tasks_file import tasks_count
@@ -69,6 +70,8 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
     spec = _spec_parse(submitted)
     model_path = model_resolve(reference=spec.model.source, project_id=project.id)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
+    if spec.train.lora is not None and spec.train.lora.target_modules:
+        lora_targets_check(model_path, spec.train.lora.target_modules)
     tasks_path = None
     if spec.environment.tasks is not None:
         tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)

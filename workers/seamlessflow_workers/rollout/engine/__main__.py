@@ -35,7 +35,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="seamlessflow-engine", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder with config.json and safetensors")
     parser.add_argument(
-        "--weights", type=Path, help="safetensors file or folder that replaces the model's own"
+        "--weights",
+        type=Path,
+        help="safetensors file or folder that replaces the model's own, or an adapter over it",
     )
     parser.add_argument("--weight-version", default="default")
     parser.add_argument(

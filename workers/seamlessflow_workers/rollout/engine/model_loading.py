@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from seamlessflow_workers.rollout.engine.adapter import is_adapter
 from seamlessflow_workers.rollout.engine.dense_decoder import DenseDecoder, dense_config
 from seamlessflow_workers.rollout.engine.torch_runner import Decoder, TorchRunner
 
@@ -31,12 +32,17 @@ class Backend(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     model: Path
-    weights: Path | None  # a file or folder; None: those of the model folder
+    weights: Path | None  # a file or folder, or an adapter; None: those of the model folder
     dtype: torch.dtype
     device: torch.device
     max_model_len: int
     num_slots: int
     backend: Backend = Backend.AUTO
+
+    @property
+    def has_other_weights(self) -> bool:
+        """Whether all weights of the model folder would be overwritten at once."""
+        return self.weights is not None and not is_adapter(self.weights)
 
 
 def load_runner(options: LoadOptions) -> TorchRunner:
@@ -46,12 +52,15 @@ def load_runner(options: LoadOptions) -> TorchRunner:
     decoder = _build_decoder(config, options)
     runner = TorchRunner(
         decoder,
+        folder=options.model,
         num_rows=options.num_slots,
         max_model_len=options.max_model_len,
         eos_token_ids=_eos_token_ids(config, _read_json(options.model, "generation_config.json")),
     )
-    if options.weights is not None or isinstance(decoder, DenseDecoder):
-        runner.stage_weights(options.weights or options.model).apply()
+    if isinstance(decoder, DenseDecoder) and not options.has_other_weights:
+        runner.stage_weights(options.model).apply()
+    if options.weights is not None:
+        runner.stage_weights(options.weights).apply()
     return runner
 
 
@@ -89,7 +98,10 @@ def _build_generic(options: LoadOptions) -> Decoder:
     from seamlessflow_workers.rollout.engine.generic_decoder import GenericDecoder, load_generic_model
 
     model = load_generic_model(
-        options.model, has_own_weights=options.weights is None, dtype=options.dtype, device=options.device
+        options.model,
+        has_own_weights=not options.has_other_weights,
+        dtype=options.dtype,
+        device=options.device,
     )
     return GenericDecoder(model, max_model_len=options.max_model_len)
 

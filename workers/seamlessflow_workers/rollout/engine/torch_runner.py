@@ -16,7 +16,7 @@ from torch import Tensor
 from seamlessflow_workers.rollout.engine.kv_cache import CacheShape, KVCache
 from seamlessflow_workers.rollout.engine.runner import PrefillChunk, Sampled, StepBatch
 from seamlessflow_workers.rollout.engine.sampling import sample
-from seamlessflow_workers.rollout.engine.weights import StagedTensors, stage
+from seamlessflow_workers.rollout.engine.updates import StagedUpdate, WeightUpdates
 
 
 class Decoder(Protocol):
@@ -44,19 +44,36 @@ class Decoder(Protocol):
 
 
 class _StagedDecoderWeights:
-    def __init__(self, decoder: Decoder, tensors: StagedTensors) -> None:
-        self._decoder, self._tensors = decoder, tensors
+    def __init__(self, decoder: Decoder, updates: WeightUpdates, update: StagedUpdate) -> None:
+        self._decoder, self._updates, self._update = decoder, updates, update
 
+    @torch.no_grad()
     def apply(self) -> None:
-        self._tensors.apply()
+        parameters = self._decoder.parameters
+        for name, value in self._update.values.items():
+            parameters[name].copy_(value)
+        self._updates.applied(self._update)
         self._decoder.refresh()
 
 
 class TorchRunner:
     def __init__(
-        self, decoder: Decoder, *, num_rows: int, max_model_len: int, eos_token_ids: frozenset[int]
+        self,
+        decoder: Decoder,
+        *,
+        folder: Path,
+        num_rows: int,
+        max_model_len: int,
+        eos_token_ids: frozenset[int],
     ) -> None:
+        """`folder`: the model's own weights, over which adapters are put."""
         self._decoder = decoder
+        self._updates = WeightUpdates(
+            folder,
+            {name: tuple(parameter.shape) for name, parameter in decoder.parameters.items()},
+            tied_embedding=decoder.tied_embedding,
+            dtype=decoder.dtype,
+        )
         self.vocab_size = decoder.vocab_size
         self.max_model_len = max_model_len
         self.num_rows = num_rows
@@ -161,8 +178,7 @@ class TorchRunner:
         self.cache.swap_rows(first, second, num_tokens=num_tokens)
 
     def stage_weights(self, path: Path) -> _StagedDecoderWeights:
-        tensors = stage(path, self._decoder.parameters, tied_embedding=self._decoder.tied_embedding)
-        return _StagedDecoderWeights(self._decoder, tensors)
+        return _StagedDecoderWeights(self._decoder, self._updates, self._updates.stage(path))
 
     def allocate_cache(self) -> None:
         self.cache.allocate()

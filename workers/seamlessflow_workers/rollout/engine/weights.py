@@ -1,12 +1,11 @@
-"""Weights from safetensors into a model, all or nothing.
+"""Whole weights from safetensors, all or nothing.
 
-`stage` reads a file or a folder of shards and proves that every tensor of the model is there with its shape, finite
-and floating, and nothing else is; only then does `StagedTensors.apply` copy, in place. With tied embeddings
-`lm_head.weight` may come along (senders always include it) and must then equal the embedding.
+`read_checked` reads a file or a folder of shards and proves that every tensor of the model is there with its shape,
+finite and floating, and nothing else is. With tied embeddings `lm_head.weight` may come along (senders always include
+it) and must then equal the embedding.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,47 +19,33 @@ HEAD = "lm_head.weight"
 MAX_NAMES_SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class StagedTensors:
-    pairs: tuple[tuple[Tensor, Tensor], ...]  # (parameter, new value)
-
-    @torch.no_grad()
-    def apply(self) -> None:
-        for parameter, value in self.pairs:
-            parameter.copy_(value)
-
-
-def stage(path: Path, parameters: Mapping[str, Tensor], *, tied_embedding: str | None) -> StagedTensors:
-    """Raise `WeightsError` unless `path` holds exactly the model.
-
-    `parameters` go by their names in a checkpoint, without the head where it is tied to `tied_embedding`.
-    """
-    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
-    values = read_checked(path, shapes, tied_embedding=tied_embedding)
-    return StagedTensors(tuple((parameters[name], values[name]) for name in sorted(values)))
-
-
 def read_checked(
     path: Path, shapes: Mapping[str, tuple[int, ...]], *, tied_embedding: str | None
 ) -> dict[str, Tensor]:
     """The tensors of a file or folder by name. Raises `WeightsError` unless they are exactly those of `shapes`."""
-    values = _read(path)
+    values = read_tensors(path)
     if tied_embedding is not None:
         _check_tied(values, embedding_name=tied_embedding)
     _check_names(set(shapes), set(values))
     for name, shape in shapes.items():
-        _check_tensor(name, wanted=shape, value=values[name])
+        check_tensor(name, wanted=shape, value=values[name])
     return values
 
 
-def _read(path: Path) -> dict[str, Tensor]:
+def safetensors_files(path: Path) -> list[Path]:
+    """The file, or those of a folder. Raises WeightsError without any."""
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not path.exists():
         raise WeightsError(f"{path} does not exist")
     if not files:
         raise WeightsError(f"{path} holds no .safetensors file")
+    return files
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file or folder by name. Raises WeightsError."""
     values: dict[str, Tensor] = {}
-    for file in files:
+    for file in safetensors_files(path):
         try:
             with safe_open(file, framework="pt") as shard:
                 for name in shard.keys():  # noqa: SIM118 - safe_open is no mapping
@@ -89,7 +74,8 @@ def _check_names(expected: set[str], offered: set[str]) -> None:
             raise WeightsError(f"{problem} weights: {shown}{more}; the old weights stay")
 
 
-def _check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor) -> None:
+def check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor) -> None:
+    """Raises WeightsError unless `value` has this shape and is floating and finite."""
     if (offered := tuple(value.shape)) != wanted:
         raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
     if not value.is_floating_point():

@@ -1,0 +1,97 @@
+"""The LoRA adapter of a policy (arXiv 2106.09685), made by peft.
+
+Enters: a loaded model and the job's `train.lora`. Leaves: the same model with low-rank layers beside its linear ones,
+and what is trained and published of it under the names of peft's own files. Invariants: nothing but the adapter takes
+gradients; where it begins B is zero, so version 0 is the model itself; its configuration has the same bytes in every
+process.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.lora import LoraLayer
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from seamlessflow.core.job_spec import LoraSection
+from seamlessflow_workers.train.step_engine import ModelLoadError
+
+_NAME = "default"  # peft's, of a model's only adapter
+_PREFIX = "base_model.model."  # of the wrapper whose state peft's files hold
+_ALL_LINEAR = "all-linear"  # peft's word: every linear layer but the output head
+
+
+class Adapter:
+    def __init__(self, model: PreTrainedModel, config: LoraConfig) -> None:
+        self._layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
+        self.config = _config_encode(config)
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """A [rank, inputs] and B [outputs, rank] of each layer, by their names in `adapter_model.safetensors`."""
+        return {
+            f"{_PREFIX}{name}.{part}.weight": getattr(layer, part)[_NAME].weight
+            for name, layer in self._layers.items()
+            for part in ("lora_A", "lora_B")
+        }
+
+    def dropouts(self) -> list[nn.Dropout]:
+        layers = self._layers.values()
+        modules = (module for layer in layers for module in layer.lora_dropout.modules())
+        return [module for module in modules if isinstance(module, nn.Dropout)]
+
+    @contextmanager
+    def disabled(self) -> Iterator[None]:
+        """Within, the model computes what it did before it had an adapter.
+
+        By a scale of zero: a layer that was skipped would change the order of modules that ZeRO-3 prefetches by.
+        """
+        self._scale(0.0)
+        try:
+            yield
+        finally:
+            self._scale(1.0)
+
+    def _scale(self, factor: float) -> None:
+        for layer in self._layers.values():
+            layer.set_scale(_NAME, factor)
+
+
+def adapter_attach(model: PreTrainedModel, section: LoraSection, *, source: str) -> Adapter:
+    """Put an adapter into `model`, in place; `source` is named in its configuration. Raises ModelLoadError."""
+    if section.target_modules:
+        _check_targets(model, section.target_modules)
+    config = LoraConfig(
+        r=section.rank,
+        lora_alpha=section.alpha,  # type: ignore[arg-type]  # peft divides it by the rank: any number will do
+        lora_dropout=section.dropout,
+        target_modules=section.target_modules or _ALL_LINEAR,
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=source.removeprefix("hub://"),
+        inference_mode=False,
+    )
+    inject_adapter_in_model(config, model)
+    return Adapter(model, config)
+
+
+def _check_targets(model: PreTrainedModel, targets: list[str]) -> None:
+    head = model.get_output_embeddings()
+    linear = [
+        name for name, layer in model.named_modules() if isinstance(layer, nn.Linear) and layer is not head
+    ]
+    for target in targets:
+        if not any(name == target or name.endswith(f".{target}") for name in linear):
+            known = sorted({name.rsplit(".", 1)[-1] for name in linear})
+            raise ModelLoadError(
+                f"train.lora.target_modules: {target!r} is no linear layer of {type(model).__name__}; "
+                f"it has {', '.join(known)}"
+            )
+
+
+def _config_encode(config: LoraConfig) -> bytes:
+    """`adapter_config.json`. The same in every process: peft itself writes sets in whatever order they are."""
+    fields = {
+        key: sorted(value) if isinstance(value, set) else value for key, value in config.to_dict().items()
+    }
+    return json.dumps({**fields, "inference_mode": True}, indent=1, sort_keys=True, default=str).encode()
