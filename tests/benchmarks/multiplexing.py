@@ -1,7 +1,7 @@
 """One job on three layouts: how near each comes to the work-conserving bound, and where the rest of the time goes.
 
 The same job, seed and forced lengths on every side (`cluster.layouts`); the metric is tokens that entered the weights
-within the staleness bound, per second, and the gap to the bound of machines that only work (`cluster.figures`). Twice:
+within the staleness bound, per second, and what is missing to machines that only work (`cluster.figures`). Twice:
 with real engines and trainer on machines of one core each, and, with an engine and a trainer that sleep, on eight
 machines through the same planes. Tables of what is measured so far are in build/bench/multiplexing; what was cut short
 goes on where it was (`cluster.journal`).

@@ -1,15 +1,15 @@
 """What is told of each run: figures of a window, and how far they are from the work-conserving bound.
 
-The bound is N machines that only ever generate or train, at the speeds that the unbounded disaggregated side shows in
-the same round: N / (machine seconds of generation + of training, per trained token).
+The bound is N machines that only ever generate or train, (W_rollout + W_train) / N: each kind of work costs what it
+cost, in machine seconds a token, in the cheapest run of any side. What disturbs a run, another kind of work on the
+same cores included, makes it dearer, never cheaper; so the bound is that of undisturbed work.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tests.benchmarks.cluster.journal import Entry
-from tests.benchmarks.cluster.layouts import UNBOUNDED
-from tests.benchmarks.cluster.observing import PLANES, Window
+from tests.benchmarks.cluster.observing import OTHERS, PLANES, Window
 
 NUM_CORES = len(os.sched_getaffinity(0))
 HAND_OVER = ("switching", "syncing", "draining", "starting")
@@ -24,6 +24,7 @@ METRICS: Mapping[str, tuple[str, Callable[[Window], float]]] = {
     "idle": ("%", lambda window: 100 * window.share("idle")),
     "idle or handing over": ("%", lambda window: 100 * window.share("idle", *HAND_OVER)),
     "cores taken by the planes": ("%", lambda window: 100 * window.cpu_share(PLANES, num_cores=NUM_CORES)),
+    "cores taken by others": ("%", lambda window: 100 * window.cpu_share([OTHERS], num_cores=NUM_CORES)),
     ROLLOUT_S: ("s/Mtoken", lambda window: 1e6 * window.seconds_of("serving") / window.num_sampled_tokens),
     TRAIN_S: ("s/Mtoken", lambda window: 1e6 * window.step_s / window.num_trained_tokens),
     MACHINES_CPU_S: ("s/Mtoken", lambda window: 1e6 * window.machines_cpu_s / window.num_trained_tokens),
@@ -35,20 +36,19 @@ def figures_of(window: Window) -> dict[str, float]:
     return {name: of(window) for name, (_, of) in METRICS.items()}
 
 
-def gap_to_bound(measured: Mapping[str, float], alone: Mapping[str, float], *, num_machines: int) -> float:
-    """Per cent of the bound that is missing. `alone` are the unbounded side's figures."""
-    machine_s_per_token = (alone[ROLLOUT_S] + alone[TRAIN_S]) / 1e6
-    return 100 * (1 - measured[THROUGHPUT] * machine_s_per_token / num_machines)
+def bound_of(runs: Iterable[Mapping[str, float]], *, num_machines: int) -> float:
+    """Trained tokens a second of machines that only work, by the figures of all runs of one workload."""
+    figures = list(runs)
+    machine_s_per_token = sum(min(run[work] for run in figures) for work in (ROLLOUT_S, TRAIN_S)) / 1e6
+    return num_machines / machine_s_per_token
 
 
 def columns_of(entries: Sequence[Entry], *, num_machines: int) -> dict[str, dict[str, list[float]]]:
-    """Values by metric, then side, a value for each round; the gap only of rounds that have the bound."""
+    """Values by metric, then side, a value for each round; per cent of the bound that is missing among them."""
     columns: dict[str, dict[str, list[float]]] = {metric: {} for metric in UNITS}
-    alone = {entry.round: entry.figures for entry in entries if entry.side == UNBOUNDED.name}
+    bound = bound_of((entry.figures for entry in entries), num_machines=num_machines)
     for entry in sorted(entries, key=lambda entry: entry.round):
-        figures = dict(entry.figures)
-        if entry.round in alone:
-            figures[GAP] = gap_to_bound(figures, alone[entry.round], num_machines=num_machines)
-        for metric, value in figures.items():
+        gap = 100 * (1 - entry.figures[THROUGHPUT] / bound)
+        for metric, value in {**entry.figures, GAP: gap}.items():
             columns[metric].setdefault(entry.side, []).append(value)
     return columns

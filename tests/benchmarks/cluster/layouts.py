@@ -1,8 +1,8 @@
 """The sides of the comparison: which tags the machines get and how far ahead of training generation may be.
 
 All are one platform with other settings. `SYNCHRONOUS` and `ONE_STEP_OFF` are the usual baselines of the field; the
-unbounded side never waits for a bound: it shows what each kind of work costs by itself, and
-its staleness is nobody's choice.
+unbounded side never waits for a bound: it shows what two kinds of machines reach at best, at a staleness that is
+nobody's choice.
 """
 
 from dataclasses import dataclass

@@ -20,6 +20,7 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 
 PLANES = ("postgres", "valkey", "web", "gateway", "scheduler", "background", "beat")
 SUPERVISOR = "supervisor-"
+OTHERS = "others"  # whatever else runs on this host, and what its hypervisor gave to others
 # Tokens that were sampled for groups whose fate is known: in a batch of the window, or dropped in it. Of a batch only
 # those that the step used entered the weights.
 _TOKENS = """
@@ -98,7 +99,7 @@ class Observer:
     def cpu_mark(self) -> None:
         pids = {managed.spec.name: managed.pid for managed in self._processes}
         seconds = {name: tree_cpu_s(pid) for name, pid in pids.items() if pid is not None}
-        self._marks.append((time.monotonic(), seconds))
+        self._marks.append((time.monotonic(), {**seconds, OTHERS: host_cpu_s() - sum(seconds.values())}))
 
     def window(self, first_version: int, last_version: int) -> Window:
         """From the publication of `first_version` to that of `last_version`."""
@@ -174,6 +175,14 @@ def tree_cpu_s(pid: int) -> float:
             continue
         total_s += times.user + times.system + times.children_user + times.children_system
     return total_s
+
+
+def host_cpu_s() -> float:
+    """Processor seconds of this host since it began that are not idle, stolen ones included."""
+    times = psutil.cpu_times()
+    return float(
+        sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+    )  # guests are in user
 
 
 def _elapsed_s(since: str, until: str) -> float:

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from tests.benchmarks.cluster.figures import UNITS, columns_of
+from tests.benchmarks.cluster.figures import UNITS, bound_of, columns_of
 from tests.benchmarks.cluster.journal import Entry
 from tests.benchmarks.cluster.workloads import Workload
 
@@ -26,12 +26,13 @@ def _section(workload: Workload, entries: Sequence[Entry]) -> str:
     sides = list(dict.fromkeys(entry.side for entry in entries))
     num_rounds = len({entry.round for entry in entries})
     loads = [entry.load_before for entry in entries]
+    bound = bound_of((entry.figures for entry in entries), num_machines=workload.num_machines)
     header = ["side", *(f"{metric}, {unit}" for metric, unit in UNITS.items())]
     rows = [[side, *(_cell(values.get(side, [])) for values in columns.values())] for side in sides]
     lines = [
         f"## {workload.name}",
         "",
-        f"Rounds: {num_rounds}. Load average before a run: {min(loads):.1f} to {max(loads):.1f}.",
+        f"Bound: {bound:,.0f} tokens/s. Rounds: {num_rounds}. Load before a run: {min(loads):.1f} to {max(loads):.1f}.",
         "",
         _table_row(header),
         _table_row(["---"] * len(header)),
