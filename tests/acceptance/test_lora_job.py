@@ -1,6 +1,11 @@
 """A job that trains an adapter alone, through the whole platform: it learns, and only the adapter travels."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from tests.acceptance.conftest import calculator_spec
@@ -8,10 +13,13 @@ from tests.acceptance.platform_process import PlatformProcess, eventually
 
 NUM_UPDATES = 24
 ENDS = 4  # updates at either end whose mean rewards are compared
+ADAPTER_FILES = {"adapter_config.json", "adapter_model.safetensors"}
 GAIN = 0.2  # of 0.6 that were seen
 
 
-def test_adapter_learns_and_travels_alone(platform: PlatformProcess, model_root: Path) -> None:
+def test_adapter_learns_and_travels_alone(
+    platform: PlatformProcess, model_root: Path, tmp_path: Path
+) -> None:
     spec = calculator_spec(model_root, num_updates=NUM_UPDATES, groups_per_batch=8, learning_rate=5e-3)
     spec["name"], spec["train"]["lora"] = "lora", {"rank": 8, "alpha": 16}
     with platform.client() as client:
@@ -24,8 +32,31 @@ def test_adapter_learns_and_travels_alone(platform: PlatformProcess, model_root:
         assert client.job_part(job["id"], "audit")["ok"]
         rewards = client.job_part(job["id"], "metrics", names="reward/mean")["metrics"]["reward/mean"]
         values = rewards["value"]
+        client.version_export(job["id"], 1, tmp_path / "adapter", form="adapter")
         versions = client.job_part(job["id"], "versions", limit=NUM_UPDATES + 1)["results"]
 
     model_bytes = sum(file.stat().st_size for file in (model_root / "calculator").glob("*.safetensors"))
     assert all(0 < version["num_bytes"] < 0.3 * model_bytes for version in versions if version["version"])
+    assert {file.name for file in (tmp_path / "adapter").iterdir()} == ADAPTER_FILES
+    export(platform, job["id"], tmp_path / "exported")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "exported")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
+    assert (
+        model.num_parameters()
+        == AutoModelForCausalLM.from_pretrained(model_root / "calculator").num_parameters()
+    )
+    assert len(tokenizer) <= model.config.vocab_size
     assert sum(values[-ENDS:]) / ENDS > sum(values[:ENDS]) / ENDS + GAIN
+
+
+def export(platform: PlatformProcess, job_id: str, folder: Path) -> None:
+    """The latest version, by the command; a second time it refuses to write over what is there."""
+    command = [sys.executable, "-m", "seamlessflow.cli", "jobs", "export", job_id, "--output", str(folder)]
+    environment = os.environ | platform.environ | {"SEAMLESSFLOW_HOME": str(platform.home.root)}
+    done = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        for _ in range(2)
+    ]
+    assert [run.returncode for run in done] == [0, 1], done[0].stderr
+    assert f"version {NUM_UPDATES} of {job_id} is in {folder}" in done[0].stdout
+    assert "exists already" in done[1].stderr

@@ -17,12 +17,8 @@ from seamlessflow.control_plane.cluster.services import machine_edit
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.services import (
-    artifact_path,
-    job_folder,
-    leftovers_clear,
-    versions_prune,
-)
+from seamlessflow.control_plane.policies.places import artifact_path, job_folder
+from seamlessflow.control_plane.policies.services import leftovers_clear, versions_prune
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry import services as telemetry_services
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, LogChunk, MetricPoint
@@ -376,6 +372,34 @@ def test_pruning_spares_what_is_served_and_what_a_checkpoint_goes_on_from(cast: 
     assert versions_prune() == 1
 
     assert sorted(entry.name for entry in versions.iterdir()) == ["2", "3", "4", "5", "6"]
+
+
+def test_pruning_spares_what_an_engine_may_be_loading(cast: Cast) -> None:
+    """One serves version 2 and was told of 3, 4 … since; one was leased at version 4 and serves nothing yet."""
+    job = cast.job(is_running=True)
+    credential = order_of(phase_make(job, worker_make("beta", "train").machine, Role.TRAIN)).credential
+    engines: list[Phase] = []
+    for number in range(1, 10):
+        publication = publication_of(job, number)
+        path = artifact_path(publication.uri)
+        assert path is not None
+        path.mkdir(parents=True)
+        assert publish(publication, credential)[0] == 200
+        if number in (2, 4):
+            machine = worker_make(f"gamma-{number}", "rollout").machine
+            engines.append(phase_make(Job.objects.get(id=job.id), machine, Role.ROLLOUT))
+    updating, starting = (phase.id for phase in engines)
+    Phase.objects.filter(id=updating).update(desired_version=9, served_version=2)
+
+    def left() -> list[str]:
+        versions_prune()
+        return sorted(entry.name for entry in (job_folder(job.id) / "versions").iterdir())
+
+    assert left() == [str(number) for number in range(2, 10)]
+    Phase.objects.filter(id=updating).update(served_version=9)
+    assert left() == [str(number) for number in range(4, 10)]
+    Phase.objects.filter(id=starting).update(served_version=9)
+    assert left() == ["8", "9"]
 
 
 def test_half_made_folders_of_jobs_that_ended_are_cleared(cast: Cast) -> None:

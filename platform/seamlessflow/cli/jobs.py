@@ -115,6 +115,30 @@ jobs.add_command(
 )
 
 
+@jobs.command("export")
+@click.argument("job_id")
+@click.option("--version", type=click.IntRange(min=0), help="Policy version; the latest if left out.")
+@click.option(
+    "--form",
+    type=click.Choice(["model", "adapter"]),
+    default="model",
+    show_default=True,
+    help="Whole weights (an adapter is merged), or the adapter alone in peft's format.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="Folder to make; must not exist."
+)
+def jobs_export(job_id: str, version: int | None, form: str, output: Path) -> None:
+    """Write a version's weights as a folder that transformers loads with from_pretrained."""
+    with connect() as client:
+        number = client.job_get(job_id)["latest_version"] if version is None else version
+        try:
+            client.version_export(job_id, number, output, form=form)
+        except OSError as error:
+            raise CliError(f"nothing is written to {output}: {error.strerror or error}") from error
+    click.echo(f"version {number} of {job_id} is in {output}")
+
+
 def _asked_line(job: dict[str, Any]) -> str:
     return f"{job['id']} {job['state']}, asked to {job['desired']}"
 

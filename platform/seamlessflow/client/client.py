@@ -81,6 +81,18 @@ class Client:
         """`part` is versions, metrics, events, phases, groups, ledger or audit."""
         return self._send("GET", f"jobs/{job_id}/{part}", params=params)
 
+    def version_export(self, job_id: str, version: int, folder: Path, *, form: str = "model") -> None:
+        """Write a version as a new folder, whole or not at all: `form` model for transformers, adapter for peft.
+
+        Raises FileExistsError, ApiError.
+        """
+        if folder.exists():
+            raise FileExistsError(f"{folder} exists already")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as aside:
+            self._receive(f"jobs/{job_id}/versions/{version}/export", {"form": form}, Path(aside) / "folder")
+            (Path(aside) / "folder").rename(folder)
+
     def session_get(self, session_id: str, *, tokens: bool = False) -> Json:
         """A session's trajectory tree; with `tokens`, ids and logprobs of each node too."""
         return self._send("GET", f"sessions/{session_id}", params={"tokens": "true"} if tokens else {})
@@ -180,6 +192,21 @@ class Client:
     def _upload(self, name: str, stream: Any, *, unpack: bool) -> str:
         params = {"unpack": "true"} if unpack else {}
         return str(self._send("POST", "uploads", files={"file": (name, stream)}, params=params)["uri"])
+
+    def _receive(self, path: str, params: Mapping[str, str], folder: Path) -> None:
+        """A tar, kept in a file until all of it is there, then unpacked."""
+        try:
+            with self._http.stream("GET", path, params=params) as response, tempfile.TemporaryFile() as file:
+                if not response.is_success:
+                    response.read()
+                    raise _refusal(response)
+                for chunk in response.iter_bytes():
+                    file.write(chunk)
+                file.seek(0)
+                with tarfile.open(fileobj=file, mode="r:") as archive:
+                    archive.extractall(folder, filter="data")
+        except httpx.TransportError as error:
+            raise ApiError(f"{self.base_url} broke off or cannot be reached ({error})") from error
 
     def _send(self, method: str, path: str, **arguments: Any) -> Json:
         try:

@@ -8,6 +8,7 @@ from seamlessflow.control_plane.cluster import apis as cluster
 from seamlessflow.control_plane.common import apis as common
 from seamlessflow.control_plane.common import fields
 from seamlessflow.control_plane.jobs import apis as jobs
+from seamlessflow.control_plane.policies import apis as policies
 from seamlessflow.control_plane.scheduling import apis as scheduling
 
 register_converter(fields.JobIdConverter, "job")
@@ -23,6 +24,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/stage", jobs.JobStageApi.as_view()),
     path("jobs/<job:job_id>/resume", jobs.JobResumeApi.as_view()),
     path("jobs/<job:job_id>/versions", jobs.JobVersionListApi.as_view()),
+    path("jobs/<job:job_id>/versions/<int:version>/export", policies.JobVersionExportApi.as_view()),
     path("jobs/<job:job_id>/metrics", jobs.JobMetricsApi.as_view()),
     path("jobs/<job:job_id>/events", jobs.JobEventListApi.as_view()),
     path("jobs/<job:job_id>/phases", jobs.JobPhaseListApi.as_view()),

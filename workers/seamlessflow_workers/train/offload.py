@@ -35,6 +35,7 @@ class StatesMover:
             self._move_plain(torch.device("cpu"))
         elif self._stage < _PARTITIONED_WEIGHTS:
             self._engine.offload_states(pin_memory=self._device.type == "cuda")
+            self._move_frozen(torch.device("cpu"))
         if self._reference is not None:
             self._reference.to("cpu")
         self._is_away = True
@@ -46,10 +47,17 @@ class StatesMover:
         if self._stage == _UNPARTITIONED:
             self._move_plain(self._device)
         elif self._stage < _PARTITIONED_WEIGHTS:
+            self._move_frozen(self._device)
             self._engine.reload_states()
         if self._reference is not None:
             self._reference.to(self._device)
         self._is_away = False
+
+    def _move_frozen(self, device: torch.device) -> None:
+        """DeepSpeed moves what it optimizes; the model under an adapter it leaves."""
+        for parameter in self._engine.module.parameters():
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.to(device)
 
     def _move_plain(self, device: torch.device) -> None:
         """Parameters keep their identity, so the optimizer's states stay theirs; gradients of a finished step go."""

@@ -9,10 +9,8 @@ import shutil
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -21,6 +19,7 @@ from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import metrics_record
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
@@ -151,28 +150,6 @@ def _reply(job: Job, version: int) -> PublicationReply:
     return PublicationReply(version=version, is_job_complete=job.published_batch >= num_updates)
 
 
-def job_folder(job_id: UUID) -> Path:
-    """Where a job's versions and checkpoints lie."""
-    root: Path = settings.ARTIFACT_ROOT.resolve()
-    return root / str(job_id)
-
-
-def artifact_path(uri: str) -> Path | None:
-    """The path of a file:// URL inside the artifact store; None for anything else."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return None
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        return None
-    try:
-        path = Path(unquote(parts.path)).resolve()
-    except (ValueError, OSError, RuntimeError):  # NUL, too long, links in a circle: no place at all
-        return None
-    root = settings.ARTIFACT_ROOT.resolve()
-    return path if path.is_relative_to(root) and path != root else None
-
-
 def versions_prune() -> int:
     """Delete weights that no job keeps: all but the newest `keep_versions`, pinned ones and version 0."""
     jobs = Job.objects.filter(versions__deleted_at=None, versions__version__gt=0).distinct()
@@ -212,13 +189,24 @@ def leftovers_clear(*, now: datetime) -> int:
 
 
 def _versions_in_use(job_id: UUID) -> set[int]:
-    """What engines serve or are to serve, and what the newest checkpoint goes on from."""
+    """What engines serve, are to serve or may be loading on the way there, and what the newest checkpoint goes on from.
+
+    An engine loads the version it was told of, which is no older than what it serves, or than what was the newest when
+    its phase began; meanwhile later ones may have been published.
+    """
+    in_use: set[int] = set()
     engines = Phase.objects.filter(job_id=job_id, role=Role.ROLLOUT, state__in=LIVE_PHASE_STATES)
-    pairs = engines.values_list("desired_version", "served_version")
-    in_use = {version for pair in pairs for version in pair if version is not None}
+    for desired, served, leased_at in engines.values_list("desired_version", "served_version", "leased_at"):
+        oldest = _newest_at(job_id, leased_at) if served is None else served
+        in_use.update(range(min(oldest, desired), desired + 1))
     checkpoints = PolicyVersion.objects.filter(job_id=job_id).exclude(checkpoint_uri="").order_by("-version")
     in_use.update(checkpoints.values_list("version", flat=True)[:1])
     return in_use
+
+
+def _newest_at(job_id: UUID, moment: datetime) -> int:
+    published = PolicyVersion.objects.filter(job_id=job_id, published_at__lte=moment)
+    return published.order_by("-version").values_list("version", flat=True).first() or 0
 
 
 def _remove(path: Path) -> None:

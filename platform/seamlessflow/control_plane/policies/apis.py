@@ -1,0 +1,49 @@
+"""Versions over REST: one of them as a folder that transformers loads, sent as a tar."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+
+from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.common.tar_stream import tar_chunks, tar_size
+from seamlessflow.control_plane.jobs.selectors import job_get_visible
+from seamlessflow.control_plane.policies.export import ExportForm
+from seamlessflow.control_plane.policies.selectors import version_export_members
+
+TAR = "application/x-tar"
+
+
+class JobVersionExportApi(ProjectApi):
+    @extend_schema(
+        operation_id="job_version_export",
+        description="A tar of a folder: whole weights (of an adapter merged into the model) with configuration and "
+        "tokenizer, or the adapter alone in peft's format.",
+        parameters=[
+            OpenApiParameter(
+                "form", enum=[form.value for form in ExportForm], description="`model` if left out."
+            )
+        ],
+        responses={(200, TAR): OpenApiTypes.BINARY},
+    )
+    def get(self, request: Request, job_id: UUID, version: int) -> StreamingHttpResponse:
+        job = job_get_visible(access=self.access, job_id=job_id)
+        members = version_export_members(job=job, version=version, form=request.query_params.get("form"))
+        return StreamingHttpResponse(
+            _in_threads(tar_chunks(members)),
+            content_type=TAR,
+            headers={
+                "Content-Length": str(tar_size(members)),
+                "Content-Disposition": f'attachment; filename="version-{version}.tar"',
+            },
+        )
+
+
+async def _in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Reading and sums wait for disk and processor: never on the event loop."""
+    while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+        yield chunk

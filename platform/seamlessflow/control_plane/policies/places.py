@@ -1,0 +1,29 @@
+"""Where the files of versions and checkpoints lie in the artifact store."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from django.conf import settings
+
+
+def job_folder(job_id: UUID) -> Path:
+    """Where a job's versions and checkpoints lie."""
+    root: Path = settings.ARTIFACT_ROOT.resolve()
+    return root / str(job_id)
+
+
+def artifact_path(uri: str) -> Path | None:
+    """The path of a file:// URL inside the artifact store; None for anything else."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    try:
+        path = Path(unquote(parts.path)).resolve()
+    except (ValueError, OSError, RuntimeError):  # NUL, too long, links in a circle: no place at all
+        return None
+    root = settings.ARTIFACT_ROOT.resolve()
+    return path if path.is_relative_to(root) and path != root else None

@@ -1,0 +1,40 @@
+"""Reads on policy versions."""
+
+from http import HTTPStatus
+from pathlib import Path
+
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
+from seamlessflow.control_plane.common.tar_stream import Member
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.export import ExportForm, NothingToExport, export_members
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.policies.places import artifact_path
+
+MAX_VERSION = 2**62
+
+
+def version_export_members(*, job: Job, version: int, form: str | None) -> list[Member]:
+    """The files of one version as a folder. Raises ApplicationError with the reason where there are none."""
+    if form is not None and form not in list(ExportForm):
+        raise field_error("form", f"{form!r} is not accepted; accepted: {', '.join(ExportForm)}")
+    row = PolicyVersion.objects.filter(job=job, version=version).first() if version <= MAX_VERSION else None
+    if row is None:
+        raise not_found("version", version)
+    if row.deleted_at is not None:
+        raise ApplicationError(
+            f"the files of version {version} are gone: retention keeps the newest "
+            f"{job.spec['train']['keep_versions']} (train.keep_versions), pinned ones and those in use",
+            status=HTTPStatus.GONE,
+        )
+    model = Path(job.model_path)
+    folder = artifact_path(row.uri) if row.version else model
+    try:
+        if folder is None:
+            raise OSError("they are not in the artifact store")
+        return export_members(
+            folder, model, form=ExportForm(form or ExportForm.MODEL), dtype=job.spec["model"]["dtype"]
+        )
+    except NothingToExport as error:
+        raise field_error("form", f"{form!r} is not accepted: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise conflict(f"the files of version {version} cannot be read: {error}") from error
