@@ -36,6 +36,7 @@ class ScriptedEngine:
     die_after: int | None = None  # tokens of one request, then the connection breaks off
     version_after: tuple[int, int] | None = None  # (tokens of one request, new version)
     is_unpacked: bool = False  # plain token arrays, as vLLM gives them
+    sampling: dict[str, Any] = field(default_factory=dict)  # of the last request
     num_requests: int = 0
     num_in_flight: int = 0
     num_statuses: dict[int, int] = field(default_factory=dict)
@@ -73,7 +74,9 @@ class ScriptedEngine:
         self.num_requests += 1
         self.num_in_flight += 1
         try:
-            return await self._answer(request, await request.json())
+            body = await request.json()
+            self.sampling = body["sampling_params"]
+            return await self._answer(request, body)
         finally:
             self.num_in_flight -= 1
 

@@ -60,6 +60,7 @@ class FakeGateway:
     def __init__(self, policy: Policy = honest_policy) -> None:
         self.policy = policy
         self.groups: deque[LeasedGroup] = deque()
+        self.held_out: deque[LeasedGroup] = deque()
         self.finished: list[SessionFinish] = []
         self.keys_seen: list[str] = []
         self.requests_seen: list[Mapping[str, Any]] = []
@@ -101,14 +102,15 @@ class FakeGateway:
         ask = msgspec.json.decode(await request.read(), type=GroupLeaseRequest)
         if self.lease_status != 200:
             return web.json_response({"title": "no", "detail": "not your phase"}, status=self.lease_status)
+        queue = self.held_out if ask.is_evaluation else self.groups
         for _ in range(NUM_LEASE_POLLS):
-            if self.groups:
+            if queue:
                 break
             await asyncio.sleep(POLL_S)
         groups, room = [], ask.max_sessions
-        while self.groups and len(self.groups[0].sessions) <= room:
-            room -= len(self.groups[0].sessions)
-            groups.append(self.groups.popleft())
+        while queue and len(queue[0].sessions) <= room:
+            room -= len(queue[0].sessions)
+            groups.append(queue.popleft())
         return web.Response(body=msgspec.json.encode(GroupLeaseReply(groups=groups)))
 
     async def _finish(self, request: web.Request) -> web.Response:

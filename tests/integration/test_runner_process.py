@@ -87,13 +87,19 @@ class RunnerProcess:
 
 @contextlib.asynccontextmanager
 async def running_runner(
-    gateway: FakeGateway, folder: Path, *, environment: dict[str, Any] | None = None, **rollout: int
+    gateway: FakeGateway,
+    folder: Path,
+    *,
+    environment: dict[str, Any] | None = None,
+    evaluation: dict[str, Any] | None = None,
+    **rollout: int,
 ) -> AsyncIterator[RunnerProcess]:
     spec = {
         "name": "test",
         "model": {"source": "/models/example"},
         "environment": environment or {"name": "calculator", "tasks": "tasks.jsonl", "max_turns": 3},
         "rollout": {"group_size": 4, "max_concurrent_sessions": 8, **rollout},
+        "evaluation": evaluation or {},
     }
     resident = Resident(
         job_id=JOB, project_id=PROJECT, role=Role.AGENT, spec=spec, model_path="/models/example", weights=WEIGHTS,
@@ -163,6 +169,25 @@ async def test_no_more_episodes_run_at_once_than_the_job_allows(tmp_path: Path) 
         await runner.begin()
         await all_finished(gateway, sessions)
         assert gateway.max_open == 3
+
+
+async def test_held_out_tasks_run_beside_a_full_house_in_room_of_their_own(tmp_path: Path) -> None:
+    evaluation = {"tasks": "held_out.jsonl", "samples_per_task": 2, "max_concurrent_sessions": 2}
+    async with (
+        running_gateway() as gateway,
+        running_runner(gateway, tmp_path, evaluation=evaluation, max_concurrent_sessions=4) as runner,
+    ):
+        gateway.answer_delay_s = 60.0
+        training = add_groups(gateway, 2)
+        gateway.held_out.extend(group_of(TASK, num_sessions=2) for _ in range(2))
+        held_out = {session.session_id for group in gateway.held_out for session in group.sessions}
+        phase_id = await runner.begin()
+        await until(lambda: gateway.num_open == 6, what="four episodes of training and two of held-out tasks")
+        assert (len(gateway.groups), len(gateway.held_out)) == (1, 1), "neither takes the other's room"
+        await runner.drain(phase_id)
+        reported = gateway.verdicts().keys()
+        assert (len(reported & training), len(reported & held_out)) == (4, 2)
+        assert gateway.max_open == 6
 
 
 async def test_a_gateway_restart_loses_no_session(tmp_path: Path) -> None:

@@ -135,4 +135,15 @@ def test_batch_knows_sessions_groups_and_what_they_were_like() -> None:
     assert metrics["rollout/zero_variance_fraction"] == 0.5
     assert (metrics["rollout/length_mean"], metrics["rollout/length_max"]) == (2.0, 4.0)
     assert (metrics["rollout/truncated_fraction"], metrics["rollout/overlong_fraction"]) == (0.25, 0.25)
+    assert metrics["rollout/terminated_length_mean"] == pytest.approx((6 + 1) / 3)
     assert (metrics["reward/code/mean"], metrics["reward/other/mean"]) == (0.0, 0.5)
+
+
+def test_metrics_tell_partial_rollouts_and_what_was_given() -> None:
+    begun, plain = session(1.0, 1, 2, 3), session(0.0, 1)
+    later = dataclasses.replace(begun, nodes=[begun.nodes[0], with_spans(begun.nodes[1], (0, 4, 2, 5))])
+
+    metrics = assemble([[later, plain]], policy_version=5).header.metrics
+
+    assert metrics["rollout/mixed_version_fraction"] == 0.5
+    assert metrics["rollout/prompt_length_mean"] == 1.0

@@ -7,6 +7,7 @@ import pytest
 
 from seamlessflow.data_plane.engines.client import Engine
 from seamlessflow.data_plane.engines.pool import EnginePool, JobOver, TooManyHeld, Wish
+from seamlessflow.data_plane.rollout_manager.manager import Affinity
 
 JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
 NUM_SLOTS = 4
@@ -151,3 +152,23 @@ async def test_the_queue_is_bounded(pool: EnginePool, turns: Turns) -> None:
             pass
     for task in turns.tasks.values():
         task.cancel()
+
+
+async def test_an_evaluation_waits_behind_training_but_not_for_ever(pool: EnginePool, turns: Turns) -> None:
+    pool.table_set([engine(1)])
+    for number in range(CAPACITY):
+        await turns.start(f"first {number}", Wish(JOB, Affinity().order))
+    measuring = Affinity.of_evaluation(0, handicap=2)
+    training = [Affinity() for _ in range(4)]
+    for name, affinity in [
+        ("evaluation", measuring),
+        *((f"training {n}", a) for n, a in enumerate(training)),
+    ]:
+        await turns.start(name, Wish(JOB, affinity.order, affinity.min_version))
+    before = len(turns.served)
+
+    for number in range(CAPACITY):
+        await turns.end(f"first {number}")
+
+    order = [name for name, _ in turns.served[before:]]
+    assert order == ["training 0", "training 1", "evaluation", "training 2", "training 3"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.lifecycle.groups import BATCH_MOVES, GROUP_MOVES, SESSION_MOVES
+from seamlessflow.core.lifecycle.groups import BATCH_MOVES, EVALUATION_MOVES, GROUP_MOVES, SESSION_MOVES
 from seamlessflow.core.lifecycle.jobs import (
     ACTIVE_JOB_STATES,
     JOB_MOVES,
@@ -18,7 +18,7 @@ from seamlessflow.core.lifecycle.jobs import (
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
 from seamlessflow.core.lifecycle.table import IllegalMove, TransitionTable
 
-TABLES = [JOB_MOVES, PHASE_MOVES, GROUP_MOVES, SESSION_MOVES, BATCH_MOVES]
+TABLES = [JOB_MOVES, PHASE_MOVES, GROUP_MOVES, SESSION_MOVES, BATCH_MOVES, EVALUATION_MOVES]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.kind)

@@ -395,3 +395,22 @@ def test_where_handing_over_is_dear_a_turn_waits_for_its_second_batch() -> None:
 def test_a_turn_waits_for_no_second_batch_where_that_would_hold_up_something(change: dict[str, Any]) -> None:
     (drain,) = plan_of(replace(DEAR, **change), machines=AT_WORK).decisions
     assert isinstance(drain, DrainPhase)
+
+
+def test_a_job_completes_only_when_its_last_version_is_measured() -> None:
+    trained = replace(RUNNING, published_batch=RUNNING.num_updates, awaits_evaluation=True)
+
+    waiting = plan_of(trained, machines=AT_WORK)
+    done = plan_of(replace(trained, awaits_evaluation=False), machines=AT_WORK)
+
+    assert waiting.decisions == ()
+    assert "the last version is being evaluated" in waiting.waiting_reasons[JOB]
+    assert drained(done) == {"alpha", "beta", "gamma"}
+
+
+def test_what_is_asked_of_a_job_comes_before_the_evaluation_of_its_last_version() -> None:
+    trained = replace(RUNNING, published_batch=RUNNING.num_updates, awaits_evaluation=True)
+
+    paused = plan_of(replace(trained, desired=DesiredJobState.PAUSE), machines=AT_WORK)
+
+    assert [d.to_state for d in paused.decisions if isinstance(d, MoveJob)] == [JobState.PAUSING]

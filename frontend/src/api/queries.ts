@@ -74,13 +74,22 @@ export interface PageQuery {
 
 export function useGroups(
   jobId: string,
-  query: PageQuery & { state?: GroupState | undefined },
+  query: PageQuery & { state?: GroupState | undefined; evaluation?: number | undefined },
   everyMs: number | false,
 ) {
   return useQuery({
     queryKey: ["groups", jobId, query],
     queryFn: () =>
       bodyOf(api.GET("/api/v1/jobs/{job_id}/groups", { params: { path: { job_id: jobId }, query: defined(query) } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: everyMs,
+  });
+}
+
+export function useEvaluations(jobId: string, query: PageQuery, everyMs: number | false) {
+  return useQuery({
+    queryKey: ["evaluations", jobId, query],
+    queryFn: () => bodyOf(api.GET("/api/v1/jobs/{job_id}/evaluations", { params: { path: { job_id: jobId }, query } })),
     placeholderData: keepPreviousData,
     refetchInterval: everyMs,
   });

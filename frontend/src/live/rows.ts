@@ -22,6 +22,8 @@ export interface JobRow {
   waiting_reason: string;
   desired: "run" | "pause" | "cancel";
   latest_version: number;
+  /** Did best on the held-out tasks. */
+  best_version: number | null;
   num_updates_done: number;
   num_updates: number;
   created_at: number;
@@ -114,7 +116,7 @@ export interface RewardRow {
 export interface GroupRow {
   id: string;
   index: number;
-  state: "open" | "ready" | "batched" | "dropped";
+  state: "open" | "ready" | "batched" | "dropped" | "evaluating" | "evaluated";
   reason: string;
   size: number;
   num_verdicts: number;

@@ -13,6 +13,8 @@ export interface GroupInfo extends GroupRow {
   job: string;
   job_name: string;
   task_index: number | null;
+  /** Held out: the version that it measures; null for what trains. */
+  evaluation: number | null;
   task: Record<string, unknown>;
 }
 

@@ -173,8 +173,8 @@ def _spec_read(file: Path) -> dict[str, Any]:
 
 def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> None:
     """Replace paths that exist beside the spec by uploaded artifacts; other references are the server's to resolve."""
-    for section, key in (("model", "source"), ("environment", "tasks")):
-        reference = spec[section].get(key)
+    for section, key in (("model", "source"), ("environment", "tasks"), ("evaluation", "tasks")):
+        reference = spec.get(section, {}).get(key)
         if not isinstance(reference, str) or "://" in reference:
             continue
         path = base / reference

@@ -78,7 +78,7 @@ class Client:
         return self._send("POST", f"jobs/{job_id}/stage", json={"stage": stage, "reason": reason})
 
     def job_part(self, job_id: str, part: str, **params: Any) -> Json:
-        """`part` is versions, metrics, events, phases, groups, ledger or audit."""
+        """`part` is versions, evaluations, metrics, events, phases, groups, ledger or audit."""
         return self._send("GET", f"jobs/{job_id}/{part}", params=params)
 
     def version_export(self, job_id: str, version: int, folder: Path, *, form: str = "model") -> None:

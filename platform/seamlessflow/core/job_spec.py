@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 
 from seamlessflow.core.algorithms.options import RatioLevel
 from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.spec_section import SpecSection
 
 SPEC_VERSION = 1
@@ -154,6 +155,7 @@ class JobSpec(SpecSection):
     rollout: RolloutSection = RolloutSection()
     algorithm: AlgorithmSection = AlgorithmSection()
     train: TrainSection = TrainSection()
+    evaluation: EvaluationSection = EvaluationSection()
     placement: PlacementSection = PlacementSection()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
@@ -165,6 +167,15 @@ class JobSpec(SpecSection):
             raise ValueError(
                 f"algorithm.{option}: chooses among the platform's tasks, but agents of environment 'external' "
                 f"bring their own; {'leave stages out' if algorithm.stages else 'set it to false'}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _evaluation_needs_agents(self) -> "JobSpec":
+        if self.environment.name == "external" and self.evaluation.is_on:
+            raise ValueError(
+                "evaluation.tasks: the platform's agents run held-out tasks, but agents of environment 'external' "
+                "bring their own; leave evaluation.tasks out"
             )
         return self
 
@@ -185,6 +196,11 @@ class JobSpec(SpecSection):
         limit = self.algorithm.overlong.max_tokens
         budget = self.rollout.max_tokens_per_turn * self.environment.max_turns
         return limit or min(budget, self.model.max_model_len)
+
+    @property
+    def evaluation_temperature(self) -> float:
+        given = self.evaluation.temperature
+        return self.rollout.temperature if given is None else given
 
     @property
     def aggregation_constant(self) -> float:

@@ -41,6 +41,7 @@ from seamlessflow.data_plane.store.groups import group_move, job_lock, num_verdi
 from seamlessflow.data_plane.store.sampling import (
     Waste,
     oldest_open_version,
+    rollout_costs,
     seconds_since_last_batch,
     waste_read,
 )
@@ -93,11 +94,11 @@ class BatchFeed:
         async with self._pool.connection() as connection:
             finished = await finished_sessions(connection, groups)
             elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
+            costs = await rollout_costs(connection, [group.group_id for group in groups])
         if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
             oldest_allowed = request.policy_version - job.spec.algorithm.max_staleness
             finished = [without_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
-        costs = {**waste.metrics, **_speed(finished, elapsed_s)}
-        plan = _plan(claims, request, job, costs)
+        plan = _plan(claims, request, job, {**waste.metrics, **costs, **_speed(finished, elapsed_s)})
         batch = await asyncio.to_thread(assemble_batch, finished, plan)
         return await self._store(claims, batch, groups, waste)
 

@@ -143,7 +143,7 @@ async def _open_group(connection: Connection, job: LiveJob, key: str) -> OpenGro
         [job.job_id, key],
     )
     row = await cursor.fetchone()
-    return None if row is None else OpenGroup(row[0], row[1], row[2], row[3], is_abandoned=False)
+    return None if row is None else OpenGroup(row[0], row[1], row[2], row[3])
 
 
 async def _new_group(connection: Connection, job: LiveJob, key: str, request: SessionOpen) -> NewGroup:

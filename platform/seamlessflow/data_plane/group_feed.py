@@ -20,10 +20,9 @@ from seamlessflow.core.protocol.data_plane import (
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.store.admission import group_counts, num_admissible
+from seamlessflow.data_plane.group_admission import Admission, evaluation_admission, training_admission
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.groups import (
-    NewGroup,
     OpenGroup,
     group_insert,
     group_lock,
@@ -38,7 +37,6 @@ from seamlessflow.data_plane.store.groups import (
 from seamlessflow.data_plane.store.jobs import month_of, phase_is_live
 from seamlessflow.data_plane.store.node_rows import SessionKey
 from seamlessflow.data_plane.store.sessions import SessionVerdict, session_end, session_read
-from seamlessflow.data_plane.task_choice import task_choose
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.wakes import JobWakes, changed
@@ -46,6 +44,7 @@ from seamlessflow.data_plane.wakes import JobWakes, changed
 log = logging.getLogger(__name__)
 
 POLL_S = 0.25
+EVALUATION_POLL_S = 1.0  # publications wake it
 MAX_WAIT_S = 60.0
 MAX_METRIC_CHARS = 120
 
@@ -66,7 +65,8 @@ class GroupFeed:
             reply = await self._lease_once(claims, request, job)
             if reply.groups or time.monotonic() >= deadline_s:
                 return reply
-            await changed(ticket, timeout_s=min(POLL_S, max(0.0, deadline_s - time.monotonic())))
+            poll_s = EVALUATION_POLL_S if request.is_evaluation else POLL_S
+            await changed(ticket, timeout_s=min(poll_s, max(0.0, deadline_s - time.monotonic())))
 
     async def finish(self, claims: PhaseClaims, finish: SessionFinish) -> None:
         """Note how an episode ended; saying it again changes nothing. Raises ApiError."""
@@ -106,7 +106,8 @@ class GroupFeed:
         async with self._pool.connection() as connection, connection.transaction():
             await phase_require_live(connection, claims)
             await job_lock(connection, claims.job_id)
-            held = await groups_leasable(connection, claims)
+            state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN
+            held = await groups_leasable(connection, claims, state)
             mine = [group.group_id for group in held if not group.is_abandoned]
             for group in held:
                 if room <= 0:
@@ -116,22 +117,21 @@ class GroupFeed:
                 if taken:
                     mine.append(group.group_id)
                     leased.append(taken)
-            counts = await group_counts(connection, claims.job_id)
-            num_new = 0 if job.is_over else num_admissible(job.spec, counts)
-            for offset in range(num_new):
+            admit = evaluation_admission if request.is_evaluation else training_admission
+            admission = Admission() if job.is_over else await admit(connection, job)
+            for offset in range(admission.num_new):
                 if room <= 0:
                     break
-                group = await self._admit(connection, job, counts.next_index + offset)
+                new = await admission.group(connection, job, admission.first_index + offset)
+                group = await group_insert(connection, new)
                 taken = await self._take(connection, group, job, claims, room, now)
                 room -= len(taken.sessions) if taken else 0
                 mine.append(group.group_id)
                 leased += [taken] if taken else []
             await groups_hold(connection, mine, claims, self._settings.group_lease_s)
         for taken in leased:
-            for session in taken.sessions:
-                key = SessionKey(session.session_id, month_of(now), claims.project_id, claims.job_id)
-                self._registry.begin(key, job=job, group_id=taken.group_id, api_key=session.api_key)
-        return GroupLeaseReply(groups=leased, is_admission_closed=num_new == 0)
+            self._begin(taken, job, claims, now)
+        return GroupLeaseReply(groups=leased, is_admission_closed=admission.num_new == 0)
 
     async def _take(
         self,
@@ -154,19 +154,27 @@ class GroupFeed:
         sessions = await sessions_insert(
             connection, group, runnable, project_id=claims.project_id, job_id=claims.job_id, now=now
         )
-        return LeasedGroup(group_id=group.group_id, index=group.index, task=group.task, sessions=sessions)
-
-    async def _admit(self, connection: Connection, job: LiveJob, index: int) -> OpenGroup:
-        which, task = await task_choose(connection, job, index)
-        new = NewGroup(
-            project_id=job.project_id,
-            job_id=job.job_id,
-            index=index,
-            task_index=which,
-            task=task,
-            size=job.spec.rollout.group_size,
+        return LeasedGroup(
+            group_id=group.group_id,
+            index=group.index,
+            task=group.task,
+            sessions=sessions,
+            evaluation_version=group.evaluation_version,
         )
-        return await group_insert(connection, new)
+
+    def _begin(
+        self, group: LeasedGroup, job: LiveJob, claims: PhaseClaims, opened_at: datetime.datetime
+    ) -> None:
+        """Its sessions may speak."""
+        for session in group.sessions:
+            key = SessionKey(session.session_id, month_of(opened_at), claims.project_id, claims.job_id)
+            self._registry.begin(
+                key,
+                job=job,
+                group_id=group.group_id,
+                api_key=session.api_key,
+                evaluation_version=group.evaluation_version,
+            )
 
 
 async def phase_require_live(connection: Connection, claims: PhaseClaims) -> None:
@@ -180,4 +188,6 @@ def _count(state: GroupState | None) -> GroupState | None:
         metrics.GROUPS_READY.inc()
     elif state is GroupState.DROPPED:
         metrics.GROUPS_DROPPED.inc()
+    elif state is GroupState.EVALUATED:
+        metrics.GROUPS_EVALUATED.inc()
     return state

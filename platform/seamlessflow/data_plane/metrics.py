@@ -16,6 +16,7 @@ def _histogram(name: str, text: str) -> Histogram:
 
 TURNS = _counter("turns", "Turns acknowledged.")
 SAMPLED_TOKENS = _counter("sampled_tokens", "Tokens of acknowledged turns.")
+EVALUATION_TOKENS = _counter("evaluation_tokens", "Of those, tokens of evaluations: never trained.")
 WASTED_TOKENS = _counter("wasted_tokens", "Tokens sampled and discarded.")
 HANDOVERS = _counter("handovers", "Times a request moved to another engine.")
 CONTINUATIONS = _counter("continuations", "Hand-overs that went on from tokens already sampled.")
@@ -23,6 +24,7 @@ RETRIES = _counter("retries", "Marked retries: answered from the store or contin
 VERDICTS = _counter("verdicts", "How requests joined their trees.", ("verdict",))
 REFUSALS = _counter("refusals", "Requests refused.", ("status",))
 GROUPS_READY = _counter("groups_ready", "Rollout groups completed.")
+GROUPS_EVALUATED = _counter("groups_evaluated", "Groups of held-out tasks measured.")
 GROUPS_DROPPED = _counter("groups_dropped", "Rollout groups that will never train.")
 BATCHES = _counter("batches", "Training batches assembled.")
 IN_FLIGHT = Gauge("seamlessflow_gateway_turns_in_flight", "Turns in the making.", registry=REGISTRY)

@@ -310,7 +310,21 @@ def _batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
     if plan.staleness_mean is not None and plan.staleness_max is not None:
         metrics["train/staleness_mean"] = plan.staleness_mean
         metrics["train/staleness_max"] = float(plan.staleness_max)
-    return metrics
+    return metrics | _advantage_metrics(batch)
+
+
+def _advantage_metrics(batch: Batch) -> dict[str, float]:
+    """Over the tokens that the batch trains; where branches share a token, over the sum of its parts."""
+    is_trained = batch.loss_mask != 0
+    advantages = (batch.advantages_positive + batch.advantages_negative)[is_trained].astype(np.float64)
+    if not len(advantages):
+        return {}
+    return {
+        "train/advantage_mean": float(advantages.mean()),
+        "train/advantage_std": float(advantages.std()),
+        "train/advantage_min": float(advantages.min()),
+        "train/advantage_max": float(advantages.max()),
+    }
 
 
 def _speeds(plan: TrainPlan, watch: Stopwatch) -> dict[str, float]:

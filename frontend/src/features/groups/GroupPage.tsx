@@ -74,8 +74,8 @@ function GroupFigures({ group }: { group: GroupInfo }) {
         <dd>{versions}</dd>
       </div>
       <div>
-        <dt>Trained in update</dt>
-        <dd>{group.batch ?? "–"}</dd>
+        <dt>{group.evaluation === null ? "Trained in update" : "Held out, measures version"}</dt>
+        <dd>{group.evaluation ?? group.batch ?? "–"}</dd>
       </div>
     </dl>
   );

@@ -17,12 +17,21 @@ export function GroupsTab({ jobId, job }: TabProps) {
   const filter = (address.get("state") ?? "all") as (typeof FILTERS)[number];
   const offset = Number(address.get("offset") ?? 0) || 0;
   const state = filter === "all" ? undefined : filter;
-  const groups = useGroups(jobId, { limit: PAGE_SIZE, offset, state }, job.ended_at === null ? EVERY_MS : false);
+  const measured = address.get("evaluation");
+  const evaluation = measured === null ? undefined : Number(measured) || 0;
+  const query = { limit: PAGE_SIZE, offset, state, evaluation };
+  const groups = useGroups(jobId, query, job.ended_at === null ? EVERY_MS : false);
   const change = (next: Record<string, string>) => setAddress(next, { replace: true });
   const rows = groups.data?.results ?? [];
   return (
     <>
-      <div className="toolbar">
+      {evaluation === undefined ? null : (
+        <p className="note gap-below">
+          Held-out tasks that measured version {integer(evaluation)}; none of them is trained.{" "}
+          <Link to={`/jobs/${jobId}/groups`}>Show the groups that train</Link>
+        </p>
+      )}
+      <div className="toolbar" hidden={evaluation !== undefined}>
         <fieldset className="segments">
           <legend className="visually-hidden">State</legend>
           {FILTERS.map((name) => (
@@ -49,7 +58,7 @@ export function GroupsTab({ jobId, job }: TabProps) {
         offset={offset}
         limit={PAGE_SIZE}
         count={groups.data?.count ?? 0}
-        onMove={(to) => change({ ...(state ? { state } : {}), ...(to ? { offset: String(to) } : {}) })}
+        onMove={(to) => change({ ...(measured ? { evaluation: measured } : {}), ...(state ? { state } : {}), ...(to ? { offset: String(to) } : {}) })}
       />
     </>
   );

@@ -10,6 +10,7 @@ import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
 import { NotFound } from "../layout/NotFound";
+import { EvaluationsTab } from "./EvaluationsTab";
 import { EventsTab } from "./EventsTab";
 import { GroupsTab } from "./GroupsTab";
 import { JobHead } from "./JobHead";
@@ -22,6 +23,7 @@ import { VersionsTab } from "./VersionsTab";
 const TABS = [
   ["", "Overview"],
   ["groups", "Groups"],
+  ["evaluations", "Evaluations"],
   ["versions", "Versions"],
   ["phases", "Phases"],
   ["logs", "Logs"],
@@ -64,6 +66,7 @@ function ShownJob({ jobId, job, live }: TabProps) {
       <Routes>
         <Route index element={<Overview {...tab} />} />
         <Route path="groups" element={<GroupsTab {...tab} />} />
+        <Route path="evaluations" element={<EvaluationsTab {...tab} />} />
         <Route path="versions" element={<VersionsTab {...tab} />} />
         <Route path="phases" element={<PhasesTab {...tab} now={now} />} />
         <Route path="logs" element={<LogsTab {...tab} />} />

@@ -1,10 +1,11 @@
 // The first look at a job: figures, the reward, where the machines' time goes, and every metric there is.
 import { useMemo, useState } from "react";
-import { useMetrics } from "../../api/queries";
+import { useJob, useMetrics } from "../../api/queries";
 import { ChartCard } from "../../charts/ChartCard";
 import type { XKind } from "../../charts/TimeSeries";
 import { decimal } from "../../ui/format";
-import { chartsOf, metricsOf, otherCharts, overTime, rewardChart, rewardsOf } from "./catalogue";
+import { chartsOf, evaluationChart, metricsOf, otherCharts, overTime, rewardChart, rewardsOf } from "./catalogue";
+import { hasHeldOutTasks } from "./evaluation";
 import { JobMachines } from "./JobMachines";
 import type { TabProps } from "./JobPage";
 import { Tiles } from "./Tiles";
@@ -19,6 +20,8 @@ export function Overview({ jobId, job, live }: TabProps) {
   const charts = useMemo(() => chartsOf(metrics, rewards), [metrics, rewards]);
   const others = useMemo(() => otherCharts(metrics), [metrics]);
   const reward = useMemo(() => rewardChart(rewards), [rewards]);
+  const evaluation = useMemo(() => evaluationChart(metrics), [metrics]);
+  const isEvaluated = hasHeldOutTasks(useJob(jobId).data?.spec);
   const place = (data: (typeof charts)[number]["data"]) => (xKind === "time" ? overTime(data, rewards) : data);
   return (
     <>
@@ -37,6 +40,15 @@ export function Overview({ jobId, job, live }: TabProps) {
           isWide
         />
         <JobMachines job={job} live={live} />
+        {isEvaluated ? (
+          <ChartCard
+            title="Held-out tasks"
+            note="by version measured"
+            data={place(evaluation)}
+            xKind={xKind}
+            say={threeDigits}
+          />
+        ) : null}
         {charts.map(({ title, note, data }) => (
           <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} />
         ))}

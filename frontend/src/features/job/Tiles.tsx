@@ -29,6 +29,9 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
       </Tile>
       <Tile title="Policy version" figure={integer(job.latest_version)} testId="version">
         {served(live)}
+        {job.best_version === null ? null : (
+          <span data-testid="best-version">; best on held-out tasks: {integer(job.best_version)}</span>
+        )}
       </Tile>
       <Tile title="Sampled tokens/s" figure={isOver ? NONE : integer(live.tokensPerS)}>
         {isOver ? "the job has ended" : "mean of the last 10 s"}

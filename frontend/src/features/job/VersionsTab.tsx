@@ -43,7 +43,7 @@ export function VersionsTab({ jobId, job }: TabProps) {
                   <td className="number">{integer(row.batch_number)}</td>
                   <td className="nowrap">{moment(Date.parse(row.published_at))}</td>
                   <td className="number">{row.num_bytes ? bytes(row.num_bytes) : "–"}</td>
-                  <td>{keptSaid(row)}</td>
+                  <td>{keptSaid(row, row.version === job.best_version)}</td>
                 </tr>
               ))}
             </tbody>
@@ -66,7 +66,8 @@ interface Kept {
   has_checkpoint: boolean;
 }
 
-function keptSaid({ deleted_at: deletedAt, is_pinned: isPinned, has_checkpoint: hasCheckpoint }: Kept): string {
-  if (deletedAt !== null) return "weights deleted";
-  return ["weights", ...(hasCheckpoint ? ["checkpoint"] : []), ...(isPinned ? ["pinned"] : [])].join(", ");
+function keptSaid(row: Kept, isBest: boolean): string {
+  if (row.deleted_at !== null) return "weights deleted";
+  const also = { checkpoint: row.has_checkpoint, pinned: row.is_pinned, "best on held-out tasks": isBest };
+  return ["weights", ...Object.entries(also).flatMap(([word, isSo]) => (isSo ? [word] : []))].join(", ");
 }

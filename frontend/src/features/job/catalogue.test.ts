@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { RewardRow } from "../../live/rows";
-import { chartsOf, metricsOf, otherCharts, overTime, rewardChart } from "./catalogue";
+import { chartsOf, evaluationChart, metricsOf, otherCharts, overTime, rewardChart } from "./catalogue";
 
 const reward = (batch: number, at: number | null): RewardRow => ({
   batch,
@@ -21,6 +21,14 @@ it("shows no chart of a metric without points", () => {
 it("shows every metric somewhere", () => {
   const metrics = metricsOf({ "train/entropy": points, "eval/score": points }, new Map());
   expect(otherCharts(metrics).map((chart) => chart.title)).toEqual(["eval/score"]);
+});
+
+it("draws pass@k by k, with the mean reward, and nowhere else", () => {
+  const read = { "eval/pass_at_16": points, "eval/pass_at_4": points, "eval/reward_mean": points };
+  const metrics = metricsOf(read, new Map());
+  expect(evaluationChart(metrics).lines.map((line) => line.label)).toEqual(["pass@4", "pass@16", "mean reward"]);
+  expect(otherCharts(metrics)).toEqual([]);
+  expect(evaluationChart(metricsOf({}, new Map())).x).toEqual([]);
 });
 
 it("continues what was read with what came since", () => {

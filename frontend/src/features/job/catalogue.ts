@@ -75,7 +75,8 @@ const RECIPES: readonly Recipe[] = [
   },
 ];
 // Shown by charts that are made otherwise.
-const SHOWN_ELSEWHERE = ["reward/mean", "reward/std", "train/num_trained_tokens"];
+const SHOWN_ELSEWHERE = ["reward/mean", "reward/std", "train/num_trained_tokens", "eval/reward_mean"];
+const PASS_AT = /^eval\/pass_at_(\d+)$/;
 const SMOOTHING = 5;
 
 /** Metrics as read over REST, with the points that came over the socket since. */
@@ -104,6 +105,18 @@ export function rewardChart(rewards: readonly RewardRow[]): ChartData {
   };
 }
 
+/** What held-out tasks say of the versions that were measured: pass@k by k, and the mean reward. */
+export function evaluationChart(metrics: Metrics): ChartData {
+  const passing = [...metrics]
+    .flatMap(([name, points]) => {
+      const k = PASS_AT.exec(name)?.[1];
+      return k === undefined ? [] : [{ k: Number(k), label: `pass@${k}`, points }];
+    })
+    .sort((a, b) => a.k - b.k);
+  const reward = metrics.get("eval/reward_mean");
+  return aligned([...passing, ...(reward ? [{ label: "mean reward", points: reward }] : [])]);
+}
+
 /** Curated charts in their order, those without a point left out. */
 export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[]): Chart[] {
   const made = RECIPES.map(({ title, note, lines }) => {
@@ -125,7 +138,7 @@ export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[]): Chart
 export function otherCharts(metrics: Metrics): Chart[] {
   const shown = new Set([...SHOWN_ELSEWHERE, ...RECIPES.flatMap(({ lines }) => lines.map(([name]) => name))]);
   return [...metrics]
-    .filter(([name, points]) => !shown.has(name) && points.step.length > 0)
+    .filter(([name, points]) => !shown.has(name) && !PASS_AT.test(name) && points.step.length > 0)
     .sort(([a], [b]) => a.localeCompare(b))
     .map(([name, points]) => ({
       title: name,

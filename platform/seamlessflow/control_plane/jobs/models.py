@@ -35,6 +35,13 @@ class Job(models.Model):
         max_length=1024, blank=True, default="", help_text="Local tasks file, resolved."
     )
     num_tasks = models.PositiveIntegerField(null=True)
+    evaluation_tasks_path = models.CharField(
+        max_length=1024,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Local file of held-out tasks, resolved.",
+    )
     train_fence = models.PositiveBigIntegerField(default=0, help_text="Fence of the phase that may publish.")
     latest_version = models.PositiveBigIntegerField(default=0)
     published_batch = models.PositiveBigIntegerField(

@@ -57,9 +57,8 @@ def model_context_check(folder: Path, *, max_model_len: int) -> None:
         )
 
 
-def tasks_resolve(*, reference: str, project_id: UUID) -> Path:
-    """The file of tasks. Raises ApplicationError naming `environment.tasks`."""
-    field = "environment.tasks"
+def tasks_resolve(*, reference: str, project_id: UUID, field: str = "environment.tasks") -> Path:
+    """The file of tasks. Raises ApplicationError naming `field`."""
     path = _resolve(reference, project_id, field)
     if not path.is_file():
         raise field_error(field, f"{reference!r} is not a file; accepted: one JSON object per line")

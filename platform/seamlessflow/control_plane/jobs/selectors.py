@@ -14,6 +14,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import MetricPoint
+from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
@@ -31,7 +32,8 @@ _CURVES = """
 
 
 def job_list_visible(*, access: Access, state: str | None = None, search: str = "") -> QuerySet[Job]:
-    """Newest first, each with `reward_mean`: the mean reward of the groups in its newest published batch.
+    """Newest first, each with `reward_mean`, the mean reward of the groups in its newest published batch, and
+    `best_version`, the one that did best in evaluation.
 
     `state`: one or several, separated by commas. `search`: a part of the name or of the owner's, or a whole id.
     """
@@ -54,7 +56,7 @@ def job_list_visible(*, access: Access, state: str | None = None, search: str = 
         .values("mean")
     )
     return (
-        jobs.annotate(reward_mean=Subquery(newest_batch))
+        jobs.annotate(reward_mean=Subquery(newest_batch), best_version=best_versions_subquery())
         .select_related("project", "created_by")
         .order_by("-created_at", "-id")
     )

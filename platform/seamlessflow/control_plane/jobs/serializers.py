@@ -30,6 +30,11 @@ class JobOutput(serializers.Serializer):
     desired = serializers.CharField(help_text=", ".join(DesiredJobState))
     generation = serializers.IntegerField()
     latest_version = serializers.IntegerField()
+    best_version = serializers.IntegerField(
+        allow_null=True,
+        default=None,
+        help_text="Highest pass@1 on the held-out tasks, then mean reward; null before an evaluation.",
+    )
     progress = JobProgressOutput(source="*")
     num_tasks = serializers.IntegerField(allow_null=True)
     created_by = serializers.CharField(source="created_by.username", allow_null=True, default=None)

@@ -4,6 +4,7 @@ Invariant: `Job.state` changes in `job_move` only, by compare-and-set along `JOB
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -75,6 +76,7 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
     tasks_path = None
     if spec.environment.tasks is not None:
         tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)
+    held_out_path = _held_out_tasks(spec, project)
     job = Job(
         project=project,
         created_by=user,
@@ -84,6 +86,7 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
         model_path=str(model_path),
         tasks_path=str(tasks_path or ""),
         num_tasks=None if tasks_path is None else tasks_count(tasks_path),
+        evaluation_tasks_path=str(held_out_path or ""),
     )
     with transaction.atomic():
         job.save(force_insert=True)
@@ -100,6 +103,15 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
         )
         scheduler_notify(reason=f"job {job.id} was submitted")
     return job
+
+
+def _held_out_tasks(spec: JobSpec, project: Project) -> Path | None:
+    if spec.evaluation.tasks is None:
+        return None
+    field = "evaluation.tasks"
+    path = tasks_resolve(reference=spec.evaluation.tasks, project_id=project.id, field=field)
+    tasks_count(path, field=field)
+    return path
 
 
 def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: str) -> Job:

@@ -103,5 +103,6 @@ def _group(group: RolloutGroup) -> Row:
         "job": show_id(IdKind.JOB, group.job_id),
         "job_name": group.job.name,
         "task_index": group.task_index,
+        "evaluation": group.evaluation_version,
         "task": group.task,
     }

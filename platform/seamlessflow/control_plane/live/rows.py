@@ -19,7 +19,7 @@ def epoch_ms(at: datetime | None) -> int | None:
 
 
 def job_row(job: Job) -> Row:
-    """`job.project` and `job.created_by` must be loaded."""
+    """`job` as `live.selectors.job_objects` reads it."""
     return {
         "id": show_id(IdKind.JOB, job.id),
         "name": job.name,
@@ -30,6 +30,7 @@ def job_row(job: Job) -> Row:
         "waiting_reason": job.waiting_reason,
         "desired": job.desired,
         "latest_version": job.latest_version,
+        "best_version": getattr(job, "best_version", None),
         "num_updates_done": job.published_batch,
         "num_updates": job.spec["train"]["num_updates"],
         "created_at": epoch_ms(job.created_at),

@@ -26,6 +26,7 @@ from seamlessflow.control_plane.live.rows import (
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 
@@ -45,7 +46,8 @@ _GROUPS = """
     SELECT newest.* FROM unnest(%s::uuid[]) AS asked (job_id) CROSS JOIN LATERAL (
         SELECT id, job_id, index, state, reason, size, num_verdicts, reward_mean, reward_std, min_version, max_version,
                batch_number, created_at
-        FROM trajectory_group g WHERE g.job_id = asked.job_id ORDER BY index DESC LIMIT %s
+        FROM trajectory_group g WHERE g.job_id = asked.job_id AND g.evaluation_version IS NULL
+        ORDER BY index DESC LIMIT %s
     ) newest
 """
 _RATES = """
@@ -61,7 +63,7 @@ def jobs_snapshot(project_id: UUID) -> Row:
 
 def job_objects() -> QuerySet[Job]:
     """With what `job_row` reads."""
-    return Job.objects.select_related("project", "created_by")
+    return Job.objects.select_related("project", "created_by").annotate(best_version=best_versions_subquery())
 
 
 def job_snapshot(job_id: UUID) -> Row:

@@ -22,6 +22,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import metrics_record
+from seamlessflow.control_plane.trajectories.evaluation_selectors import versions_measured
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -151,7 +152,9 @@ def _reply(job: Job, version: int) -> PublicationReply:
 
 
 def versions_prune() -> int:
-    """Delete weights that no job keeps: all but the newest `keep_versions`, pinned ones and version 0."""
+    """Delete weights that no job keeps: all but the newest `keep_versions`, pinned ones, version 0 and the version
+    that did best in evaluation.
+    """
     jobs = Job.objects.filter(versions__deleted_at=None, versions__version__gt=0).distinct()
     return sum(
         versions_prune_job(job_id=job_id, keep=spec["train"]["keep_versions"])
@@ -161,7 +164,7 @@ def versions_prune() -> int:
 
 def versions_prune_job(*, job_id: UUID, keep: int) -> int:
     kept = PolicyVersion.objects.filter(job_id=job_id, deleted_at=None, version__gt=0).order_by("-version")
-    in_use = _versions_in_use(job_id)
+    in_use = _versions_in_use(job_id) | versions_measured(job_id)
     doomed = [row for row in kept[keep:] if not row.is_pinned and row.version not in in_use]
     for row in doomed:
         path = artifact_path(row.uri)

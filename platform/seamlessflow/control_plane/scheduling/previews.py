@@ -28,7 +28,7 @@ _LOADS = """
         WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h
                                WHERE h.machine_id = p.machine_id)
         WHEN %(agent)s THEN (SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
-                             WHERE g.lease_phase_id = p.id AND g.state = 'open' AND s.state = 'open')
+                             WHERE g.lease_phase_id = p.id AND g.state IN ('open', 'evaluating') AND s.state = 'open')
         ELSE (SELECT min(b.number) FROM trajectory_batch b JOIN jobs_job j ON j.id = b.job_id
               WHERE b.job_id = p.job_id AND b.number > j.published_batch) END
     FROM scheduling_phase p WHERE p.id = ANY(%(phases)s)

@@ -30,6 +30,9 @@ _DEMAND = """
            (SELECT count(*) FROM trajectory_batch b WHERE b.job_id = j.id AND b.number > j.published_batch),
            (SELECT p.reason FROM scheduling_phase p WHERE p.job_id = j.id AND p.state = 'failed'
             ORDER BY p.ended_at DESC LIMIT 1),
+           j.evaluation_tasks_path <> '' AND NOT EXISTS (
+               SELECT FROM trajectory_evaluation e
+               WHERE e.job_id = j.id AND e.version = j.latest_version AND e.state = 'finished'),
            (SELECT extract(epoch FROM now() - g.ready_at) FROM trajectory_group g
             WHERE g.job_id = j.id AND g.state = 'ready' ORDER BY g.ready_at
             OFFSET (j.spec->'rollout'->>'groups_per_batch')::int - 1 LIMIT 1),
@@ -53,6 +56,7 @@ class _Demand:
     num_open_groups: int = 0
     num_unpublished_batches: int = 0
     last_failure: str = ""
+    awaits_evaluation: bool = False
     due_age_s: float = 0.0
     batch_interval_s: float = 0.0
     hand_over_s: float = 0.0
@@ -120,9 +124,9 @@ def _demands() -> dict[UUID, _Demand]:
         cursor.execute(_DEMAND, [[state.value for state in TERMINAL_JOB_STATES]])
         return {
             job_id: _Demand(
-                ready, opened, unpublished, reason or "", *(float(value or 0) for value in measured)
+                ready, opened, unpublished, reason or "", awaits, *(float(value or 0) for value in measured)
             )
-            for job_id, ready, opened, unpublished, reason, *measured in cursor.fetchall()
+            for job_id, ready, opened, unpublished, reason, awaits, *measured in cursor.fetchall()
         }
 
 
@@ -162,6 +166,7 @@ def _job_view(job: Job, order: int, demand: _Demand, pools: frozenset[str]) -> J
         hand_over_s=demand.hand_over_s,
         batch_interval_s=demand.batch_interval_s,
         due_age_s=demand.due_age_s,
+        awaits_evaluation=demand.awaits_evaluation,
         num_failures=job.num_failures,
         last_failure=demand.last_failure,
         has_external_agents=spec["environment"]["name"] == "external",

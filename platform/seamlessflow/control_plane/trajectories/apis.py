@@ -9,9 +9,15 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.pages import (
+    PAGE_PARAMETERS,
+    page_response,
+    page_serializer,
+    query_integer,
+)
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.trajectories.audit import job_audit
+from seamlessflow.control_plane.trajectories.evaluation_selectors import evaluation_list
 from seamlessflow.control_plane.trajectories.selectors import (
     group_get_visible,
     group_list,
@@ -21,6 +27,7 @@ from seamlessflow.control_plane.trajectories.selectors import (
 )
 from seamlessflow.control_plane.trajectories.serializers import (
     AuditOutput,
+    EvaluationOutput,
     GroupDetailOutput,
     GroupOutput,
     NodeOutput,
@@ -38,7 +45,15 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 class JobGroupListApi(ProjectApi):
     @extend_schema(
         operation_id="job_group_list",
-        parameters=[*PAGE_PARAMETERS, OpenApiParameter("state", enum=list(GroupState))],
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("state", enum=list(GroupState)),
+            OpenApiParameter(
+                "evaluation",
+                OpenApiTypes.INT,
+                description="The groups of the evaluation of this version; left out: those that train.",
+            ),
+        ],
         responses=page_serializer(GroupOutput),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -46,7 +61,21 @@ class JobGroupListApi(ProjectApi):
         state = request.query_params.get("state")
         if state is not None and state not in set(map(str, GroupState)):
             raise field_error("state", f"{state!r} is not a state; accepted: {', '.join(GroupState)}")
-        return page_response(request, group_list(job=job, state=state), GroupOutput)
+        evaluation = (
+            query_integer(request, "evaluation", default=0) if "evaluation" in request.query_params else None
+        )
+        return page_response(request, group_list(job=job, state=state, evaluation=evaluation), GroupOutput)
+
+
+class JobEvaluationListApi(ProjectApi):
+    @extend_schema(
+        operation_id="job_evaluation_list",
+        parameters=PAGE_PARAMETERS,
+        responses=page_serializer(EvaluationOutput),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        job = job_get_visible(access=self.access, job_id=job_id)
+        return page_response(request, evaluation_list(job=job), EvaluationOutput)
 
 
 class GroupDetailApi(ProjectApi):

@@ -229,6 +229,23 @@ def staleness_bound_kept(job: Job) -> Check:
     )
 
 
+def held_out_never_trained(job: Job) -> Check:
+    """Groups of evaluations, and only those, have the states of evaluations; none is in a batch."""
+    ((strays,),) = _rows(
+        "SELECT count(*) FROM trajectory_group WHERE job_id = %s AND ((evaluation_version IS NOT NULL) <> "
+        "(state IN ('evaluating', 'evaluated')) OR evaluation_version IS NOT NULL AND batch_number IS NOT NULL)",
+        [job.id],
+    )
+    ((unequal,),) = _rows(
+        "SELECT count(*) FROM trajectory_evaluation e WHERE e.job_id = %s AND e.state = 'finished' AND e.num_tasks <> "
+        "(SELECT count(*) FROM trajectory_group g WHERE g.job_id = e.job_id AND g.evaluation_version = e.version "
+        "AND g.state = 'evaluated')",
+        [job.id],
+    )
+    figures = {"groups_with_wrong_state": strays, "finished_without_all_tasks": unequal}
+    return _check("held_out_never_trained", not (strays or unequal), "groups of evaluations", figures)
+
+
 CHECKS: Sequence[Callable[[Job], Check]] = (
     batches_published_once,
     batches_numbered_without_gaps,
@@ -242,6 +259,7 @@ CHECKS: Sequence[Callable[[Job], Check]] = (
     no_phase_outlives_the_job,
     one_live_phase_per_machine,
     staleness_bound_kept,
+    held_out_never_trained,
 )
 
 

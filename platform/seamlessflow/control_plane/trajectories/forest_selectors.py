@@ -231,7 +231,8 @@ def _with_advantages(group: RolloutGroup, rows: list[dict[str, Any]]) -> list[Fo
     """Advantages are over the sessions that would be trained; of an open group they may still change."""
     trained = [row for row in rows if row["state"] == SessionState.CLOSED and row["reward"] is not None]
     algorithm = AlgorithmSection.model_validate(group.job.spec["algorithm"])
-    if algorithm.advantage not in _OF_THE_GROUP_ALONE or algorithm.is_kl_in_reward:
+    is_held_out = group.evaluation_version is not None
+    if is_held_out or algorithm.advantage not in _OF_THE_GROUP_ALONE or algorithm.is_kl_in_reward:
         return [_forest_session(row, None) for row in rows]
     rewards = np.array([row["reward"] for row in trained], dtype=np.float64)
     values = session_advantages(

@@ -7,7 +7,13 @@ node_index) is a true key. Statuses move only through `core.lifecycle.groups`.
 
 from django.db import models
 
-from seamlessflow.core.lifecycle.groups import BatchState, DropCause, GroupState, SessionState
+from seamlessflow.core.lifecycle.groups import (
+    BatchState,
+    DropCause,
+    EvaluationState,
+    GroupState,
+    SessionState,
+)
 
 
 class PromptContent(models.Model):
@@ -29,12 +35,15 @@ class PromptContent(models.Model):
 
 
 class RolloutGroup(models.Model):
-    """The G sessions of one task. `index` counts a job's groups: 0, 1, 2, …"""
+    """The G sessions of one task. `index` counts a job's groups, or those of one evaluation: 0, 1, 2, …"""
 
     id = models.UUIDField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
     index = models.PositiveBigIntegerField()
+    evaluation_version = models.PositiveBigIntegerField(
+        null=True, help_text="Held out: the evaluation of this version it belongs to. Never trained."
+    )
     external_key = models.CharField(max_length=200, blank=True, default="")
     task_index = models.PositiveIntegerField(null=True)
     task = models.JSONField(default=dict)
@@ -68,7 +77,18 @@ class RolloutGroup(models.Model):
 
     class Meta:
         db_table = "trajectory_group"
-        constraints = [models.UniqueConstraint(fields=["job", "index"], name="trajectory_group_index")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "index"],
+                condition=models.Q(evaluation_version=None),
+                name="trajectory_group_train_index",
+            ),
+            models.UniqueConstraint(
+                fields=["job", "evaluation_version", "index"],
+                condition=models.Q(evaluation_version__isnull=False),
+                name="trajectory_group_eval_index",
+            ),
+        ]
         indexes = [models.Index(fields=["job", "state", "index"], name="trajectory_group_state")]
 
     def __str__(self) -> str:
@@ -98,6 +118,46 @@ class TaskEpoch(models.Model):
 
     def __str__(self) -> str:
         return f"epoch {self.number}, stage {self.stage}"
+
+
+class Evaluation(models.Model):
+    """One version measured on held-out tasks. Its figures are null until it is finished; then nothing changes any more.
+
+    Tokens are sampled by `version` or, where updates came meanwhile, by later ones: `min_version` to `max_version`.
+    """
+
+    id = models.UUIDField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="evaluations")
+    version = models.PositiveBigIntegerField()
+    state = models.CharField(
+        max_length=16,
+        choices=[(s.value, s.value) for s in EvaluationState],
+        default=EvaluationState.RUNNING.value,
+    )
+    num_tasks = models.PositiveIntegerField()
+    samples_per_task = models.PositiveIntegerField()
+    num_verdicts = models.PositiveIntegerField(null=True)
+    num_sampled_tokens = models.PositiveBigIntegerField(null=True)
+    min_version = models.BigIntegerField(null=True, help_text="Oldest version that sampled a token of it.")
+    max_version = models.BigIntegerField(null=True)
+    reward_mean = models.FloatField(null=True)
+    pass_at_1 = models.FloatField(null=True)
+    pass_at_k = models.JSONField(default=dict, help_text="Estimates by k.")
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "trajectory_evaluation"
+        constraints = [
+            models.UniqueConstraint(fields=["job", "version"], name="trajectory_evaluation_version"),
+            models.UniqueConstraint(
+                fields=["job"], condition=models.Q(state="running"), name="trajectory_evaluation_one"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"evaluation of version {self.version}"
 
 
 class Session(models.Model):

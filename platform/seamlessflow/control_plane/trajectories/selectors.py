@@ -40,9 +40,11 @@ class VersionSpan:
     version: int
 
 
-def group_list(*, job: Job, state: str | None = None) -> QuerySet[RolloutGroup]:
-    """Newest first."""
-    groups = RolloutGroup.objects.filter(job=job).order_by("-index")
+def group_list(
+    *, job: Job, state: str | None = None, evaluation: int | None = None
+) -> QuerySet[RolloutGroup]:
+    """Newest first: the groups that train, or those of the evaluation of one version."""
+    groups = RolloutGroup.objects.filter(job=job, evaluation_version=evaluation).order_by("-index")
     return groups if state is None else groups.filter(state=state)
 
 

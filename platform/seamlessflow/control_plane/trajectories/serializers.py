@@ -3,6 +3,7 @@
 from rest_framework import serializers
 
 from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.core.lifecycle.groups import EvaluationState
 from seamlessflow.core.types.ids import IdKind
 
 
@@ -10,6 +11,9 @@ class GroupOutput(serializers.Serializer):
     id = ShownIdField(IdKind.GROUP)
     index = serializers.IntegerField()
     task_index = serializers.IntegerField(allow_null=True)
+    evaluation_version = serializers.IntegerField(
+        allow_null=True, help_text="Held out: the version that is measured. Null for what trains."
+    )
     size = serializers.IntegerField()
     state = serializers.CharField()
     reason = serializers.CharField()
@@ -81,6 +85,29 @@ class SessionDetailOutput(SessionOutput):
     nodes = NodeOutput(many=True)
 
 
+class EvaluationOutput(serializers.Serializer):
+    """Figures are null until it is finished."""
+
+    version = serializers.IntegerField()
+    state = serializers.CharField(help_text=", ".join(EvaluationState))
+    num_tasks = serializers.IntegerField()
+    num_tasks_done = serializers.IntegerField()
+    samples_per_task = serializers.IntegerField()
+    num_verdicts = serializers.IntegerField(allow_null=True)
+    num_sampled_tokens = serializers.IntegerField(allow_null=True)
+    min_version = serializers.IntegerField(
+        allow_null=True, help_text="Oldest version that sampled a token of it; never older than `version`."
+    )
+    max_version = serializers.IntegerField(
+        allow_null=True, help_text="Newest one, where updates came meanwhile."
+    )
+    reward_mean = serializers.FloatField(allow_null=True)
+    pass_at_1 = serializers.FloatField(allow_null=True)
+    pass_at_k = serializers.DictField(child=serializers.FloatField(), help_text="Estimates by k.")
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
 class AuditCheckOutput(serializers.Serializer):
     name = serializers.CharField()
     ok = serializers.BooleanField()
@@ -104,6 +131,7 @@ class SummaryOutput(serializers.Serializer):
     num_sessions = serializers.IntegerField()
     num_turns = serializers.IntegerField()
     num_sampled_tokens = serializers.IntegerField()
+    num_evaluation_tokens = serializers.IntegerField(help_text="Of those, of evaluations: never trained.")
     num_trained_tokens = serializers.IntegerField()
     num_wasted_tokens = serializers.IntegerField()
     num_turns_handed_over = serializers.IntegerField()

@@ -17,6 +17,7 @@ class Summary(TypedDict):
     num_sessions: int
     num_turns: int
     num_sampled_tokens: int
+    num_evaluation_tokens: int
     num_trained_tokens: int
     num_wasted_tokens: int
     num_turns_handed_over: int
@@ -41,16 +42,21 @@ _TURNS = """
            count(*) FILTER (WHERE min_version < max_version), max(max_gap_s)
     FROM trajectory_node WHERE job_id = %s AND kind = 2 AND NOT is_partial
 """
+_EVALUATED = """
+    SELECT coalesce(sum(s.num_sampled_tokens), 0) FROM trajectory_session s
+    JOIN trajectory_group g ON g.id = s.group_id AND g.evaluation_version IS NOT NULL WHERE s.job_id = %s
+"""
 _SESSIONS = "SELECT count(*) FROM trajectory_session WHERE job_id = %s AND state = 'closed'"
 _BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WHERE job_id = %s"
 
 
 def job_summary(job_id: UUID) -> Summary:
-    """Five queries, none of which reads token bytes."""
+    """Six queries, none of which reads token bytes."""
     rewards = [float(row[0]) for row in _rows(_REWARD, job_id) if row[0] is not None]
     ((trained, dropped),) = _rows(_GROUPS, job_id)
     ((turns, sampled, wasted, handed_over, continued, several, gap),) = _rows(_TURNS, job_id)
     ((sessions,),) = _rows(_SESSIONS, job_id)
+    ((evaluated,),) = _rows(_EVALUATED, job_id)
     ((trained_tokens,),) = _rows(_BATCHES, job_id)
     return Summary(
         num_groups_trained=trained,
@@ -61,6 +67,7 @@ def job_summary(job_id: UUID) -> Summary:
         num_sessions=sessions,
         num_turns=turns,
         num_sampled_tokens=int(sampled),
+        num_evaluation_tokens=int(evaluated),
         num_trained_tokens=int(trained_tokens),
         num_wasted_tokens=int(wasted),
         num_turns_handed_over=handed_over,

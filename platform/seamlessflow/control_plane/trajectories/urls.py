@@ -5,6 +5,7 @@ from django.urls import path, register_converter
 from seamlessflow.control_plane.trajectories.apis import (
     GroupDetailApi,
     JobAuditApi,
+    JobEvaluationListApi,
     JobGroupListApi,
     JobSummaryApi,
     SessionDetailApi,
@@ -22,6 +23,7 @@ register_converter(SessionIdConverter, "session")
 
 urlpatterns = [
     path("jobs/<job:job_id>/groups", JobGroupListApi.as_view()),
+    path("jobs/<job:job_id>/evaluations", JobEvaluationListApi.as_view()),
     path("jobs/<job:job_id>/audit", JobAuditApi.as_view()),
     path("jobs/<job:job_id>/summary", JobSummaryApi.as_view()),
     path("groups/<group:group_id>", GroupDetailApi.as_view()),

@@ -6,12 +6,22 @@ from seamlessflow.core.lifecycle.table import TransitionTable
 
 
 class GroupState(StrEnum):
-    """open: sessions still lack verdicts; ready: may train; batched: in a numbered batch; dropped: will never train."""
+    """open: sessions still lack verdicts; ready: may train; batched: in a numbered batch; dropped: will never train.
+
+    Groups of held-out tasks have states of their own, so nothing that trains or admits ever counts them. evaluating:
+    sessions still lack verdicts; evaluated: measured.
+    """
 
     OPEN = "open"
     READY = "ready"
     BATCHED = "batched"
     DROPPED = "dropped"
+    EVALUATING = "evaluating"
+    EVALUATED = "evaluated"
+
+
+# Sessions of such groups run.
+RUNNING_GROUP_STATES = frozenset({GroupState.OPEN, GroupState.EVALUATING})
 
 
 class DropCause(StrEnum):
@@ -30,6 +40,13 @@ class SessionState(StrEnum):
     FAILED = "failed"
 
 
+class EvaluationState(StrEnum):
+    """running: groups of it still lack verdicts; finished: the version is measured."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
 class BatchState(StrEnum):
     """leased: handed to a trainer; applied: published; forgotten: behind a durable checkpoint, payload dropped."""
 
@@ -45,6 +62,8 @@ GROUP_MOVES = TransitionTable(
         GroupState.READY: frozenset({GroupState.BATCHED, GroupState.DROPPED}),
         GroupState.BATCHED: frozenset(),
         GroupState.DROPPED: frozenset(),
+        GroupState.EVALUATING: frozenset({GroupState.EVALUATED}),
+        GroupState.EVALUATED: frozenset(),
     },
 )
 SESSION_MOVES = TransitionTable(
@@ -54,6 +73,10 @@ SESSION_MOVES = TransitionTable(
         SessionState.CLOSED: frozenset(),
         SessionState.FAILED: frozenset(),
     },
+)
+EVALUATION_MOVES = TransitionTable(
+    "evaluation",
+    {EvaluationState.RUNNING: frozenset({EvaluationState.FINISHED}), EvaluationState.FINISHED: frozenset()},
 )
 BATCH_MOVES = TransitionTable(
     "batch",

@@ -26,6 +26,7 @@ PROTOCOL_VERSION = 1
 class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
     max_sessions: int  # room the runner has
+    is_evaluation: bool = False  # held-out tasks are leased apart, so they never take the room of training's
     wait_s: float = 10.0
 
 
@@ -41,6 +42,7 @@ class LeasedGroup(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     task: dict[str, Any]  # one line of the tasks file
     sessions: list[LeasedSession]  # those still without a verdict
+    evaluation_version: int | None = None  # of held-out tasks: the version that is measured
 
 
 class GroupLeaseReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ class Ending:
 def ending_of(job: JobView) -> Ending | None:
     if job.desired is DesiredJobState.CANCEL or job.state is JobState.CANCELLING:
         return Ending(JobState.CANCELLED, JobState.CANCELLING, "cancelled by request")
-    if job.num_remaining_updates == 0:
+    if job.num_remaining_updates == 0 and not job.awaits_evaluation:
         return Ending(JobState.COMPLETED, None, f"all {job.num_updates} updates are published")
     if job.num_failures > MAX_FAILURES:
         last = f"; the last: {job.last_failure}" if job.last_failure else ""

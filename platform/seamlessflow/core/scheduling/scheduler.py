@@ -201,7 +201,8 @@ def _waiting(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> str
     if job.num_failures and job.last_failure:
         return f"tried again after {job.num_failures} failed phases; the last: {job.last_failure}"
     if _is_up(job, held):
-        return ""
+        is_measured_last = job.num_remaining_updates == 0
+        return "all updates are published; the last version is being evaluated" if is_measured_last else ""
     if _is_training_alone(job, held):
         return "training on the only machine that rolls out; requests are held meanwhile"
     missing = [] if _has_active(held, Role.ROLLOUT) else ["an engine"]

@@ -71,6 +71,7 @@ class JobView:
     hand_over_s: float = 0.0  # measured: what turning a machine to training and back costs it
     batch_interval_s: float = 0.0  # measured: between the last publications; 0 while unknown
     due_age_s: float = 0.0  # since there are ready groups enough for a batch
+    awaits_evaluation: bool = False  # its newest version is to be measured, and is not yet
     num_failures: int = 0
     last_failure: str = ""
     has_external_agents: bool = False

@@ -48,7 +48,13 @@ class Affinity:
 
     phase_id: UUID | None = None
     order: int = field(default_factory=_session_order.__next__)
+    min_version: int = 0  # no older engine may serve it
     hold: HoldClock = field(default_factory=HoldClock)
+
+    @classmethod
+    def of_evaluation(cls, version: int, *, handicap: int) -> "Affinity":
+        """A place behind the next `handicap` sessions that begin here: training goes first, but not for ever."""
+        return cls(order=next(_session_order) + handicap + 1, min_version=version)
 
 
 class RolloutManager:
@@ -64,7 +70,8 @@ class RolloutManager:
         last_token_s = self._clock()
         is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS
         while progress.is_unfinished():
-            wish = Wish(sampling.job_id, affinity.order, progress.min_version, affinity.phase_id)
+            min_version = max(progress.min_version, affinity.min_version)
+            wish = Wish(sampling.job_id, affinity.order, min_version, affinity.phase_id)
             async with self._pool.acquire(wish, affinity.hold) as engine:
                 affinity.phase_id = engine.phase_id
                 request = GenerateRequest(

@@ -73,7 +73,7 @@ class ChatRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(bearer(scope))
         body = await read_body(receive, max_bytes=self._settings.max_body_bytes)
-        request = chat_request_parse(body, session.job.spec)
+        request = chat_request_parse(body, temperature=session.sampling.temperature)
         digest = hashlib.sha256(body).digest()
         is_retry = header(scope, b"x-stainless-retry-count").strip("0 ") != ""
         if is_retry:

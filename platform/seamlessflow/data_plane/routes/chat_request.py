@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.data_plane.errors import bad_request, param_of
 from seamlessflow.data_plane.trajectory_manager.plan import Conversation
@@ -83,8 +82,8 @@ class ChatRequest:
     flags: dict[str, Any]  # overridden values, for the record
 
 
-def chat_request_parse(raw: bytes, spec: JobSpec) -> ChatRequest:
-    """Raises ApiError (400) naming the field."""
+def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
+    """`temperature`: what the job fixes for this session. Raises ApiError (400) naming the field."""
     try:
         body = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -110,7 +109,7 @@ def chat_request_parse(raw: bytes, spec: JobSpec) -> ChatRequest:
         has_usage=bool(body.stream_options and body.stream_options.include_usage),
         has_logprobs=bool(body.logprobs),
         has_top_logprobs=_bounded("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS, default=0) > 0,
-        flags=_overrides(body, spec),
+        flags=_overrides(body, temperature),
     )
 
 
@@ -171,8 +170,8 @@ def _bounded(field: str, value: int | None, low: int, high: int, *, default: int
     return value
 
 
-def _overrides(body: ChatBody, spec: JobSpec) -> dict[str, Any]:
-    fixed = {"temperature": spec.rollout.temperature, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
+def _overrides(body: ChatBody, temperature: float) -> dict[str, Any]:
+    fixed = {"temperature": temperature, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
     asked = {name: getattr(body, name) for name in fixed}
     overridden = {
         name: value

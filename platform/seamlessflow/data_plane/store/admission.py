@@ -30,7 +30,8 @@ async def group_counts(connection: Connection, job_id: UUID) -> GroupCounts:
                        SELECT min(coalesce(v.batch_number, 0)) FROM scheduling_phase p
                        JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = p.served_version
                        WHERE p.job_id = %(job)s AND p.role = %(rollout)s AND p.state = %(active)s))),
-                  (SELECT coalesce(max(index), -1) + 1 FROM trajectory_group WHERE job_id = %(job)s),
+                  (SELECT coalesce(max(index), -1) + 1 FROM trajectory_group
+                   WHERE job_id = %(job)s AND evaluation_version IS NULL),
                   (SELECT coalesce(max(number), 0) FROM trajectory_batch WHERE job_id = %(job)s)""",
         {
             "job": job_id,

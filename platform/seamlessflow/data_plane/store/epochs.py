@@ -6,10 +6,9 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg.types.json import Jsonb
 
 from seamlessflow.data_plane.store.connection import Connection, new_id
-from seamlessflow.data_plane.store.events import AUTHOR
+from seamlessflow.data_plane.store.events import job_event
 from seamlessflow.data_plane.store.packing import packed, unpacked
 
 
@@ -109,7 +108,7 @@ async def lowest_rewards(
         """SELECT newest.task_index, min(s.reward) FROM (
                SELECT DISTINCT ON (task_index) id, task_index FROM trajectory_group
                WHERE job_id = %s AND created_at >= %s AND task_index IS NOT NULL AND state <> 'open'
-                     AND num_verdicts > 0
+                     AND num_verdicts > 0 AND evaluation_version IS NULL
                ORDER BY task_index, index DESC) newest
            JOIN trajectory_session s ON s.group_id = newest.id AND s.state = 'closed' AND s.reward IS NOT NULL
            GROUP BY newest.task_index""",
@@ -121,11 +120,11 @@ async def lowest_rewards(
 async def stage_event(
     connection: Connection, *, project_id: UUID, job_id: UUID, source: str, target: str, reason: str
 ) -> None:
-    await connection.execute(
-        """WITH event AS (
-               INSERT INTO common_event
-                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
-               VALUES (%s, 'job', %s, %s, 'job.stage', '', '', %s, %s, %s, now()) RETURNING id)
-           SELECT pg_notify('sf_events', id::text) FROM event""",
-        [project_id, job_id, job_id, reason, AUTHOR, Jsonb({"from": source, "to": target})],
+    await job_event(
+        connection,
+        project_id=project_id,
+        job_id=job_id,
+        kind="job.stage",
+        reason=reason,
+        data={"from": source, "to": target},
     )

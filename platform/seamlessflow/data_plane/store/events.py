@@ -33,3 +33,24 @@ async def group_event(
            SELECT pg_notify('sf_events', id::text) FROM event""",
         [project_id, group_id, job_id, from_state, to_state, reason, AUTHOR, Jsonb(data)],
     )
+
+
+async def job_event(
+    connection: Connection,
+    *,
+    project_id: UUID,
+    job_id: UUID,
+    kind: str,
+    from_state: str = "",
+    to_state: str = "",
+    reason: str = "",
+    data: dict[str, Any],
+) -> None:
+    await connection.execute(
+        """WITH event AS (
+               INSERT INTO common_event
+                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+               VALUES (%s, 'job', %s, %s, %s, %s, %s, %s, %s, %s, now()) RETURNING id)
+           SELECT pg_notify('sf_events', id::text) FROM event""",
+        [project_id, job_id, job_id, kind, from_state, to_state, reason, AUTHOR, Jsonb(data)],
+    )

@@ -18,23 +18,31 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.lifecycle.groups import GROUP_MOVES, DropCause, GroupState, SessionState
+from seamlessflow.core.lifecycle.groups import (
+    GROUP_MOVES,
+    RUNNING_GROUP_STATES,
+    DropCause,
+    GroupState,
+    SessionState,
+)
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.evaluations import evaluation_finish_if_whole
 from seamlessflow.data_plane.store.events import group_event, scheduler_notify
 from seamlessflow.data_plane.store.jobs import month_of
 
 MAX_FAILURES = 3
 KEY_PREFIX = "sfs_"
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
+_RUNNING = sorted(state.value for state in RUNNING_GROUP_STATES)
 _LEASABLE = """
-    SELECT g.id, g.index, g.task, g.size,
+    SELECT g.id, g.index, g.task, g.size, g.evaluation_version,
            g.lease_phase_id IS DISTINCT FROM %(phase)s OR g.lease_fence IS DISTINCT FROM %(fence)s
     FROM trajectory_group g
-    WHERE g.job_id = %(job)s AND g.state = 'open' AND g.external_key = ''
+    WHERE g.job_id = %(job)s AND g.state = %(state)s AND g.external_key = ''
       AND ((g.lease_phase_id = %(phase)s AND g.lease_fence = %(fence)s) OR g.lease_expires_at IS NULL
            OR g.lease_expires_at < now()
            OR NOT EXISTS (SELECT 1 FROM scheduling_phase p WHERE p.id = g.lease_phase_id
@@ -44,13 +52,14 @@ _LEASABLE = """
 
 @dataclass(frozen=True, slots=True)
 class OpenGroup:
-    """A group that a runner may take; `is_abandoned`: whoever held it is gone."""
+    """A group that a runner may take; `is_abandoned`: whoever held it is gone. Trained if of no evaluation."""
 
     group_id: UUID
     index: int
     task: dict[str, Any]
     size: int
-    is_abandoned: bool
+    evaluation_version: int | None = None
+    is_abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,12 @@ class NewGroup:
     task_index: int | None
     task: dict[str, Any]
     size: int
+    evaluation_version: int | None = None
     external_key: str = ""
+
+    @property
+    def state(self) -> GroupState:
+        return GroupState.OPEN if self.evaluation_version is None else GroupState.EVALUATING
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +121,19 @@ async def group_lock(connection: Connection, group_id: UUID) -> None:
     await connection.execute("SELECT 1 FROM trajectory_group WHERE id = %s FOR UPDATE", [group_id])
 
 
-async def groups_leasable(connection: Connection, claims: PhaseClaims) -> list[OpenGroup]:
-    """Open groups that this phase holds or that nobody holds any more, oldest first, locked."""
+async def groups_leasable(
+    connection: Connection, claims: PhaseClaims, state: GroupState = GroupState.OPEN
+) -> list[OpenGroup]:
+    """Groups in a running state that this phase holds or that nobody holds any more, oldest first, locked."""
     cursor = await connection.execute(
-        _LEASABLE, {"job": claims.job_id, "phase": claims.phase_id, "fence": claims.fence, "live": _LIVE}
+        _LEASABLE,
+        {
+            "job": claims.job_id,
+            "phase": claims.phase_id,
+            "fence": claims.fence,
+            "live": _LIVE,
+            "state": state.value,
+        },
     )
     return [OpenGroup(*row) for row in await cursor.fetchall()]
 
@@ -118,15 +141,15 @@ async def groups_leasable(connection: Connection, claims: PhaseClaims) -> list[O
 async def group_insert(connection: Connection, group: NewGroup) -> OpenGroup:
     group_id = new_id()
     await connection.execute(
-        """INSERT INTO trajectory_group (id, project_id, job_id, index, external_key, task_index, task, size, state,
-                                         reason, num_verdicts, created_at)
-           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 'open', '', 0, now())""",
+        """INSERT INTO trajectory_group (id, project_id, job_id, index, evaluation_version, external_key, task_index,
+                                         task, size, state, reason, num_verdicts, created_at)
+           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', 0, now())""",
         [
-            group_id, group.project_id, group.job_id, group.index, group.external_key, group.task_index,
-            Jsonb(group.task), group.size,
+            group_id, group.project_id, group.job_id, group.index, group.evaluation_version, group.external_key,
+            group.task_index, Jsonb(group.task), group.size, group.state.value,
         ],
     )  # fmt: skip
-    return OpenGroup(group_id, group.index, group.task, group.size, is_abandoned=False)
+    return OpenGroup(group_id, group.index, group.task, group.size, group.evaluation_version)
 
 
 async def groups_hold(
@@ -144,8 +167,8 @@ async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: f
     """Their sessions spoke: whoever holds the groups goes on holding them."""
     await connection.execute(
         """UPDATE trajectory_group SET lease_expires_at = now() + make_interval(secs => %s)
-           WHERE id = ANY(%s) AND state = 'open' AND lease_phase_id IS NOT NULL""",
-        [lease_s, group_ids],
+           WHERE id = ANY(%s) AND state = ANY(%s) AND lease_phase_id IS NOT NULL""",
+        [lease_s, group_ids, _RUNNING],
     )
 
 
@@ -215,23 +238,25 @@ async def group_settle(connection: Connection, group_id: UUID, spec: JobSpec) ->
     Returns its new state, or None when it stays open (or was settled before).
     """
     cursor = await connection.execute(
-        """SELECT job_id, index, task, size FROM trajectory_group
-           WHERE id = %s AND state = 'open' FOR UPDATE""",
-        [group_id],
+        """SELECT job_id, id, index, task, size, evaluation_version FROM trajectory_group
+           WHERE id = %s AND state = ANY(%s) FOR UPDATE""",
+        [group_id, _RUNNING],
     )
     row = await cursor.fetchone()
     if row is None:
         return None
-    job_id, index, task, size = row
-    slots = await slots_read(connection, OpenGroup(group_id, index, task, size, is_abandoned=False))
+    job_id, group = row[0], OpenGroup(*row[1:])
+    slots = await slots_read(connection, group)
     num_verdicts = sum(slot.state is SessionState.CLOSED for slot in slots)
     if not all(slot.is_over for slot in slots):
         await connection.execute(
             "UPDATE trajectory_group SET num_verdicts = %s WHERE id = %s", [num_verdicts, group_id]
         )
         return None
-    needed = num_verdicts_needed(size)
-    reason, cause = f"{num_verdicts} of {size} sessions have a verdict", None
+    needed = num_verdicts_needed(group.size)
+    reason, cause = f"{num_verdicts} of {group.size} sessions have a verdict", None
+    if group.evaluation_version is not None:
+        return await _measured(connection, job_id, group, spec, num_verdicts=num_verdicts, reason=reason)
     if num_verdicts < needed:
         reason, cause = f"{reason}; {needed} are needed", DropCause.VERDICTS
     elif (flat := await _flat_reward(connection, job_id, group_id, spec)) is not None:
@@ -244,6 +269,18 @@ async def group_settle(connection: Connection, group_id: UUID, spec: JobSpec) ->
     await connection.execute(_STATISTICS, {"group": group_id, "num": num_verdicts})
     if target is GroupState.READY:
         await scheduler_notify(connection, "group ready")
+    return target
+
+
+async def _measured(
+    connection: Connection, job_id: UUID, group: OpenGroup, spec: JobSpec, *, num_verdicts: int, reason: str
+) -> GroupState:
+    """However many verdicts a held-out task has: those are what is measured."""
+    assert group.evaluation_version is not None
+    target = GroupState.EVALUATED
+    await group_move(connection, group.group_id, GroupState.EVALUATING, target, reason=reason)
+    await connection.execute(_STATISTICS, {"group": group.group_id, "num": num_verdicts})
+    await evaluation_finish_if_whole(connection, job_id, group.evaluation_version, spec)
     return target
 
 

@@ -26,11 +26,13 @@ class JobRow:
     spec: dict[str, Any]
     model_path: str
     tasks_path: str
+    evaluation_tasks_path: str
 
 
 async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
     cursor = await connection.execute(
-        "SELECT id, project_id, name, state, spec, model_path, tasks_path FROM jobs_job WHERE id = %s",
+        """SELECT id, project_id, name, state, spec, model_path, tasks_path, evaluation_tasks_path
+           FROM jobs_job WHERE id = %s""",
         [job_id],
     )
     row = await cursor.fetchone()

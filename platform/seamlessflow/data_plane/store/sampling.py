@@ -1,5 +1,6 @@
 """What a batch cost beyond itself: groups dropped while it came about, the speed of rollout, groups growing stale."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -33,6 +34,28 @@ async def waste_read(connection: Connection, job_id: UUID) -> Waste:
             **({"rollout/replaced_reward_mean": sum(row[3] for row in flat) / len(flat)} if flat else {}),
         },
     )
+
+
+async def rollout_costs(connection: Connection, group_ids: Sequence[UUID]) -> dict[str, float]:
+    """How long groups took from admission to their last verdict, and how often their turns changed engines."""
+    cursor = await connection.execute(
+        """SELECT avg(took_s)::float, max(took_s)::float, sum(handovers)::float, sum(continuations)::float FROM (
+               SELECT extract(epoch FROM g.ready_at - g.created_at) AS took_s, sum(n.num_handovers) AS handovers,
+                      sum(n.num_continuations) AS continuations
+               FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id AND s.state = 'closed'
+               JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
+               WHERE g.id = ANY(%s) GROUP BY g.id) took""",
+        [list(group_ids)],
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    names = (
+        "rollout/group_s_mean",
+        "rollout/group_s_max",
+        "rollout/num_handovers",
+        "rollout/num_continuations",
+    )
+    return {name: value for name, value in zip(names, row, strict=True) if value is not None}
 
 
 async def seconds_since_last_batch(connection: Connection, job_id: UUID) -> float | None:

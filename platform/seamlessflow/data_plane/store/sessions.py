@@ -21,6 +21,7 @@ class SessionRow:
     state: SessionState
     key_digest: bytes
     reward: float | None
+    evaluation_version: int | None = None  # of its group
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,18 @@ class SessionVerdict:
 
 async def session_read(connection: Connection, session_id: UUID) -> SessionRow | None:
     cursor = await connection.execute(
-        """SELECT id, project_id, job_id, group_id, month, state, key_digest, reward
-           FROM trajectory_session WHERE id = %s""",
+        """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward,
+                  g.evaluation_version
+           FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id WHERE s.id = %s""",
         [session_id],
     )
     row = await cursor.fetchone()
     if row is None:
         return None
-    session, project, job, group, month, state, digest, reward = row
-    return SessionRow(session, project, job, group, month, SessionState(state), bytes(digest), reward)
+    session, project, job, group, month, state, digest, reward, evaluation = row
+    return SessionRow(
+        session, project, job, group, month, SessionState(state), bytes(digest), reward, evaluation
+    )
 
 
 async def session_end(connection: Connection, session_id: UUID, verdict: SessionVerdict) -> bool:

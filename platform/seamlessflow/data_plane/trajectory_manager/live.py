@@ -34,13 +34,19 @@ class LiveJob:
     name: str
     spec: JobSpec
     tasks_path: str
+    evaluation_tasks_path: str
     text: ModelText
     is_over: bool = False
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
 
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.job_id, self.spec.rollout.temperature, self.text.end_ids)
+    def affinity(self, evaluation_version: int | None) -> Affinity:
+        """Of a session that begins now; those of an evaluation let a batch's worth of others go first."""
+        if evaluation_version is None:
+            return Affinity()
+        rollout = self.spec.rollout
+        return Affinity.of_evaluation(
+            evaluation_version, handicap=rollout.groups_per_batch * rollout.group_size
+        )
 
     def shared_prompt(self, token_ids: bytes) -> bytes:
         """One object for equal prompts: the sessions of a group begin with the same one."""
@@ -67,11 +73,21 @@ class LiveSession:
     group_id: UUID
     key_digest: bytes
     is_open: bool
+    evaluation_version: int | None = None  # held out: measured, never trained
     tree: PrefixTree = field(default_factory=PrefixTree)
-    affinity: Affinity = field(default_factory=Affinity)
+    affinity: Affinity = field(init=False)
     turns: dict[bytes, UUID] = field(default_factory=dict)  # acknowledged turns by request digest
     in_flight: "dict[bytes, asyncio.Task[None]]" = field(default_factory=dict)
     partials: dict[bytes, Partial] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.affinity = self.job.affinity(self.evaluation_version)
+
+    @property
+    def sampling(self) -> Sampling:
+        spec, is_training = self.job.spec, self.evaluation_version is None
+        temperature = spec.rollout.temperature if is_training else spec.evaluation_temperature
+        return Sampling(self.job.job_id, temperature, self.job.text.end_ids)
 
     def restore(self, rows: Sequence[NodeRow]) -> None:
         """Rebuild the tree from its rows, after a restart or an eviction."""
@@ -105,5 +121,6 @@ def live_job(row: JobRow) -> LiveJob:
         name=row.name,
         spec=job_spec_parse(row.spec),
         tasks_path=row.tasks_path,
+        evaluation_tasks_path=row.evaluation_tasks_path,
         text=model_text_load(row.model_path),
     )

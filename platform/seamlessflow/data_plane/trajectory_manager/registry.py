@@ -108,9 +108,11 @@ class Registry:
             self._sessions.move_to_end(session_id)
         return session
 
-    def begin(self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str) -> None:
+    def begin(
+        self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str, evaluation_version: int | None
+    ) -> None:
         """A session that was opened here just now: it has no turns to read back."""
-        session = LiveSession(key, job, group_id, key_digest(api_key), is_open=True)
+        session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version)
         self._add(session)
 
     def forget(self, session_id: UUID) -> None:
@@ -168,6 +170,7 @@ class Registry:
             group_id=row.group_id,
             key_digest=row.key_digest,
             is_open=row.state is SessionState.OPEN,
+            evaluation_version=row.evaluation_version,
         )
         session.restore(nodes[session_id])
         self._add(session)

@@ -85,9 +85,7 @@ class Turn:
         progress, text = choice.progress, choice.text
         if progress.token_ids:  # a retry goes on from what its predecessor had
             yield text.push(bytes(progress.token_ids))
-        pieces = manager.grow(
-            progress, self.session.job.sampling, self.session.affinity, is_streamed=is_streamed
-        )
+        pieces = manager.grow(progress, self.session.sampling, self.session.affinity, is_streamed=is_streamed)
         async with aclosing(pieces):
             if not text.is_stopped():
                 async for piece in pieces:
@@ -175,5 +173,7 @@ class Turn:
         metrics.VERDICTS.labels(self.plan.verdict.value).inc()
         for choice in self.choices:
             metrics.SAMPLED_TOKENS.inc(choice.progress.num_tokens)
+            if self.session.evaluation_version is not None:
+                metrics.EVALUATION_TOKENS.inc(choice.progress.num_tokens)
             metrics.WASTED_TOKENS.inc(choice.progress.num_wasted_tokens)
             metrics.MAX_GAP.observe(choice.progress.max_gap_s)

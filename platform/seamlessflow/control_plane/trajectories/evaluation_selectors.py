@@ -1,0 +1,46 @@
+"""Reads on evaluations: the list of a job's, and the version that did best.
+
+Best: the highest pass@1, then the highest mean reward, then the older version; of finished evaluations.
+"""
+
+from uuid import UUID
+
+from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.trajectories.models import Evaluation, RolloutGroup
+from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState
+
+
+def evaluation_list(*, job: Job) -> QuerySet[Evaluation]:
+    """Newest first, each with `num_tasks_done`."""
+    done = (
+        RolloutGroup.objects.filter(
+            job=job, evaluation_version=OuterRef("version"), state=GroupState.EVALUATED.value
+        )
+        .order_by()
+        .values("evaluation_version")
+        .annotate(number=Count("id"))
+        .values("number")
+    )
+    count = Coalesce(Subquery(done, output_field=IntegerField()), 0)
+    return Evaluation.objects.filter(job=job).annotate(num_tasks_done=count).order_by("-version")
+
+
+def best_versions_subquery() -> Subquery:
+    """For a query on jobs: the best version of each, null before an evaluation is finished."""
+    return Subquery(_best_first(Evaluation.objects.filter(job=OuterRef("pk"))).values("version")[:1])
+
+
+def versions_measured(job_id: UUID) -> set[int]:
+    """Versions that retention has to leave alone: the best one, and one that is being measured."""
+    evaluations = Evaluation.objects.filter(job_id=job_id)
+    best = _best_first(evaluations).values_list("version", flat=True)[:1]
+    running = evaluations.filter(state=EvaluationState.RUNNING.value).values_list("version", flat=True)
+    return {*best, *running}
+
+
+def _best_first(evaluations: QuerySet[Evaluation]) -> QuerySet[Evaluation]:
+    finished = evaluations.filter(state=EvaluationState.FINISHED.value, pass_at_1__isnull=False)
+    return finished.order_by(F("pass_at_1").desc(), F("reward_mean").desc(), "version")

@@ -1,0 +1,1 @@
+"""Measuring versions on held-out tasks."""

@@ -1,0 +1,13 @@
+"""When a job's newest version is to be evaluated."""
+
+
+def is_evaluation_due(*, every: int, latest_version: int, last_evaluated: int | None, is_last: bool) -> bool:
+    """`last_evaluated`: the newest version with an evaluation, None before the first. `is_last`: nothing follows.
+
+    Versions that came while another one was measured are not made up for: only the newest is measured.
+    """
+    if last_evaluated is None:
+        return True
+    if latest_version <= last_evaluated:
+        return False
+    return is_last or latest_version // every > last_evaluated // every
