@@ -29,7 +29,9 @@ export function EvaluationsTab({ jobId, job }: TabProps) {
       <Problem error={evaluations.error} />
       {evaluations.isPending ? <Loading what="Reading the evaluations" /> : null}
       {evaluations.data && isEvaluated && rows.length === 0 ? <p className="none">No version is measured yet.</p> : null}
-      {rows.length > 0 ? <EvaluationTable rows={rows} jobId={jobId} best={job.best_version} /> : null}
+      {rows.length > 0 ? (
+        <EvaluationTable rows={rows} jobId={jobId} best={job.best_version} isOver={job.ended_at !== null} />
+      ) : null}
       <Pager
         offset={offset}
         limit={PAGE_SIZE}
@@ -42,7 +44,14 @@ export function EvaluationsTab({ jobId, job }: TabProps) {
 
 type Evaluation = NonNullable<ReturnType<typeof useEvaluations>["data"]>["results"][number];
 
-function EvaluationTable({ rows, jobId, best }: { rows: readonly Evaluation[]; jobId: string; best: number | null }) {
+interface TableProps {
+  rows: readonly Evaluation[];
+  jobId: string;
+  best: number | null;
+  isOver: boolean;
+}
+
+function EvaluationTable({ rows, jobId, best, isOver }: TableProps) {
   const ks = estimatedKs(rows);
   return (
     <div className="card flush wide">
@@ -71,7 +80,7 @@ function EvaluationTable({ rows, jobId, best }: { rows: readonly Evaluation[]; j
                 {row.version === best ? <span className="badge good">best</span> : null}
               </td>
               <td>
-                <StateBadge state={row.state} />
+                <StateBadge state={isOver && row.state === "running" ? "unfinished" : row.state} />
               </td>
               {ks.map((k) => (
                 <td key={k} className="number">

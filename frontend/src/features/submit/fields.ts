@@ -47,7 +47,11 @@ interface Node {
 }
 
 const ROOT = schema as unknown as Node & { $defs: Record<string, Node> };
-const UPLOADS: Record<string, "archive" | "file"> = { "model.source": "archive", "environment.tasks": "file" };
+const UPLOADS: Record<string, "archive" | "file"> = {
+  "model.source": "archive",
+  "environment.tasks": "file",
+  "evaluation.tasks": "file",
+};
 const OPEN_SECTIONS = new Set(["job", "model", "environment"]);
 const WORDS: Record<string, string> = {
   num: "number of",
@@ -120,7 +124,7 @@ function kindOf(node: Node): FieldKind {
   if (node.enum) return "choice";
   if (node.type === "integer") return "integer";
   if (node.type === "number") return "number";
-  if (node.prefixItems) return "numbers";
+  if (node.prefixItems || node.items?.type === "integer") return "numbers";
   if (node.type === "array") return node.items && "pattern" in node.items ? "tags" : "lines";
   return "text";
 }

@@ -13,6 +13,7 @@ it("makes a field of every property of the schema", () => {
     "rollout",
     "algorithm",
     "train",
+    "evaluation",
     "placement",
   ]);
   expect(field("train.num_updates")).toMatchObject({
@@ -26,6 +27,7 @@ it("makes a field of every property of the schema", () => {
   expect(field("environment.tasks")).toMatchObject({ kind: "text", upload: "file" });
   expect(field("placement.train").kind).toBe("tags");
   expect(field("train.adam_betas").kind).toBe("numbers");
+  expect(field("evaluation.k").kind).toBe("numbers");
   expect(field("name").isRequired).toBe(true);
   expect(field("train.lora.rank")).toMatchObject({ kind: "integer", label: "LoRA: rank", fallback: 16 });
   expect(field("train.lora.target_modules").kind).toBe("tags");
