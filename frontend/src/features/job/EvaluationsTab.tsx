@@ -28,7 +28,9 @@ export function EvaluationsTab({ jobId, job }: TabProps) {
       </p>
       <Problem error={evaluations.error} />
       {evaluations.isPending ? <Loading what="Reading the evaluations" /> : null}
-      {evaluations.data && isEvaluated && rows.length === 0 ? <p className="none">No version is measured yet.</p> : null}
+      {evaluations.data && isEvaluated && rows.length === 0 ? (
+        <p className="none">No version is measured yet.</p>
+      ) : null}
       {rows.length > 0 ? (
         <EvaluationTable rows={rows} jobId={jobId} best={job.best_version} isOver={job.ended_at !== null} />
       ) : null}

@@ -58,7 +58,13 @@ export function GroupsTab({ jobId, job }: TabProps) {
         offset={offset}
         limit={PAGE_SIZE}
         count={groups.data?.count ?? 0}
-        onMove={(to) => change({ ...(measured ? { evaluation: measured } : {}), ...(state ? { state } : {}), ...(to ? { offset: String(to) } : {}) })}
+        onMove={(to) =>
+          change({
+            ...(measured ? { evaluation: measured } : {}),
+            ...(state ? { state } : {}),
+            ...(to ? { offset: String(to) } : {}),
+          })
+        }
       />
     </>
   );
