@@ -1,4 +1,4 @@
-"""A job with held-out tasks through the real planes: measured while it trains, the gateway killed on the way."""
+"""A job with held-out tasks through the real planes: measured while it trains, gateway and web killed on the way."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from seamlessflow.client import Client
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
-from tests.acceptance.test_faults import assert_audit_holds, wait_for_version
+from tests.acceptance.test_faults import assert_audit_holds
 
 NUM_UPDATES, NUM_HELD_OUT, NUM_SAMPLES = 8, 6, 4
 
@@ -31,21 +31,23 @@ def evaluations(client: Client, job_id: str) -> dict[int, dict[str, Any]]:
     return {row["version"]: row for row in client.job_part(job_id, "evaluations")["results"]}
 
 
-def test_versions_are_measured_while_the_job_trains_and_the_gateway_dies(
+def test_versions_are_measured_while_the_job_trains_and_planes_die(
     platform: PlatformProcess, model_root: Path
 ) -> None:
+    victims = {1: "seamlessflow.data_plane", 4: "seamlessflow.control_plane.asgi"}  # by version reached
     with platform.client() as client:
-        job_id = client.job_submit(evaluated_spec(model_root))["id"]
-        wait_for_version(client, job_id, 1)
-        kill_hard(platform.find("seamlessflow.data_plane"))
-        job = client.job_wait(job_id)
+        job = client.job_submit(evaluated_spec(model_root))
+        job_id = job["id"]
+        for job in client.job_watch(job_id, every_s=0.1):
+            for version in [version for version in victims if version <= job["latest_version"]]:
+                kill_hard(platform.find(victims.pop(version)))
         rows = evaluations(client, job_id)
         metrics = client.job_part(job_id, "metrics")["metrics"]
         summary = client.job_part(job_id, "summary")
         groups = client.job_part(job_id, "groups", evaluation=str(NUM_UPDATES))["results"]
         assert_audit_holds(client, job_id)
 
-    assert job["state"] == "completed"
+    assert (job["state"], victims) == ("completed", {})
     assert {0, NUM_UPDATES} <= rows.keys(), "the first and the last version are always measured"
     assert len(rows) <= 2 + NUM_UPDATES // 3
     for version, row in rows.items():
