@@ -13,7 +13,8 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.rows import job_row
 from seamlessflow.control_plane.live.selectors import group_rows, job_objects
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.control_plane.policies.services import artifact_path, versions_prune
+from seamlessflow.control_plane.policies.places import artifact_path
+from seamlessflow.control_plane.policies.services import versions_prune
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.trajectories.audit import job_audit
 from seamlessflow.control_plane.trajectories.models import Evaluation, RolloutGroup
