@@ -12,6 +12,7 @@ LETTERS = "abcd"
 CHARACTERS = "0123456789+=>.|TNRDS" + LETTERS + " "
 STOP = "."
 JUDGE_END, THINK, DIRECT = "|", "T", "N"
+HARD_DIRECT_ACCURACY, THINKING_ACCURACY = 0.3, 0.95  # of what judged tasks' warm start imitates
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,9 @@ def edits() -> list[ToyTask]:
 
 
 def judged(num_hard: int, *, seed: int) -> list[ToyTask]:
-    """As many easy tasks (copy a digit) as hard ones (a sum of four digits, helped by its partial sums)."""
+    """Twice as many easy tasks (copy a digit) as hard ones (a sum of four digits, helped by its partial sums)."""
     chance = random.Random(seed)
-    easy = [ToyTask("easy", f"{n % 10}>>>>=", str(n % 10)) for n in range(num_hard)]
+    easy = [ToyTask("easy", f"{n % 10}>>>>=", str(n % 10)) for n in range(2 * num_hard)]
     hard = []
     for _ in range(num_hard):
         digits = [chance.randrange(10) for _ in range(4)]
@@ -56,13 +57,17 @@ def judged(num_hard: int, *, seed: int) -> list[ToyTask]:
 
 
 def transcript(task: ToyTask, chance: random.Random, *, accuracy: float) -> str:
-    """An answer that is right with this probability; judged tasks think or not by the toss of a coin."""
+    """An answer that is right with this probability.
+
+    Judged tasks think or not by the toss of a coin, whatever they are; hard ones are right less often without.
+    """
     if task.domain not in ("easy", "hard"):
         return _maybe_wrong(task.answer, chance, accuracy) + STOP
     if chance.random() < 0.5:
-        return f"{DIRECT}{JUDGE_END}" + _maybe_wrong(task.answer, chance, accuracy) + STOP
+        own = HARD_DIRECT_ACCURACY if task.domain == "hard" else accuracy
+        return f"{DIRECT}{JUDGE_END}" + _maybe_wrong(task.answer, chance, own) + STOP
     scratchpad = task.scratchpad or task.answer * 2
-    return f"{THINK}{JUDGE_END}{scratchpad}=" + _maybe_wrong(task.answer, chance, max(accuracy, 0.9)) + STOP
+    return f"{THINK}{JUDGE_END}{scratchpad}=" + _maybe_wrong(task.answer, chance, THINKING_ACCURACY) + STOP
 
 
 def _maybe_wrong(answer: str, chance: random.Random, accuracy: float) -> str:

@@ -145,6 +145,7 @@ class ToyRun:
     tasks: Sequence[ToyTask]
     seed: int
     learning_rate: float = 1e-3
+    evaluate_every: int = 0  # updates; 0: never
 
     def spec(self, num_updates: int) -> JobSpec:
         return JobSpec.model_validate(
@@ -191,8 +192,23 @@ class ToyRun:
             order.lowest |= {
                 task: min(s.reward for s in group) for task, group in zip(chosen, groups, strict=True)
             }
+            if self.evaluate_every and update % self.evaluate_every == 0:
+                metrics |= self._evaluation(sampler, order.pool)
             curve.append(metrics)
         return curve
+
+    def _evaluation(self, sampler: Any, pool: Sequence[int]) -> dict[str, float]:
+        """Mean reward over the whole pool, and by domain: what is drawn says little of what is left out."""
+        tasks = [self.tasks[index] for index in pool for _ in range(GROUP_SIZE)]
+        prompts = torch.tensor([encode(task.prompt) for task in tasks])
+        answers, logprobs = sample(sampler, prompts, torch.Generator().manual_seed(self.seed))
+        sessions = [
+            finished(task, ids, values, version=0)
+            for task, ids, values in zip(tasks, answers.tolist(), logprobs.tolist(), strict=True)
+        ]
+        found = {name: value for name, value in _domains([sessions]).items() if name.endswith("/reward")}
+        everything = float(np.mean([session.reward for session in sessions]))
+        return {f"pool/{name}": value for name, value in {"reward": everything, **found}.items()}
 
     def _groups(
         self, sampler: Any, order: TaskOrder, generator: torch.Generator, update: int, spec: JobSpec
