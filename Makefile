@@ -7,10 +7,10 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 	$(if $(UPDATES),--updates $(UPDATES)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup vllm vllm-if-possible demo test check lint types imports schema frontend frontend-check screenshots bench soak rehearsal clean
+.PHONY: help setup vllm vllm-if-possible demo test test-gpu check lint types imports schema frontend frontend-check screenshots bench soak rehearsal clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 setup: ## make or update the environment .seamlessflow/venvs/app, build the dashboard
 	@$(PYTHON) deploy/local/bootstrap.py
@@ -27,6 +27,9 @@ demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy thro
 
 test: setup vllm-if-possible lint types imports schema frontend-check ## every check and every test that needs no GPU
 	$(BIN)/python -m pytest
+
+test-gpu: setup vllm-if-possible ## on a machine with an NVIDIA GPU: engine, trainer and whole jobs on it (DEVICE=cpu tries the suite)
+	SEAMLESSFLOW_TEST_DEVICE=$(or $(DEVICE),cuda) $(BIN)/python -m pytest tests/gpu tests/contract/engine
 
 check: setup lint types imports schema frontend-check ## the fast subset: lint, types, import rules, schema drift, unit tests
 	$(BIN)/python -m pytest tests/unit tests/architecture

@@ -39,6 +39,12 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 FROM python
 ARG VARIANT=cpu
 LABEL org.opencontainers.image.title="SeamlessFlow worker (${VARIANT})"
+# Triton, behind attention over trees, compiles a launcher in C for each of its kernels at their first use.
+RUN if [ "${VARIANT}" = cuda ]; then \
+      apt-get update \
+      && apt-get install -y --no-install-recommends gcc libc6-dev python3-dev \
+      && rm -rf /var/lib/apt/lists/*; \
+    fi
 RUN groupadd --gid 10001 flow \
     && useradd --uid 10001 --gid flow --home-dir /var/lib/seamlessflow --create-home --shell /usr/sbin/nologin flow \
     && install -d -o flow -g flow /artifacts /models /var/lib/seamlessflow
@@ -48,7 +54,10 @@ ENV PATH=/opt/seamlessflow/bin:$PATH \
     SEAMLESSFLOW_HOME=/var/lib/seamlessflow \
     SEAMLESSFLOW_LISTEN_HOST=0.0.0.0 \
     TOKENIZERS_PARALLELISM=false \
-    HF_HUB_OFFLINE=1
+    HF_HUB_OFFLINE=1 \
+    # What is compiled is loaded again: /tmp may be mounted without the right to execute.
+    TRITON_CACHE_DIR=/var/lib/seamlessflow/cache/triton \
+    TORCHINDUCTOR_CACHE_DIR=/var/lib/seamlessflow/cache/inductor
 USER 10001:10001
 WORKDIR /var/lib/seamlessflow
 VOLUME /var/lib/seamlessflow

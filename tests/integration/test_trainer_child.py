@@ -139,6 +139,14 @@ def test_batch_with_nothing_to_train_takes_a_number_and_leaves_the_weights(finis
     assert "train/grad_norm" not in publications[FLAT_BATCH].metrics
 
 
+def test_batch_with_nothing_to_train_still_shows_whether_trainer_and_engine_agree(
+    finished: FinishedRun,
+) -> None:
+    metrics = finished.planes.publications[FLAT_BATCH].metrics
+    assert metrics["train/mismatch_max"] > 0.1  # made-up logprobs, far from the model's
+    assert "train/ratio_max" not in metrics  # no other statistic has a token behind it
+
+
 def test_metrics_of_a_step_are_complete(finished: FinishedRun) -> None:
     metrics = finished.planes.publications[NUM_UPDATES].metrics
     expected = (

@@ -32,6 +32,7 @@ def test_step_equals_the_float64_oracle(rows: dict[str, Row], case: str) -> None
 @pytest.mark.parametrize("stage", STAGES)
 def test_logprobs_of_the_current_version_match_those_of_the_sampler(rows: dict[str, Row], stage: str) -> None:
     assert 0 <= rows[stage]["mismatch_max"] < 1e-4
+    assert 0 <= rows[stage]["untrained_mismatch_max"] < 1e-4
 
 
 def test_reference_model_is_loaded_only_when_its_weight_is_not_zero(

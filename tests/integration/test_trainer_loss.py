@@ -196,6 +196,18 @@ def test_statistics_without_a_token_are_absent_not_zero() -> None:
     assert StepStatistics(AlgorithmSection()).metrics() == {}
 
 
+def test_agreement_with_the_sampler_is_told_where_nothing_was_trained() -> None:
+    statistics = StepStatistics(AlgorithmSection())
+    statistics.add_mismatch(torch.tensor([0.5, -0.25]))
+    assert statistics.metrics() == pytest.approx(
+        {
+            "train/mismatch_mean": 0.375,
+            "train/mismatch_max": 0.5,
+            "train/mismatch_kl": (np.exp(0.5) + np.exp(-0.25) - 2 - 0.25) / 2,
+        }
+    )
+
+
 def test_every_preset_names_its_paper() -> None:
     assert set(PRESETS) == set(AlgorithmName)
     assert all("arXiv" in preset.source for name, preset in PRESETS.items() if name is not AlgorithmName.SFT)

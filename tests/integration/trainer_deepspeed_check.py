@@ -103,7 +103,14 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
         assert expected is not None
         worst = max(worst, float((first_moment(engine, parameter) / (1 - BETA1) - expected).abs().max()))
     served = dataclasses.replace(noisy, behaviour_logprobs=logprobs.detach().numpy().astype(np.float32))
-    fresh = TrainEngine(model_path, spec).step(served, step_version=0, optimizer_step=1)
+    fresh_engine = TrainEngine(model_path, spec)
+    nothing = np.zeros_like(served.advantages_positive)
+    flat = dataclasses.replace(served, advantages_positive=nothing, advantages_negative=nothing)
+    # Changes nothing, but for a loss that trains samples without an advantage as well.
+    untrained = fresh_engine.step(flat, step_version=0, optimizer_step=1)
+    if "train/grad_norm" in untrained:
+        fresh_engine = TrainEngine(model_path, spec)
+    fresh = fresh_engine.step(served, step_version=0, optimizer_step=1)
     tensors = engine.tensors()
     return {
         "case": name,
@@ -113,6 +120,7 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
         "grad_norm": float(norm),
         "clipped": metrics["train/clip_fraction"],
         "mismatch_max": fresh["train/mismatch_max"],
+        "untrained_mismatch_max": untrained["train/mismatch_max"],
         "kl_reference": metrics.get("train/kl_reference"),
         "num_tensors": len(tensors),
         "num_bytes": sum(tensor.num_bytes for tensor in tensors.values()),

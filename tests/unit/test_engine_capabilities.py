@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.core.job_spec import EngineKind
+from seamlessflow_workers.supervisor import capabilities
 from seamlessflow_workers.supervisor.capabilities import (
     EngineFinding,
     find_vllm,
@@ -52,6 +53,20 @@ def test_an_interpreter_that_does_not_run_is_told(tmp_path: Path) -> None:
 def test_the_probe_runs_in_a_real_interpreter() -> None:
     finding = find_vllm(sys.executable, device="cpu")
     assert finding.version is not None or "vLLM" in finding.problem
+
+
+def test_devices_without_the_drivers_pages_are_found_by_their_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capabilities, "NVIDIA_DEVICES", tmp_path / "gpus")
+    monkeypatch.setattr(capabilities, "DEVICE_NODES", tmp_path)
+    assert capabilities.default_device() == "cpu"
+
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+
+    assert capabilities.default_device() == "cuda"
+    assert machine_capabilities(frozenset({0}), {}).accelerators == ["NVIDIA device"] * 2
 
 
 def test_engines_start_by_the_named_interpreter_then_by_the_environment_beside_ours(

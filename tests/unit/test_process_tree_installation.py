@@ -18,14 +18,13 @@ from seamlessflow.cli.local.machines import (
     token_file,
     usable_core,
 )
+from seamlessflow.cli.local.ports import LOOPBACK, PREFERRED_WEB_PORT, held_port
 from seamlessflow.cli.local.services import plan_services
 from seamlessflow.cli.local.state import (
-    LOOPBACK,
     AlreadyRunning,
     Home,
     RunInfo,
     UnsafeRuntimeFolder,
-    free_port,
     private_folder,
 )
 
@@ -102,7 +101,17 @@ def test_busy_port_is_passed_over() -> None:
         listener.bind((LOOPBACK, 0))
         listener.listen()
         busy = listener.getsockname()[1]
-        assert busy < free_port(busy) < busy + 200
+        with held_port(busy) as port:
+            assert busy < port < busy + 200
+
+
+def test_port_on_which_nothing_listens_yet_is_given_to_one_launcher_only() -> None:
+    with held_port(PREFERRED_WEB_PORT) as first:
+        with held_port(first) as second:
+            assert second > first
+        code = f"from seamlessflow.cli.local.ports import held_port\nwith held_port({first}) as port: print(port)"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert int(other.stdout) > first
 
 
 def test_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:

@@ -293,7 +293,9 @@ StartEngine = Callable[..., Awaitable[EngineUnderTest]]
 
 
 @pytest.fixture
-async def start_engine(models: _Models, request: pytest.FixtureRequest) -> AsyncIterator[StartEngine]:
+async def start_engine(
+    models: _Models, device: torch.device, request: pytest.FixtureRequest
+) -> AsyncIterator[StartEngine]:
     async with AsyncExitStack() as stack:
 
         async def start(
@@ -307,7 +309,12 @@ async def start_engine(models: _Models, request: pytest.FixtureRequest) -> Async
                 base_url = servers.base_url(folder)
             else:
                 base_url = await _start(
-                    stack, kind, folder, num_slots=num_slots, max_num_queued_requests=max_num_queued_requests
+                    stack,
+                    kind,
+                    folder,
+                    device,
+                    num_slots=num_slots,
+                    max_num_queued_requests=max_num_queued_requests,
                 )
             http = await stack.enter_async_context(
                 aiohttp.ClientSession(base_url, connector=aiohttp.TCPConnector(limit=0))
@@ -327,7 +334,7 @@ async def start_engine(models: _Models, request: pytest.FixtureRequest) -> Async
         yield start
 
 
-async def _start(stack: AsyncExitStack, kind: Kind, folder: Path, **bounds: int) -> str:
+async def _start(stack: AsyncExitStack, kind: Kind, folder: Path, device: torch.device, **bounds: int) -> str:
     if kind is Kind.FAKE:
         fake = await start_fake_engine(
             version="v1", step_delay_s=0.0005, max_model_len=MAX_MODEL_LEN, vocab_size=VOCAB_SIZE, **bounds
@@ -348,7 +355,7 @@ async def _start(stack: AsyncExitStack, kind: Kind, folder: Path, **bounds: int)
             model=folder,
             weights=None,
             dtype=torch.float32,
-            device=torch.device("cpu"),
+            device=device,
             max_model_len=MAX_MODEL_LEN,
             num_slots=bounds["num_slots"],
             backend=Backend.GENERIC if kind is Kind.GENERIC_TIED else Backend.DENSE,

@@ -14,9 +14,11 @@ from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
 from seamlessflow_workers.rollout.engine.model_loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.torch_runner import TorchRunner
 from tests.contract.engine.conftest import LONG, EngineUnderTest, Kind, StartEngine, Stream, tokens_of
+from tests.fixtures.devices import device_name
 
 OpenStream = Callable[..., Awaitable[Stream]]
-TOLERANCE = 1e-5
+# The reference runs on a processor; another device adds up in another order.
+TOLERANCE = 1e-5 if device_name() == "cpu" else 1e-3
 PROMPT = list(range(20, 60))
 
 

@@ -30,8 +30,12 @@ from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
 from seamlessflow_workers.supervisor.process import ChildCommand
 
 LINE_BYTES = 1 << 20
-# A trainer takes the card that it sees; on a machine that computes on its processor it must see none.
-NO_CARD = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
+# A trainer takes the card that it sees; on a machine that computes on its processor it must see none. DeepSpeed is told
+# either way: what it would find by itself, or in our own environment, need not be the machine's device.
+DEVICE_ENVIRONMENT = {
+    "cpu": {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
+    "cuda": {"DS_ACCELERATOR": "cuda"},
+}
 RENEW_EVERY_S = 3600.0  # credentials live for a day; each heartbeat's answer brings a fresh one
 
 log = logging.getLogger(__name__)
@@ -56,7 +60,7 @@ class ControlledChild(ResidentChild):
         descriptor = self._theirs.fileno()
         return ChildCommand(
             (*program, "--control-fd", str(descriptor), "--resident", str(path)),
-            environment=NO_CARD if config.device == "cpu" else {},
+            environment=DEVICE_ENVIRONMENT[config.device],
             inherited_fds=(descriptor,),
         )
 

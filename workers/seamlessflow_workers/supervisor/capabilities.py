@@ -15,6 +15,10 @@ from seamlessflow.core.protocol.worker import Capabilities
 
 REPORTED_PACKAGES = ("seamlessflow", "torch", "transformers", "deepspeed", "vllm")
 NVIDIA_DEVICES = Path("/proc/driver/nvidia/gpus")
+DEVICE_NODES = Path(
+    "/dev"
+)  # some sandboxes and containers hand over devices without the driver's pages in /proc
+UNNAMED_DEVICE = "NVIDIA device"
 PROBE_TIMEOUT_S = 60.0
 # What the engine's process imports before vLLM, and which distribution of vLLM there is, without importing either.
 _VLLM_PROBE = """
@@ -95,7 +99,7 @@ def default_device() -> str:
 
 def _accelerators() -> list[str]:
     if not NVIDIA_DEVICES.is_dir():
-        return []
+        return [UNNAMED_DEVICE for _ in DEVICE_NODES.glob("nvidia[0-9]*")]
     return [_model_name(folder / "information") for folder in sorted(NVIDIA_DEVICES.iterdir())]
 
 
@@ -104,7 +108,7 @@ def _model_name(information: Path) -> str:
         key, _, value = line.partition(":")
         if key.strip() == "Model":
             return value.strip()
-    return "NVIDIA device"
+    return UNNAMED_DEVICE
 
 
 def _package_versions() -> dict[str, str]:

@@ -35,6 +35,9 @@ def process_group_start(
         # Its C++ kernel would be compiled at the first start: half a minute, and a crash without a compiler.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    else:
+        # Before the group: NCCL takes the current device, which is the first one for every rank until somebody says so.
+        torch.cuda.set_device(training_device())
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if os.environ["WORLD_SIZE"] == "1":
         store = HashStore()

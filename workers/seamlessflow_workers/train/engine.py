@@ -103,6 +103,7 @@ class TrainEngine:
             plan = self._plan(batch, step_version)
             learning_rate = self._set_learning_rate(optimizer_step)
             statistics = StepStatistics(self._spec.algorithm)
+            self._compare_untrained(batch, plan, step_version, statistics)
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
             **_batch_metrics(batch, plan),
@@ -148,9 +149,10 @@ class TrainEngine:
         )
         if path is None:
             raise FileNotFoundError(f"DeepSpeed found no checkpoint {tag!r} in {folder}")
-        torch.set_rng_state(client_state["random_state"]["cpu"])
-        if torch.cuda.is_available():
-            torch.cuda.set_rng_state(client_state["random_state"]["cuda"])
+        torch.set_rng_state(client_state["random_state"]["cpu"].cpu())
+        # A checkpoint made on a processor has none.
+        if torch.cuda.is_available() and "cuda" in client_state["random_state"]:
+            torch.cuda.set_rng_state(client_state["random_state"]["cuda"].cpu())
 
     def offload(self) -> int:
         """Only where an accelerator's memory is to be had: on a processor the states are where they belong."""
@@ -180,6 +182,28 @@ class TrainEngine:
             computes_all=computes_all,
             is_tree=self._spec.train.tree,
         )
+
+    def _compare_untrained(
+        self, batch: Batch, plan: TrainPlan, step_version: int, statistics: StepStatistics
+    ) -> None:
+        """Compare logprobs with the sampler's on samples without a gradient, where no others are of this version.
+
+        Tokens of older versions differ by what was learned since, so a job whose first groups all earn the same would
+        never show whether trainer and engine agree.
+        """
+        is_current = (batch.loss_mask != 0) & (batch.versions == step_version)
+        if not is_current.any() or any((m.versions == step_version).any() for m in plan.micro_batches):
+            return
+        for micro_batch in self._plan(batch, step_version, computes_all=True).micro_batches:
+            ours = micro_batch.versions == step_version
+            if not ours.any():
+                continue
+            with torch.no_grad():  # on all ranks: partitioned weights are gathered by all together
+                logprobs, _ = self._engine(*self._inputs(micro_batch, batch.header.temperature))
+            if torch.distributed.get_rank() == 0:
+                log_ratio = logprobs - self._tensor(micro_batch.behaviour_logprobs)
+                statistics.add_mismatch(log_ratio[self._tensor(ours)])
+            return
 
     def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
         """The batch with advantages of rewards less the KL from the sampler to the reference; the mean of it."""

@@ -3,6 +3,7 @@
 A statistic without a token behind it is absent, not zero. All is detached from the graph.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -30,15 +31,13 @@ class StepStatistics:
     def add(self, *, logprobs: Tensor, entropies: Tensor, terms: TokenTerms, parts: LossParts) -> None:
         """All tensors [N]."""
         log_ratio = (logprobs - terms.behaviour_logprobs).double()
-        ratio, mismatch = log_ratio.exp(), log_ratio.abs()[terms.is_current]
+        ratio = log_ratio.exp()
         sums = {
             "entropy": entropies.double().sum(),
             "kl": -log_ratio.sum(),
             "kl_k3": (torch.expm1(log_ratio) - log_ratio).sum(),
             "ratio": ratio.sum(),
             "ratio_squared": ratio.square().sum(),
-            "mismatch": mismatch.sum(),
-            "mismatch_kl": (torch.expm1(log_ratio) - log_ratio)[terms.is_current].sum(),
             "weight": parts.weights.double().sum(),
             "weight_cut": (parts.weights > self.algorithm.off_policy.importance_max).sum(),
             "masked": (parts.kept == 0).sum(),
@@ -47,15 +46,20 @@ class StepStatistics:
         }
         if parts.kl_reference is not None:
             sums["kl_reference"] = parts.kl_reference.double().sum()
-        for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value)
-        for name, values in (("ratio", ratio), ("mismatch", mismatch), ("weight", parts.weights)):
-            if len(values):
-                self.maxima[name] = max(self.maxima.get(name, 0.0), float(values.max()))
+        self._accumulate(sums, {"ratio": ratio, "weight": parts.weights})
         self.loss += float(parts.loss.detach())
         self.num_tokens += len(logprobs)
-        self.num_current += len(mismatch)
         self.num_sequences += terms.num_sequences
+        self.add_mismatch(log_ratio[terms.is_current])
+
+    @torch.no_grad()
+    def add_mismatch(self, log_ratio: Tensor) -> None:
+        """Trainer's less sampler's logprobs of M tokens that were sampled by the very weights of this step, [M]."""
+        log_ratio = log_ratio.double()
+        mismatch = log_ratio.abs()
+        sums = {"mismatch": mismatch.sum(), "mismatch_kl": (torch.expm1(log_ratio) - log_ratio).sum()}
+        self._accumulate(sums, {"mismatch": mismatch})
+        self.num_current += len(mismatch)
 
     def totals(self) -> Totals:
         """All sums, to be added to those of other ranks."""
@@ -75,6 +79,25 @@ class StepStatistics:
 
     def metrics(self) -> dict[str, float]:
         """Means over the tokens that were computed."""
+        return {**self._of_training(), **self._of_mismatch()}
+
+    def _accumulate(self, sums: Mapping[str, Tensor], maxima: Mapping[str, Tensor]) -> None:
+        for name, value in sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+        for name, values in maxima.items():
+            if len(values):
+                self.maxima[name] = max(self.maxima.get(name, 0.0), float(values.max()))
+
+    def _of_mismatch(self) -> dict[str, float]:
+        if not self.num_current:
+            return {}
+        return {
+            "train/mismatch_mean": self.sums["mismatch"] / self.num_current,
+            "train/mismatch_max": self.maxima["mismatch"],
+            "train/mismatch_kl": self.sums["mismatch_kl"] / self.num_current,
+        }
+
+    def _of_training(self) -> dict[str, float]:
         if not self.num_tokens:
             return {}
         mean = {name: value / self.num_tokens for name, value in self.sums.items()}
@@ -101,10 +124,6 @@ class StepStatistics:
             named["train/importance_masked_fraction"] = mean["masked"]
         if "kl_reference" in mean:
             named["train/kl_reference"] = mean["kl_reference"]
-        if self.num_current:
-            named["train/mismatch_mean"] = self.sums["mismatch"] / self.num_current
-            named["train/mismatch_max"] = self.maxima["mismatch"]
-            named["train/mismatch_kl"] = self.sums["mismatch_kl"] / self.num_current
         return named
 
     def _clipped(self, ratios: Tensor, terms: TokenTerms) -> dict[str, Tensor]:

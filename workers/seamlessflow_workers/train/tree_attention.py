@@ -133,13 +133,15 @@ def _join(output: Tensor, logsumexp: Tensor, part: Tensor, part_sum: Tensor) -> 
 def tile_mask(tree: TreeBlocks, device: torch.device) -> BlockMask:
     """The ancestor mask for flex-attention: kv is an ancestor of q, or q, iff kv ≤ q < descendant_ends[kv]."""
     num_tokens = tree.layout.num_tokens
-    ends = torch.from_numpy(tree.layout.descendant_ends).to(device)
+    tiles = tree.tiles()
+    # The last tile may reach behind the end: what is there is nobody's ancestor. A padded table, not a clamp: a number
+    # in the mask would be part of what the kernel is compiled for.
+    padded = np.zeros(len(tiles.full_counts) * TILE, dtype=np.int64)
+    padded[:num_tokens] = tree.layout.descendant_ends
+    ends = torch.from_numpy(padded).to(device)
 
     def is_ancestor(_batch: Tensor, _head: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        # Tiles may reach behind the end; the clamp keeps the look-up inside, the kernel drops what is outside.
-        return (kv <= q) & (q < ends[kv.clamp(max=num_tokens - 1)])
-
-    tiles = tree.tiles()
+        return (kv <= q) & (q < ends[kv])
 
     def table(array: NDArray[np.int32]) -> Tensor:
         return torch.from_numpy(array).to(device)[None, None]

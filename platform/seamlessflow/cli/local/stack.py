@@ -8,8 +8,8 @@ behind.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,17 +23,15 @@ from seamlessflow.cli.local.machines import (
 )
 from seamlessflow.cli.local.migration import bring_up_to_date, database_identity
 from seamlessflow.cli.local.planes import command_spec, plane_specs
-from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
-from seamlessflow.cli.local.services import ServiceUrls, plan_services
-from seamlessflow.cli.local.state import (
+from seamlessflow.cli.local.ports import (
     LOOPBACK,
     PREFERRED_GATEWAY_PORT,
     PREFERRED_WEB_PORT,
-    Home,
-    RunInfo,
-    free_port,
-    now_text,
+    held_port,
 )
+from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
+from seamlessflow.cli.local.services import ServiceUrls, plan_services
+from seamlessflow.cli.local.state import Home, RunInfo, now_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +95,11 @@ async def running_stack(
     """Bring everything up, yield, take everything down. Raises `AlreadyRunning` when the home is in use."""
     environ = os.environ if environ is None else environ
     home.create()
-    with home.lock():
+    # The ports are given back last, when no server of ours listens any more.
+    with home.lock(), _addresses() as addresses:
         async with ProcessTree(log_dir=home.logs) as tree:
             services = plan_services(home, environ=environ)
-            stack = _planned(home, tree, services.urls, environ)
+            stack = _planned(home, tree, services.urls, addresses, environ)
             await external_brokers_answer(environ)
             await tree.start(*services.specs)
             await stack.prepare(machines)
@@ -109,10 +108,15 @@ async def running_stack(
             yield stack
 
 
-def _planned(home: Home, tree: ProcessTree, urls: ServiceUrls, environ: Mapping[str, str]) -> Stack:
-    web_port = free_port(PREFERRED_WEB_PORT)
-    gateway_port = free_port(max(PREFERRED_GATEWAY_PORT, web_port + 1))
-    addresses = Addresses(f"http://{LOOPBACK}:{web_port}", f"http://{LOOPBACK}:{gateway_port}")
+@contextmanager
+def _addresses() -> Iterator[Addresses]:
+    with held_port(PREFERRED_WEB_PORT) as web, held_port(max(PREFERRED_GATEWAY_PORT, web + 1)) as gateway:
+        yield Addresses(f"http://{LOOPBACK}:{web}", f"http://{LOOPBACK}:{gateway}")
+
+
+def _planned(
+    home: Home, tree: ProcessTree, urls: ServiceUrls, addresses: Addresses, environ: Mapping[str, str]
+) -> Stack:
     planes = plane_environment(home, urls, addresses, environ=environ)
     machines = machine_environment(home, urls, addresses, environ=environ)
     return Stack(home, tree, urls, addresses, planes, machines)

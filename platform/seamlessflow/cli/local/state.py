@@ -1,6 +1,6 @@
 """The folder of an installation: where its parts live, who runs it, and its secrets.
 
-Enters: `SEAMLESSFLOW_HOME`, else `.seamlessflow` in the working folder. Leaves: paths, free ports, a lock.
+Enters: `SEAMLESSFLOW_HOME`, else `.seamlessflow` in the working folder. Leaves: paths, a lock.
 Invariants: one launcher at a time per folder (an flock, so a killed one frees it); secrets and tokens are
 made once and readable by their owner alone; `run.json` describes the launcher that holds the lock and goes
 with it.
@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import stat
 import tempfile
 import time
@@ -24,10 +23,6 @@ from pathlib import Path
 
 from seamlessflow.cli.local.failure import InstallationFailed
 
-LOOPBACK = "127.0.0.1"
-PREFERRED_WEB_PORT = 8470
-PREFERRED_GATEWAY_PORT = 8471
-NUM_PORTS_TRIED = 200
 # The kernel allows 107; PostgreSQL makes a lock file with a longer name beside its socket.
 MAX_SOCKET_PATH_BYTES = 100
 LONGEST_SOCKET_NAME = "postgres/.s.PGSQL.5432"
@@ -204,23 +199,3 @@ def private_folder(path: Path, *, owner: tuple[int, int]) -> Path:
     if found.st_uid != owner[0]:
         os.chown(path, *owner)
     return path
-
-
-def free_port(preferred: int, *, taken: frozenset[int] = frozenset()) -> int:
-    """The first loopback port from `preferred` on that nothing listens on."""
-    for port in range(preferred, preferred + NUM_PORTS_TRIED):
-        if port not in taken and _is_free(port):
-            return port
-    last = preferred + NUM_PORTS_TRIED - 1
-    raise InstallationFailed(f"No port between {preferred} and {last} is free on {LOOPBACK}.")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        # As the servers do it, so that a port in TIME_WAIT counts as free.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((LOOPBACK, port))
-        except OSError:
-            return False
-        return True

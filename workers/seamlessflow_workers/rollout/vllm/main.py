@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 
 from seamlessflow_workers.supervisor.launch import bind_to_parent
 
+DEFAULT_GPU_MEMORY_SHARE = 0.9  # vLLM's own
+
 # vLLM's core and worker are spawned, and a spawned process imports its parent's main module first (unless that is a
 # package's __main__, which is why this is none): none of them outlives its parent.
 bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
@@ -51,9 +53,18 @@ def _parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--gpu-memory-utilization", type=float, default=0.9, help="share of a GPU's memory")
+    parser.add_argument(
+        "--gpu-memory-utilization",
+        type=float,
+        default=os.environ.get("SEAMLESSFLOW_GPU_MEMORY_SHARE") or DEFAULT_GPU_MEMORY_SHARE,
+        help="share of a GPU's memory; SEAMLESSFLOW_GPU_MEMORY_SHARE, else 0.9",
+    )
     parser.add_argument("--seed", type=int, help="of requests without their own; default: from the system")
     arguments = parser.parse_args()
+    if not 0 < arguments.gpu_memory_utilization <= 1:
+        parser.error(
+            f"--gpu-memory-utilization must be above 0, at most 1, got {arguments.gpu_memory_utilization}"
+        )
     for name in ("max_model_len", "slots", "max_num_queued_requests"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1, got {getattr(arguments, name)}")

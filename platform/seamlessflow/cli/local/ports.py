@@ -1,0 +1,49 @@
+"""Ports for the servers of an installation, each given to one launcher only.
+
+Enters: a preferred number. Leaves: a loopback port that nothing listens on, held until the context is left. Between the
+look at a port and the server's own bind seconds pass, in which another launcher would find it free as well; its
+readiness check would then be answered by our server. So a launcher first claims the number by a unix socket of that
+name in the abstract namespace: like the port it belongs to the network namespace, and the kernel drops it with us.
+"""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from seamlessflow.cli.local.failure import InstallationFailed
+
+LOOPBACK = "127.0.0.1"
+PREFERRED_WEB_PORT = 8470
+PREFERRED_GATEWAY_PORT = 8471
+NUM_PORTS_TRIED = 200
+
+
+@contextmanager
+def held_port(preferred: int) -> Iterator[int]:
+    """The first port from `preferred` on that is free and that no other launcher holds. Raises InstallationFailed."""
+    for port in range(preferred, preferred + NUM_PORTS_TRIED):
+        with socket.socket(socket.AF_UNIX) as claim:
+            if _is_claimed(claim, port) and _is_free(port):
+                yield port
+                return
+    last = preferred + NUM_PORTS_TRIED - 1
+    raise InstallationFailed(f"No port between {preferred} and {last} is free on {LOOPBACK}.")
+
+
+def _is_claimed(claim: socket.socket, port: int) -> bool:
+    try:
+        claim.bind(f"\0seamlessflow-port-{port}")
+    except OSError:
+        return False
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        # As the servers do it, so that a port in TIME_WAIT counts as free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,150 @@
+"""Run as a script: trainer and engine on the device that torch sees, in one process. Prints one JSON line per case.
+
+For each number format and form of training: a step, its weights published as files and handed over to a serving engine
+in place, tokens sampled under them, and a step on those tokens, whose mismatch is what trainer and engine differ by.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seamlessflow.core.batching.format import Batch, BatchHeader
+from seamlessflow.core.batching.tree_layout import NO_PARENT
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow_workers.train.distributed import process_group_start, training_device
+from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.weights.publish import weights_publish
+from tests.gpu.models import VOCABULARY
+from tests.gpu.serving import Answer, runner_of, served
+from tests.integration import trainer_trees_check as trees
+from tests.integration.trainer_harness import JOB, make_spec
+
+NUM_SAMPLES = 32
+NUM_TOKENS = 48
+NUM_TIMED_STEPS = 3
+SHARING = "shared context"
+CASES: dict[str, dict[str, Any]] = {
+    "float32 rows": {"dtype": "float32", "tree": False, "zero_stage": 1},
+    "float32 trees": {"dtype": "float32", "tree": True, "zero_stage": 1},
+    "float32 trees ZeRO 3": {"dtype": "float32", "tree": True, "zero_stage": 3},
+    "bfloat16 rows": {"dtype": "bfloat16", "tree": False, "zero_stage": 1},
+    "bfloat16 trees": {"dtype": "bfloat16", "tree": True, "zero_stage": 1},
+}
+
+
+def batch_of(answers: list[Answer], *, number: int, version: int) -> Batch:
+    """One sample an answer, advantages by turns of either sign."""
+    lengths = np.array([len(answer.prompt) + len(answer.token_ids) for answer in answers])
+    mask = np.concatenate([[0] * len(a.prompt) + [1] * len(a.token_ids) for a in answers]).astype(np.uint8)
+    advantages = np.repeat(np.resize([1.0, -1.0], len(answers)), lengths).astype(np.float32) * mask
+    return Batch(
+        header=BatchHeader(
+            job_id=str(JOB),
+            number=number,
+            policy_version=version,
+            temperature=1.0,
+            num_groups=1,
+            reward_mean=0.5,
+            reward_std=0.5,
+        ),
+        sample_starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+        token_ids=np.concatenate([[*a.prompt, *a.token_ids] for a in answers]).astype(np.int32),
+        loss_mask=mask,
+        behaviour_logprobs=np.concatenate([[0.0] * len(a.prompt) + a.logprobs for a in answers]).astype(
+            np.float32
+        ),
+        sample_parents=np.full(len(answers), NO_PARENT, dtype=np.int32),
+        advantages_positive=np.maximum(advantages, 0),
+        advantages_negative=np.minimum(advantages, 0),
+        loss_weights=mask.astype(np.float32),
+        versions=np.where(mask != 0, version, -1).astype(np.int32),
+        rewards=np.resize(np.float32([1.0, 0.0]), len(answers)),
+        sessions=np.arange(len(answers), dtype=np.int32),
+        groups=np.zeros(len(answers), dtype=np.int32),
+    )
+
+
+def random_answers(rng: np.random.Generator) -> list[Answer]:
+    """As if sampled from a uniform policy: the same on every device."""
+    answers = []
+    for _ in range(NUM_SAMPLES):
+        tokens = rng.integers(3, VOCABULARY, size=24 + NUM_TOKENS).tolist()
+        answers.append(Answer(tokens[:24], tokens[24:], [-float(np.log(VOCABULARY))] * NUM_TOKENS, []))
+    return answers
+
+
+async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -> dict[str, Any]:
+    train = {key: value for key, value in options.items() if key != "dtype"}
+    spec = JobSpec.model_validate(
+        {
+            **make_spec(**train, learning_rate=1e-3, micro_batch_tokens=4096, warmup_updates=0),
+            "model": {"source": "artifact://test", "dtype": options["dtype"], "max_model_len": 1024},
+        }
+    )
+    device = training_device()
+    trainer = TrainEngine(model, spec)
+    answers = random_answers(np.random.default_rng(0))
+    first = trainer.step(batch_of(answers, number=1, version=0), step_version=0, optimizer_step=1)
+    async with served(runner_of(model, dtype=getattr(torch, options["dtype"]), device=device)) as engine:
+        started_s = time.monotonic()
+        published = weights_publish(
+            folder / name,
+            trainer.tensors(),
+            job_id=JOB,
+            version=1,
+            parent_version=0,
+            dtype=spec.model.dtype,
+        )
+        await engine.update(published.folder, version="1")
+        handed_over_s = time.monotonic() - started_s
+        sampled, _ = await engine.generate_all([a.prompt for a in answers], num_tokens=NUM_TOKENS)
+    assert all(a.versions == [{"version": "1", "start": 0, "end": NUM_TOKENS}] for a in sampled)
+    batch = batch_of(sampled, number=2, version=1)
+    second = trainer.step(batch, step_version=1, optimizer_step=2)
+    started_s = time.monotonic()
+    for number in range(3, 3 + NUM_TIMED_STEPS):
+        trainer.step(batch, step_version=1, optimizer_step=number)
+    step_s = (time.monotonic() - started_s) / NUM_TIMED_STEPS
+    return {
+        "case": name,
+        "device": str(next(trainer._engine.module.parameters()).device),
+        "backend": torch.distributed.get_backend(),
+        "loss": first["train/loss"],
+        "grad_norm": first["train/grad_norm"],
+        "entropy": first["train/entropy"],
+        "mismatch max": second["train/mismatch_max"],
+        "mismatch mean": second["train/mismatch_mean"],
+        "hand-over s": handed_over_s,
+        "weights MB": published.num_bytes / 1e6,
+        "tokens per s": second["train/num_computed_tokens"] / step_s,
+        "memory MB": torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else None,
+    }
+
+
+def check_sharing(model: Path) -> dict[str, Any]:
+    """A step on sessions that share much, as trees and as the branches written out."""
+    row: dict[str, Any] = {"case": SHARING}
+    for form, is_tree in (("trees", True), ("branches", False)):
+        spec = trees.make_case({"objective": "by_leaves", "zero_stage": 1}, is_tree=is_tree)
+        batch = trees.batch_of(spec, is_tree=is_tree)
+        metrics = TrainEngine(model, spec).step(batch, step_version=2, optimizer_step=1)
+        names = ("loss", "grad_norm", "num_tokens")
+        row[form] = {name: metrics[f"train/{name}"] for name in names}
+    return row
+
+
+def main(model: Path, folder: Path) -> None:
+    process_group_start()
+    print(json.dumps(check_sharing(model)), flush=True)
+    for name, options in CASES.items():
+        print(json.dumps(asyncio.run(check(name, options, model, folder))), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
