@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, Qwe
 VOCABULARY = 512
 MAX_MODEL_LEN = 1024
 # A processor only shows that the suite runs; a GPU is given something that it can be measured on (0.2 billion numbers).
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "cpu": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
     "cuda": {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 16, "num_attention_heads": 16},
 }  # fmt: skip
@@ -43,7 +43,8 @@ def load_plain(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     model = AutoModelForCausalLM.from_pretrained(folder, **options)
     assert isinstance(model, PreTrainedModel)
     torch.nn.Module.to(model, device)
-    return model.eval()
+    model.eval()
+    return model
 
 
 @torch.no_grad()

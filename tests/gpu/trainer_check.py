@@ -64,7 +64,7 @@ def batch_of(answers: list[Answer], *, number: int, version: int) -> Batch:
         advantages_negative=np.minimum(advantages, 0),
         loss_weights=mask.astype(np.float32),
         versions=np.where(mask != 0, version, -1).astype(np.int32),
-        rewards=np.resize(np.float32([1.0, 0.0]), len(answers)),
+        rewards=np.resize(np.array([1.0, 0.0], dtype=np.float32), len(answers)),
         sessions=np.arange(len(answers), dtype=np.int32),
         groups=np.zeros(len(answers), dtype=np.int32),
     )
