@@ -1,4 +1,4 @@
-"""The DeepSpeed trainer on the device: its numbers, weights handed over to an engine there, agreement with it."""
+"""The DeepSpeed trainer on the device: its numbers, its memory, weights handed over to an engine, agreement with it."""
 
 import json
 import subprocess
@@ -58,6 +58,9 @@ def test_trainer_computes_on_the_device_and_agrees_with_the_engine(
     largest, mean = TOLERANCES[CASES[case]["dtype"]]
     assert 0 < row["mismatch max"] < largest
     assert row["mismatch mean"] < mean
+    assert row["grad_norm after reload"] > 0
+    if device.type == "cuda" and CASES[case]["zero_stage"] < 3:
+        assert row["freed MB"] > row["weights MB"]  # between phases, to engines that share the card
 
 
 def test_step_on_trees_is_the_step_on_branches(rows: Rows) -> None:

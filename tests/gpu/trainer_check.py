@@ -17,7 +17,7 @@ import torch
 from seamlessflow.core.batching.format import Batch, BatchHeader
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow_workers.train.distributed import process_group_start, training_device
+from seamlessflow_workers.train.distributed import process_group, training_device
 from seamlessflow_workers.train.engine import TrainEngine
 from seamlessflow_workers.weights.publish import weights_publish
 from tests.gpu.models import VOCABULARY
@@ -111,6 +111,9 @@ async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -
     for number in range(3, 3 + NUM_TIMED_STEPS):
         trainer.step(batch, step_version=1, optimizer_step=number)
     step_s = (time.monotonic() - started_s) / NUM_TIMED_STEPS
+    freed_bytes = trainer.offload()
+    trainer.reload()
+    again = trainer.step(batch, step_version=1, optimizer_step=3 + NUM_TIMED_STEPS)
     return {
         "case": name,
         "device": str(next(trainer._engine.module.parameters()).device),
@@ -120,6 +123,8 @@ async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -
         "entropy": first["train/entropy"],
         "mismatch max": second["train/mismatch_max"],
         "mismatch mean": second["train/mismatch_mean"],
+        "freed MB": freed_bytes / 1e6,
+        "grad_norm after reload": again["train/grad_norm"],
         "hand-over s": handed_over_s,
         "weights MB": published.num_bytes / 1e6,
         "tokens per s": second["train/num_computed_tokens"] / step_s,
@@ -140,11 +145,11 @@ def check_sharing(model: Path) -> dict[str, Any]:
 
 
 def main(model: Path, folder: Path) -> None:
-    process_group_start()
     print(json.dumps(check_sharing(model)), flush=True)
     for name, options in CASES.items():
         print(json.dumps(asyncio.run(check(name, options, model, folder))), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    with process_group():
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
