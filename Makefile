@@ -57,7 +57,7 @@ schema:
 bench: setup ## NAME=<benchmark> (SHORT=1: a smoke test): print its table, write build/bench/<name>.json
 	@$(BIN)/python -m tests.benchmarks $(NAME) $(if $(SHORT),--short)
 
-screenshots: setup ## take the pictures of docs/screenshots anew (needs a Chromium, three minutes)
+screenshots: setup ## take the pictures of docs/screenshots anew (needs a Chromium, five minutes)
 	@$(BIN)/python -m tests.acceptance.screenshots
 
 soak: setup ## the acceptance tests over and over, HOURS=<hours> (1 by default)

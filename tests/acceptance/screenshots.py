@@ -1,7 +1,8 @@
-"""Takes the pictures of `docs/screenshots`: `make screenshots`, about three minutes.
+"""Takes the pictures of `docs/screenshots`: `make screenshots`, about five minutes.
 
 Enters: a Chromium on the PATH. Leaves: each page, light and dark, 1280 and 1920 pixels wide, of a platform that was
-started for it and trains a policy meanwhile: machines are retagged in mid-run, so lanes have something to show.
+started for it and trains a policy meanwhile: machines are retagged in mid-run, so lanes have something to show. Forests
+that grow belong to a second job, whose agents are here and speak at length.
 """
 
 import re
@@ -10,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,15 +20,25 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from seamlessflow.client import Client
 from tests.acceptance.browser import ARGUMENTS, CHROMIUM, web_url
 from tests.acceptance.conftest import calculator_spec
-from tests.acceptance.models import example_model, example_tasks
+from tests.acceptance.models import endless_model, example_model, example_tasks
+from tests.acceptance.outside_agents import Agents, versions_painted
 from tests.acceptance.platform_process import PlatformProcess, eventually, new_platform
+from tests.acceptance.test_streams_across_updates import external_spec
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
-WIDTHS = (1280, 1920)
-THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+Theme = Literal["light", "dark"]
+Look = tuple[Theme, int]
+LOOKS: tuple[Look, ...] = (("light", 1280), ("light", 1920), ("dark", 1280), ("dark", 1920))
 HEIGHT = 900
+LONG_PAGES = frozenset({"job"})  # whole, however far they go down
 SETTLE_MS = 1500
 NUM_UPDATES_SEEN = 25
+# A group that grows: its answers are of different lengths and do not begin together.
+ANSWERS = (900, 700, 1000, 500, 1100, 800)
+APART_S = 0.8
+NUM_VERSIONS_SEEN = 3
+SLIGHT = 1e-7
+GROWTH_TIMEOUT_S = 90.0
 
 
 def main() -> int:
@@ -54,6 +65,7 @@ def _platform(folder: Path) -> Iterator[PlatformProcess]:
     models.mkdir()
     example_model(models / "calculator")
     example_tasks(models / "tasks.jsonl")
+    endless_model(models / "endless", like=models / "calculator")
     platform = new_platform(folder / "home", model_root=models)
     platform.start()
     try:
@@ -63,9 +75,9 @@ def _platform(folder: Path) -> Iterator[PlatformProcess]:
 
 
 def take(browser: Browser, platform: PlatformProcess, models: Path) -> None:
-    state = signed_in(browser, platform)
-    with platform.client() as client:
-        shoot(browser, platform, state, {"jobs-empty": "/"})
+    with visit(browser, platform) as visitor, platform.client() as client:
+        for look in LOOKS:
+            visitor.shoot(look, {"jobs-empty": "/"})
         running, group, session = history(client, models)
         pages = {
             "jobs": "/",
@@ -78,34 +90,121 @@ def take(browser: Browser, platform: PlatformProcess, models: Path) -> None:
             "session": f"/sessions/{session}",
             "tokens": "/tokens",
         }
-        shoot(browser, platform, state, pages)
+        for look in LOOKS:
+            visitor.shoot(look, pages)
         client.job_edit(running, "cancel")
+        forests_growing(visitor, platform, client, models)
 
 
 def history(client: Client, models: Path) -> tuple[str, str, str]:
-    """A finished job, one that waits, one that runs while a machine is retagged: the last, a group, a session."""
+    """A finished job, one that waits, one that runs while a machine is retagged: the last, a group, a session.
+
+    Model and tasks are uploaded, as somebody at another machine would have them.
+    """
     spec = calculator_spec(models, num_updates=30, groups_per_batch=8)
-    finished = client.job_submit(spec | {"name": "calculator, 30 updates"})["id"]
+    spec["model"]["source"] = client.upload(models / "calculator")
+    spec["environment"]["tasks"] = client.upload(models / "tasks.jsonl")
+    finished = client.job_submit(spec | {"name": "calculator-30"})["id"]
     _wait(client, finished, lambda job: job["state"] == "completed")
-    waiting = spec | {"name": "needs an H200", "placement": {"train": ["gpu=h200"]}}
-    running = client.job_submit(calculator_spec(models, num_updates=600) | {"name": "calculator, long"})["id"]
-    client.job_submit(waiting)
+    long = spec | {"name": "calculator-600", "train": spec["train"] | {"num_updates": 600}}
+    running = client.job_submit(long)["id"]
+    client.job_submit(spec | {"name": "calculator-h200", "placement": {"train": ["gpu=h200"]}})
     _wait(client, running, lambda job: job["latest_version"] >= NUM_UPDATES_SEEN)
     beta = next(machine for machine in client.machine_list() if machine["name"] == "beta")
     edit = {"tags": ["rollout", "train"]}
     client.machine_edit(beta["id"], changes=edit, reason="may train as well", generation=beta["generation"])
     time.sleep(10)
-    groups = client.job_part(running, "groups", state="batched")["results"]
-    group = max(groups, key=lambda one: one["max_version"] - one["min_version"])
+    group = eventually(
+        lambda: _of_several_versions(client, running), timeout_s=120, what="a group of two versions"
+    )
     sessions = client._send("GET", f"groups/{group['id']}")["sessions"]
     return running, group["id"], sessions[0]["id"]
+
+
+def _of_several_versions(client: Client, job_id: str) -> Any:
+    groups = client.job_part(job_id, "groups", state="batched")["results"]
+    return next((group for group in groups if group["max_version"] > group["min_version"]), None)
+
+
+def forests_growing(visitor: "Visitor", platform: PlatformProcess, client: Client, models: Path) -> None:
+    """A forest while it decodes under several versions, in each look."""
+    spec = external_spec(models) | {"name": "long answers"}
+    spec["model"]["source"] = client.upload(models / "endless")
+    spec["rollout"] |= {"group_size": len(ANSWERS)}
+    spec["train"] |= {
+        "learning_rate": SLIGHT
+    }  # versions that differ in number alone: it must not learn to be brief
+    job_id = client.job_submit(spec)["id"]
+    _wait(client, job_id, lambda job: job["state"] == "running")
+    with Agents(platform, job_id, num_tokens=ANSWERS, apart_s=APART_S) as agents:
+        for look in LOOKS:
+            with visitor.page(look) as page:
+                grown_until_seen(page, visitor, client, agents)
+                page.screenshot(path=picture("forest-live", look))
+    client.job_edit(job_id, "cancel")
+
+
+def grown_until_seen(page: Page, visitor: "Visitor", client: Client, agents: Agents) -> None:
+    """Follow one growing group after another until one shows several versions while it grows."""
+    deadline_at = time.monotonic() + GROWTH_TIMEOUT_S
+    seen: str | None = None
+    while time.monotonic() < deadline_at:
+        session = agents.talking
+        if session is None:
+            page.wait_for_timeout(50)
+            continue
+        if session != seen:
+            page.goto(f"{visitor.web_url}/groups/{client.session_get(session)['group_id']}")
+            settle(page)
+            seen = session
+        is_growing = "growing" in page.get_by_test_id("forest-count").inner_text()
+        if is_growing and len(versions_painted(page)) >= NUM_VERSIONS_SEEN:
+            return
+        page.wait_for_timeout(200)
+    raise RuntimeError(f"no forest was seen to grow under {NUM_VERSIONS_SEEN} versions")
 
 
 def _wait(client: Client, job_id: str, is_met: Any) -> None:
     eventually(lambda: is_met(client.job_get(job_id)), timeout_s=180, what="the job's progress")
 
 
-def signed_in(browser: Browser, platform: PlatformProcess) -> Any:
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody who is signed in, with a browser for any look."""
+
+    browser: Browser
+    web_url: str
+    state: Any
+
+    @contextmanager
+    def page(self, look: Look) -> Iterator[Page]:
+        theme, width = look
+        context = self.browser.new_context(
+            viewport={"width": width, "height": HEIGHT}, color_scheme=theme, storage_state=self.state
+        )
+        yield context.new_page()
+        context.close()
+
+    def shoot(self, look: Look, pages: dict[str, str]) -> None:
+        with self.page(look) as page:
+            for name, path in pages.items():
+                page.goto(self.web_url + path)
+                settle(page)
+                if name in LONG_PAGES:
+                    stretch(page, look)
+                page.screenshot(path=picture(name, look))
+                page.set_viewport_size({"width": look[1], "height": HEIGHT})
+                if name == "machines":
+                    edit(page)
+                    page.screenshot(path=picture("machine-edit", look))
+                if name == "group":
+                    choose_answer(page)
+                    page.screenshot(path=picture("group-answer", look))
+
+
+@contextmanager
+def visit(browser: Browser, platform: PlatformProcess) -> Iterator[Visitor]:
+    """Sign in by the link that the installation printed."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(re.findall(r"dashboard +(\S+)", (platform.home.logs / "up.log").read_text())[-1])
@@ -113,27 +212,33 @@ def signed_in(browser: Browser, platform: PlatformProcess) -> Any:
     page.wait_for_url(f"{web_url(platform)}/")
     state = context.storage_state()
     context.close()
-    return state
+    yield Visitor(browser, web_url(platform), state)
 
 
-def shoot(browser: Browser, platform: PlatformProcess, state: Any, pages: dict[str, str]) -> None:
-    for theme, width in product(THEMES, WIDTHS):
-        context = browser.new_context(
-            viewport={"width": width, "height": HEIGHT}, color_scheme=theme, storage_state=state
-        )
-        page = context.new_page()
-        for name, path in pages.items():
-            page.goto(web_url(platform) + path)
-            settle(page)
-            page.screenshot(path=FOLDER / f"{name}-{theme}-{width}.png")
-            if name == "machines":
-                edit(page)
-                page.screenshot(path=FOLDER / f"machine-edit-{theme}-{width}.png")
-        context.close()
+def picture(name: str, look: Look) -> Path:
+    theme, width = look
+    return FOLDER / f"{name}-{theme}-{width}.png"
 
 
 def settle(page: Page) -> None:
     page.get_by_test_id("line").filter(has_text="live").wait_for()
+    page.wait_for_timeout(SETTLE_MS)
+
+
+def stretch(page: Page, look: Look) -> None:
+    """A window as high as the page: a picture of the whole would cut the navigation off where the window ends."""
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": look[1], "height": height})
+    page.wait_for_timeout(SETTLE_MS)
+
+
+def choose_answer(page: Page) -> None:
+    """The panel of the first answer, which calls a tool, beside the forest."""
+    page.get_by_role("button", name="Outline").click()
+    page.get_by_role("treeitem").filter(has_text="nswer").first.click()
+    page.get_by_role("button", name="Outline").click()
+    page.get_by_role("button", name="Show all").click()
+    page.mouse.move(1, 1)
     page.wait_for_timeout(SETTLE_MS)
 
 

@@ -29,6 +29,7 @@ MAX_TOKENS = 1200
 NUM_STREAMS = 6
 MIN_UPDATES = 4
 GROUPS_PER_BATCH = 2
+GROUP_SIZE = 2
 BETWEEN_BATCHES_S = 1.5  # enough for the machine that trained to take streams again
 MAX_LOGPROB_DIFFERENCE = 1e-3
 
@@ -127,7 +128,7 @@ def external_spec(model_root: Path) -> dict[str, Any]:
         "model": {"source": str(model_root / "endless"), "max_model_len": 2048},
         "environment": {"name": "external"},
         "rollout": {
-            "group_size": 2,
+            "group_size": GROUP_SIZE,
             "groups_per_batch": GROUPS_PER_BATCH,
             "max_tokens_per_turn": MAX_TOKENS,
             "max_num_seqs": 24,
@@ -159,20 +160,22 @@ async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[
     return finished
 
 
-async def feed(http: httpx.AsyncClient, platform: PlatformProcess, job_id: str) -> None:
+async def feed(
+    http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group_size: int = GROUP_SIZE
+) -> None:
     """Short sessions with a verdict each: what the trainer eats, batch by batch with time to roll out in between."""
     for index in itertools.count():
         if index % GROUPS_PER_BATCH == 0:
             await asyncio.sleep(BETWEEN_BATCHES_S)
-        pair = [await session_open(http, platform, job_id, f"short-{index}") for _ in range(2)]
-        for place, session in enumerate(pair):
+        group = [await session_open(http, platform, job_id, f"short-{index}") for _ in range(group_size)]
+        for place, session in enumerate(group):
             async with AsyncOpenAI(api_key=session["api_key"], base_url=session["base_url"]) as agent:
                 await agent.chat.completions.create(
                     model="policy", messages=[{"role": "user", "content": "1+1"}], max_tokens=8
                 )
             headers = {"Authorization": f"Bearer {session['api_key']}"}
             path = f"/v1/sessions/{session['session']}"
-            for verb, body in (("reward", {"reward": float(place)}), ("close", {})):
+            for verb, body in (("reward", {"reward": float(place % 2)}), ("close", {})):
                 (await http.post(f"{path}/{verb}", json=body, headers=headers)).raise_for_status()
 
 

@@ -4,6 +4,8 @@ import { ApiProblem } from "../../api/client";
 import { useTopic } from "../../live/LiveProvider";
 import { ForestView } from "../../trajectory/ForestView";
 import { GROUP, type GroupInfo } from "../../trajectory/topic";
+import { integer } from "../../ui/format";
+import { StateBadge } from "../../ui/StateBadge";
 import { useTitle } from "../../ui/useTitle";
 import { NotFound } from "../layout/NotFound";
 import "./group.css";
@@ -35,11 +37,11 @@ export default function GroupPage() {
 function GroupHead({ group }: { group: GroupInfo | undefined }) {
   return (
     <header className="group-head">
-      <h1>{group ? `Group ${group.index}` : "Group"}</h1>
+      <h1>{group ? `Group ${integer(group.index)}` : "Group"}</h1>
       {group ? (
         <>
-          <span className={`group-state ${group.state}`}>{group.state}</span>
-          <Link to={`/jobs/${group.job}`}>{group.job_name}</Link>
+          <StateBadge state={group.state} />
+          <Link to={`/jobs/${group.job}/groups`}>{group.job_name}</Link>
           <GroupFigures group={group} />
         </>
       ) : null}

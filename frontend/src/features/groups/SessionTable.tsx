@@ -1,6 +1,7 @@
 // The sessions of a group, by slot and attempt.
 import { Link } from "react-router";
 import type { SessionRow } from "../../trajectory/wire";
+import { decimal } from "../../ui/format";
 
 export function SessionTable({ groupId, sessions }: { groupId: string; sessions: SessionRow[] }) {
   if (sessions.length === 0) return <p className="muted">No session has been opened yet.</p>;
@@ -26,8 +27,8 @@ export function SessionTable({ groupId, sessions }: { groupId: string; sessions:
               <td className="number">{row.slot + 1}</td>
               <td className="number">{row.attempt}</td>
               <td>{row.state}</td>
-              <td className="number">{row.reward === null ? "–" : row.reward.toFixed(3)}</td>
-              <td className="number">{row.advantage === null ? "–" : row.advantage.toFixed(3)}</td>
+              <td className="number">{decimal(row.reward, 3)}</td>
+              <td className="number">{decimal(row.advantage, 3)}</td>
               <td className="number">{row.num_turns}</td>
               <td className="number">{row.num_sampled_tokens.toLocaleString("en")}</td>
               <td>

@@ -56,9 +56,11 @@ function JobLine({ row, now }: { row: ListRow; now: number }) {
           <span className="figures">{decimal(reward, 2)}</span>
         </div>
       </td>
-      <td className="number">{row.startedAt === null ? NONE : duration((row.endedAt ?? now) - row.startedAt)}</td>
+      <td className="number nowrap">
+        {row.startedAt === null ? NONE : duration((row.endedAt ?? now) - row.startedAt)}
+      </td>
       <td>{row.owner ?? NONE}</td>
-      <td className="number" title={moment(row.createdAt)}>
+      <td className="number nowrap" title={moment(row.createdAt)}>
         {age(now - row.createdAt)}
       </td>
     </tr>

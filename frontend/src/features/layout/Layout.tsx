@@ -1,14 +1,18 @@
 // The frame around every page: navigation, how the live line is, theme, who is signed in.
 import type { ReactNode } from "react";
-import { Link, NavLink } from "react-router";
+import { Link, NavLink, useLocation } from "react-router";
 import { useMe } from "../../api/queries";
 import { Icon } from "../../ui/Icon";
 import { ThemeToggle } from "../../ui/ThemeToggle";
 import { LineBadge } from "./LineBadge";
 import { SignOut } from "./SignOut";
 
+/** Jobs, and what belongs to one. */
+const OF_JOBS = /^\/($|jobs\/|groups\/|sessions\/)/;
+
 export function Layout({ children }: { children: ReactNode }) {
   const me = useMe().data;
+  const isOfJobs = OF_JOBS.test(useLocation().pathname);
   return (
     <div className="shell">
       <a className="skip" href="#content">
@@ -19,9 +23,9 @@ export function Layout({ children }: { children: ReactNode }) {
           <Icon name="wave" /> SeamlessFlow
         </Link>
         <nav aria-label="Main">
-          <NavLink to="/" end>
+          <Link to="/" {...(isOfJobs ? { className: "active", "aria-current": "true" } : {})}>
             <Icon name="jobs" /> Jobs
-          </NavLink>
+          </Link>
           <NavLink to="/machines">
             <Icon name="machines" /> Machines
           </NavLink>

@@ -86,7 +86,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
                 <strong>{lane.machine.name}</strong>
                 <span className="muted">
                   {lane.now}
-                  {idle === null ? "" : ` · idle ${percent(idle)} of the window`}
+                  {idle === null ? "" : ` · ${percent(idle)} idle`}
                 </span>
               </div>
             );

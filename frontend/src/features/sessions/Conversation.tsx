@@ -1,8 +1,8 @@
 // The turns of a session, readable: messages, tool calls, and under each sampled answer its tokens by version.
+import { colourOfVersion } from "../../trajectory/versionColours";
 import { plural } from "../../ui/format";
 import type { NodeOutput, Said, ShownNode } from "./nodes";
 
-const NUM_COLOURS = 8;
 const MAX_INDENT = 6;
 
 export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
@@ -69,7 +69,7 @@ function Tokens({ node }: { node: NodeOutput }) {
             ids.slice(span.start, span.end).map((id, i) => {
               const at = span.start + i;
               const said = `token ${at}: id ${id}, probability ${Math.exp(logprobs[at] ?? 0).toFixed(3)}, ${versionSaid(span.version)}`;
-              return <span key={at} className={`token ${colourOf(span.version)}`} title={said} />;
+              return <span key={at} className="token" style={coloured(span.version)} title={said} />;
             }),
           )}
         </div>
@@ -78,8 +78,10 @@ function Tokens({ node }: { node: NodeOutput }) {
           {node.versions.map((span) => (
             <span
               key={span.start}
-              className={colourOf(span.version)}
-              style={{ width: `${(100 * (span.end - span.start)) / node.num_tokens}%` }}
+              style={{
+                ...coloured(span.version),
+                width: `${(100 * (span.end - span.start)) / node.num_tokens}%`,
+              }}
             />
           ))}
         </div>
@@ -87,7 +89,7 @@ function Tokens({ node }: { node: NodeOutput }) {
       <p className="token-versions">
         {node.versions.map((span) => (
           <span key={span.start}>
-            <span className={`swatch ${colourOf(span.version)}`} aria-hidden="true" /> {versionSaid(span.version)}:{" "}
+            <span className="swatch" style={coloured(span.version)} aria-hidden="true" /> {versionSaid(span.version)}:{" "}
             {plural(span.end - span.start, "token")}
           </span>
         ))}
@@ -100,6 +102,6 @@ function versionSaid(version: number): string {
   return version < 0 ? "unknown version" : `version ${version}`;
 }
 
-function colourOf(version: number): string {
-  return version < 0 ? "ledger unknown" : `series-${(version % NUM_COLOURS) + 1}`;
+function coloured(version: number) {
+  return { background: version < 0 ? "var(--unknown)" : colourOfVersion(version) };
 }

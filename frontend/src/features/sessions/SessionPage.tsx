@@ -1,7 +1,7 @@
 // A session: what was said turn by turn, with the policy version of each sampled token.
 import { Link, useParams } from "react-router";
-import { ApiProblem } from "../../api/client";
-import { useSession } from "../../api/queries";
+import { ApiProblem, type Schemas } from "../../api/client";
+import { useJob, useSession } from "../../api/queries";
 import { decimal, integer } from "../../ui/format";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
@@ -10,6 +10,7 @@ import { StateBadge } from "../../ui/StateBadge";
 import { Tile } from "../../ui/Tile";
 import { useTitle } from "../../ui/useTitle";
 
+import { useGroup } from "../groups/useGroup";
 import { NotFound } from "../layout/NotFound";
 import { Conversation } from "./Conversation";
 import { shownNodes } from "./nodes";
@@ -27,6 +28,12 @@ export default function SessionPage() {
   if (first.error) return <Problem error={first.error} />;
   const session = whole.data ?? first.data;
   if (!session) return <Loading what="Reading the session" />;
+  return <ShownSession sessionId={sessionId} session={session} />;
+}
+
+function ShownSession({ sessionId, session }: { sessionId: string; session: Schemas["SessionDetailOutput"] }) {
+  const job = useJob(session.job_id).data;
+  const group = useGroup(session.group_id).data;
   const nodes = shownNodes(session.nodes);
   const numVersions = new Set(session.nodes.flatMap((node) => node.versions.map((span) => span.version))).size;
   return (
@@ -34,16 +41,17 @@ export default function SessionPage() {
       <div className="page-head">
         <div>
           <p className="crumbs">
-            <Link to={`/jobs/${session.job_id}`}>Job</Link> <Icon name="chevron" />{" "}
-            <Link to={`/groups/${session.group_id}`}>Group</Link>
+            <Link to="/">Jobs</Link> <Icon name="chevron" />{" "}
+            <Link to={`/jobs/${session.job_id}`}>{job?.name ?? "Job"}</Link> <Icon name="chevron" />{" "}
+            <Link to={`/groups/${session.group_id}?session=${sessionId}`}>
+              {group ? `Group ${integer(group.index)}` : "Group"}
+            </Link>
           </p>
-          <h1>Session</h1>
+          <h1>Session {session.slot + 1}</h1>
           <p className="facts">
             <StateBadge state={session.state} />
             <span className="mono">{sessionId}</span>
-            <span>
-              slot {session.slot}, attempt {session.attempt}
-            </span>
+            {session.attempt > 1 ? <span>attempt {session.attempt}</span> : null}
           </p>
         </div>
       </div>

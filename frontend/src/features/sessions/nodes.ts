@@ -1,5 +1,6 @@
 // A session's tree as its page shows it: nodes depth first, indented where it branches; messages in words. Pure.
 import type { Schemas } from "../../api/client";
+import { finishSaid } from "../../trajectory/describe";
 
 export type NodeOutput = Schemas["NodeOutput"];
 
@@ -80,9 +81,11 @@ function marksOf(node: NodeOutput): string[] {
   const marks: string[] = [];
   if (node.is_partial) marks.push("partial, not trained");
   if (node.num_handovers > 0) marks.push(`handed over ${node.num_handovers}×, continued ${node.num_continuations}×`);
-  if (node.verdict !== null && node.verdict !== "clean") marks.push(`${node.verdict}: ${node.cause}`);
+  if (node.verdict !== null && node.verdict !== "clean")
+    marks.push([node.verdict, node.cause].filter(Boolean).join(": "));
   if (node.max_gap_s !== null && node.max_gap_s >= LONG_GAP_S) marks.push(`largest gap ${node.max_gap_s.toFixed(1)} s`);
-  if (!PLAIN_FINISHES.has(node.finish_reason)) marks.push(String(node.finish_reason));
+  if (!PLAIN_FINISHES.has(node.finish_reason))
+    marks.push(finishSaid(String(node.finish_reason)) || String(node.finish_reason));
   if (node.num_wasted_tokens > 0) marks.push(`${node.num_wasted_tokens} tokens discarded`);
   return marks;
 }

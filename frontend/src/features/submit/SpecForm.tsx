@@ -139,7 +139,8 @@ function LinesInput({ field, value, common, onChange }: InputProps & { value: un
 
 function placeholderOf(field: Field): string {
   if (field.fallback !== undefined && field.fallback !== null) return shown(field, field.fallback);
-  if (field.upload) return "artifact://…, hub://… or a path on the server";
+  if (field.upload === "archive") return "artifact://…, hub://… or a path on the server";
+  if (field.upload) return "artifact://… or a path on the server";
   return field.kind === "tags" ? "any machine with the role" : "";
 }
 

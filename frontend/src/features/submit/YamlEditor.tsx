@@ -23,7 +23,7 @@ const colours = HighlightStyle.define([
 const look = EditorView.theme({
   "&": { fontSize: "12.5px", color: "var(--ink)", height: "100%" },
   "&.cm-focused": { outline: "none" },
-  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.6" },
+  ".cm-scroller": { fontFamily: "var(--mono)", fontVariantLigatures: "none", lineHeight: "1.6" },
   ".cm-gutters": { backgroundColor: "transparent", border: "none", color: "var(--muted)" },
   ".cm-content": { caretColor: "var(--ink)" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
@@ -59,6 +59,7 @@ function stateOf(latest: { current: Props }): EditorState {
     doc: latest.current.text,
     extensions: [
       lineNumbers(),
+      EditorView.lineWrapping,
       history(),
       keymap.of([...defaultKeymap, ...historyKeymap]),
       yaml(),

@@ -68,5 +68,6 @@ it("puts a refusal beside the field it concerns", () => {
   );
   expect(faults.get("placement.train")).toBe("no tag");
   expect(faults.get("environment.tasks")).toBe("is required");
-  expect(faults.get("")).toBe("model: Field required; all wrong");
+  expect(faults.get("model.source")).toBe("is required");
+  expect(faults.get("")).toBe("all wrong");
 });

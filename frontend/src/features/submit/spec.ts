@@ -64,17 +64,26 @@ interface Fault {
   detail: string;
 }
 
+const MISSING = "Field required";
+
 /** Faults by the path of the field they concern; those of no field come under the empty name. */
 export function faultsByField(faults: readonly Fault[], fields: readonly Field[]): ReadonlyMap<string, string> {
   const names = new Set(fields.map((field) => field.path.join(".")));
   const found = new Map<string, string>();
-  for (const fault of faults) {
+  for (const fault of faults.flatMap((one) => ofMissing(one, fields))) {
     const { field, detail } = ofMember(fault, names);
     const name = [field, ...parents(field)].find((one) => names.has(one)) ?? "";
     const said = name ? detail : [field, detail].filter(Boolean).join(": ");
     found.set(name, found.has(name) ? `${found.get(name)}; ${said}` : said);
   }
   return found;
+}
+
+/** A section that was left out lacks its required fields, and those are what somebody can fill in. */
+function ofMissing(fault: Fault, fields: readonly Field[]): Fault[] {
+  const lacking = fields.filter((field) => field.isRequired && field.path.length > 1 && field.path[0] === fault.field);
+  if (fault.detail !== MISSING || lacking.length === 0) return [fault];
+  return lacking.map((field) => ({ field: field.path.join("."), detail: "is required" }));
 }
 
 /** A fault of a section that begins with the name of its member is the member's: `environment`, "tasks: is missing". */
