@@ -27,7 +27,7 @@ from seamlessflow.core.protocol.worker import (
     WeightsReference,
 )
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.weights.publish import RawTensor, weights_publish
+from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
 
 TOKEN = "machine-token"
 POLL_S = 0.005
@@ -185,7 +185,7 @@ def job_spec() -> dict[str, Any]:
 
 def weights_in(folder: Path, version: int) -> WeightsReference:
     """A whole version; the fake engine reads nothing of it."""
-    tensors = {"a": RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4)}
+    tensors = HeldTensors(a=RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4))
     published = weights_publish(
         folder / "versions", tensors, job_id=UUID(int=7), version=version, parent_version=0, dtype="float32"
     )

@@ -5,6 +5,7 @@ number, the step they were made by, so a checkpoint that is loaded shows which s
 """
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.main import main
 from seamlessflow_workers.train.micro_batches import plan_batch
-from seamlessflow_workers.weights.publish import RawTensor
+from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
 from tests.fakes.pace import Pace, pace_read
 
 
@@ -45,10 +46,13 @@ class PacedStepEngine:
             "train/step_s": time.monotonic() - started_s,
         }
 
-    def tensors(self) -> dict[str, RawTensor]:
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        return {"step": TensorLayout(dtype="F32", shape=(1,), num_bytes=4)}
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
         time.sleep(self._pace.publish_s)
         data = np.asarray([self.optimizer_step], dtype="<f4").tobytes()
-        return {"step": RawTensor(dtype="F32", shape=(1,), data=data, num_bytes=len(data))}
+        return {name: RawTensor(dtype="F32", shape=(1,), data=data, num_bytes=len(data)) for name in names}
 
     def state_save(self, folder: Path, tag: str) -> None:
         (folder / tag).write_text(str(self.optimizer_step))

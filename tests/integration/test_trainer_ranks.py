@@ -18,6 +18,7 @@ from tests.integration.trainer_harness import (
     TrainerProcess,
     make_model,
     make_spec,
+    run_check,
 )
 
 NUM_UPDATES = 6
@@ -167,3 +168,14 @@ def test_whichever_rank_is_killed_the_weights_are_the_same_to_the_bit(
     undisturbed, _ = together[stage]
     for version in range(1, NUM_UPDATES + 1):
         assert digests(folder, version) == digests(undisturbed, version)
+
+
+def test_weights_are_gathered_by_bucket_never_the_whole_model_at_once(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    rows = run_check(["tests.integration.trainer_gather_check", str(model_folder), str(tmp_path)])
+    whole, small = rows["whole"], rows["small"]
+    assert small["sha256"] == whole["sha256"]
+    assert whole["num_gathers"] == 1
+    assert small["most_bytes"] <= max(8 * 1024, small["largest_tensor"]) < whole["most_bytes"] / 4
+    assert small["num_gathers"] > 4

@@ -20,7 +20,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow_workers.rollout.engine import adapter as engine_adapter
-from seamlessflow_workers.weights.publish import RawTensor, weights_publish
+from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.control_plane import Cast, Person
 
@@ -75,7 +75,7 @@ def publish_whole(job: Job, model: PreTrainedModel, *, dtype: str, max_shard_byt
         tensors[name] = RawTensor(FORMATS[DTYPES[dtype]], tuple(tensor.shape), data, len(data))
     weights_publish(
         folder.parent,
-        tensors,
+        HeldTensors(tensors),
         job_id=job.id,
         version=1,
         parent_version=0,

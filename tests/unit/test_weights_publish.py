@@ -1,9 +1,12 @@
 """Published weights: whole or absent, verified when read."""
 
+import math
 import os
 import shutil
 import subprocess
 import sys
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -20,8 +23,10 @@ from seamlessflow_workers.weights.manifest import (
     versions_folder,
 )
 from seamlessflow_workers.weights.publish import (
+    HeldTensors,
     PublishedWeights,
     RawTensor,
+    TensorLayout,
     WeightsWriteError,
     weights_publish,
 )
@@ -45,7 +50,7 @@ def publish(
 ) -> PublishedWeights:
     return weights_publish(
         versions,
-        {name: raw(array) for name, array in arrays.items()},
+        HeldTensors({name: raw(array) for name, array in arrays.items()}),
         job_id=JOB,
         version=version,
         parent_version=version - 1,
@@ -70,6 +75,61 @@ def test_what_was_published_is_read_back_bit_for_bit(
         assert manifest.tensors[name].shape == list(array.shape)
     assert (manifest.version, manifest.parent_version, manifest.job_id) == (3, 2, JOB)
     assert manifest.total_bytes == sum(array.nbytes for array in arrays.values())
+
+
+class CountedTensors:
+    """Arrays made when asked for; knows how many bytes of them are alive."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        self._shapes = shapes
+        self.buckets: list[list[str]] = []
+        self.num_alive = self.most_alive = 0
+
+    def layouts(self) -> dict[str, TensorLayout]:
+        return {
+            name: TensorLayout("F32", shape, 4 * math.prod(shape)) for name, shape in self._shapes.items()
+        }
+
+    def tensors(self, names: Sequence[str]) -> dict[str, RawTensor]:
+        self.buckets.append(list(names))
+        return {name: self._make(name) for name in names}
+
+    def _make(self, name: str) -> RawTensor:
+        array = np.full(self._shapes[name], len(name), dtype=np.float32)
+        self.num_alive += array.nbytes
+        self.most_alive = max(self.most_alive, self.num_alive)
+        weakref.finalize(array, self._gone, array.nbytes)
+        return RawTensor("F32", array.shape, array.data.cast("B"), array.nbytes)
+
+    def _gone(self, num_bytes: int) -> None:
+        self.num_alive -= num_bytes
+
+
+def test_no_more_than_a_bucket_is_in_memory_whatever_the_shards(tmp_path: Path) -> None:
+    shapes: dict[str, tuple[int, ...]] = {f"layer.{number:02d}": (25,) for number in range(12)}
+    shapes["embedding"] = (200,)
+    digests = set()
+    for max_shard_bytes, max_bucket_bytes in ((2**31, 2**31), (2**31, 250), (1000, 250), (1000, 2**31)):
+        source = CountedTensors(shapes)
+        folder = tmp_path / f"{max_shard_bytes}-{max_bucket_bytes}"
+        published = weights_publish(
+            folder,
+            source,
+            job_id=JOB,
+            version=1,
+            parent_version=0,
+            dtype="float32",
+            max_shard_bytes=max_shard_bytes,
+            max_bucket_bytes=max_bucket_bytes,
+        )
+        manifest = manifest_read(published.folder)
+        weights_verify(published.folder, manifest)
+        digests.add((max_shard_bytes, published.manifest_sha256))
+        assert sorted(name for bucket in source.buckets for name in bucket) == sorted(shapes)
+        if max_bucket_bytes == 250:
+            assert max(map(len, source.buckets)) == 2
+            assert source.most_alive == 800, "the one tensor that is larger than a bucket"
+    assert len(digests) == 2, "buckets do not show in what is written"
 
 
 def test_digest_is_that_of_the_manifest_and_depends_only_on_the_weights(tmp_path: Path) -> None:
@@ -131,12 +191,13 @@ FULL_DISK = """
 import sys, subprocess, pathlib
 from uuid import UUID
 sys.path[:0] = sys.argv[2:]
-from seamlessflow_workers.weights.publish import RawTensor, WeightsWriteError, weights_publish
+from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, WeightsWriteError, weights_publish
 root = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", root], check=True)
 def publish(version, num_bytes):
     tensor = RawTensor(dtype="U8", shape=(num_bytes,), data=bytes(num_bytes), num_bytes=num_bytes)
-    weights_publish(root, {"a": tensor}, job_id=UUID(int=1), version=version, parent_version=0, dtype="float32")
+    ids = dict(job_id=UUID(int=1), version=version, parent_version=0)
+    weights_publish(root, HeldTensors(a=tensor), **ids, dtype="float32")
 publish(1, 400_000)
 try:
     publish(2, 900_000)

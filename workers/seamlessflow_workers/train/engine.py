@@ -6,8 +6,9 @@ and the optimizer untouched.
 """
 
 import copy
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from seamlessflow_workers.train.policy import Policy, policy_load
 from seamlessflow_workers.train.ranks import own_micro_batches, statistics_of_all_ranks
 from seamlessflow_workers.train.statistics import StepStatistics
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
-from seamlessflow_workers.weights.publish import RawTensor
+from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
 
 _SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
 _PREFIX = "model."  # of the wrapper in train.policy
@@ -115,21 +116,30 @@ class TrainEngine:
             **{f"train/{name}_s": seconds for name, seconds in watch.seconds.items()},
         }
 
-    def tensors(self) -> dict[str, RawTensor]:
+    def layouts(self) -> Mapping[str, TensorLayout]:
         """What is published, in the job's number format: all weights, the output head also where it is tied to the
         embeddings; or those of the adapter."""
+        return {name: _layout(parameter) for name, parameter in self._published().items()}
+
+    def tensors(self, names: Sequence[str] | None = None) -> dict[str, RawTensor]:
+        """Some of them, or all; under ZeRO-3 no others are put together meanwhile. All ranks must ask alike."""
+        published = self._published()
+        wanted = {name: published[name] for name in (published if names is None else names)}
+        with deepspeed.zero.GatheredParameters(list(wanted.values()), modifier_rank=None):
+            return {name: _raw(parameter) for name, parameter in wanted.items()}
+
+    def _published(self) -> dict[str, Tensor]:
+        if self._adapter is not None:
+            return dict(self._adapter.tensors())
         policy = self._engine.module
         assert isinstance(policy, Policy)
-        if self._adapter is not None:
-            adapted = self._adapter.tensors()
-            with deepspeed.zero.GatheredParameters(list(adapted.values()), modifier_rank=None):
-                return {name: _raw(tensor) for name, tensor in adapted.items()}
-        with deepspeed.zero.GatheredParameters(list(policy.parameters()), modifier_rank=None):
-            raw = {name.removeprefix(_PREFIX): _raw(tensor) for name, tensor in policy.named_parameters()}
-            # Engines keep packed copies of the head: a head that is not sent would stay at its old value.
-            if self._head_name not in raw:
-                raw[self._head_name] = _raw(policy.model.get_output_embeddings().weight)  # type: ignore[operator]
-        return raw
+        published: dict[str, Tensor] = {
+            name.removeprefix(_PREFIX): parameter for name, parameter in policy.named_parameters()
+        }
+        # Engines keep packed copies of the head: a head that is not sent would stay at its old value.
+        head: Tensor = policy.model.get_output_embeddings().weight  # type: ignore[operator]
+        published.setdefault(self._head_name, head)
+        return published
 
     def state_save(self, folder: Path, tag: str) -> None:
         """Write what is trained, its optimizer and random state below `folder/tag`."""
@@ -361,6 +371,12 @@ def _speeds(plan: TrainPlan, watch: Stopwatch) -> dict[str, float]:
         **{f"perf/train_{name}_tokens_per_s": num_inputs / seconds for name, seconds in parts.items()},
         "perf/trained_tokens_per_s": plan.num_trained_tokens / parts["step"],
     }
+
+
+def _layout(parameter: Tensor) -> TensorLayout:
+    shape = tuple(getattr(parameter, "ds_shape", parameter.shape))  # of one that ZeRO-3 has spread
+    num_bytes = math.prod(shape) * parameter.element_size()
+    return TensorLayout(dtype=_SAFETENSORS_DTYPES[parameter.dtype], shape=shape, num_bytes=num_bytes)
 
 
 def _raw(tensor: Tensor) -> RawTensor:

@@ -49,8 +49,8 @@ def _obey(connection: socket.socket, engine: StepEngine) -> None:
         match command_receive(connection):
             case Step(batch=batch, step_version=version, optimizer_step=number):
                 engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
-            case Gather():
-                engine.tensors()
+            case Gather(names=names):
+                engine.tensors(names)
             case Save(folder=folder, tag=tag):
                 engine.state_save(Path(folder), tag)
             case Restore(folder=folder, tag=tag):

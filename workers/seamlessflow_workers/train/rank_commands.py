@@ -31,7 +31,9 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
 
 
 class Gather(msgspec.Struct, frozen=True, tag="gather"):
-    """Help rank 0 to put together weights that are spread over the ranks."""
+    """Help rank 0 to put together one bucket of weights that are spread over the ranks."""
+
+    names: list[str]
 
 
 class Save(msgspec.Struct, frozen=True, tag="save"):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -37,7 +37,7 @@ from seamlessflow_workers.train.rank_commands import (
     command_send,
 )
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
-from seamlessflow_workers.weights.publish import RawTensor
+from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
 
 logger = logging.getLogger(__name__)
 
@@ -93,11 +93,14 @@ class RankGroup:
     def adapter_config(self) -> bytes | None:
         return self._own.adapter_config
 
-    def tensors(self) -> dict[str, RawTensor]:
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        return self._own.layouts()
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
         if not self._is_spread:
-            return self._own.tensors()
-        with self._together(Gather()):
-            return self._own.tensors()
+            return self._own.tensors(names)
+        with self._together(Gather(names=list(names))):
+            return self._own.tensors(names)
 
     def state_save(self, folder: Path, tag: str) -> None:
         with self._together(Save(folder=str(folder), tag=tag)):

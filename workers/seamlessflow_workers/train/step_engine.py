@@ -3,11 +3,12 @@
 `engine.TrainEngine` computes with DeepSpeed; whatever else keeps to this protocol can take its place. Free of torch.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.core.batching.format import Batch
-from seamlessflow_workers.weights.publish import RawTensor
+from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
 
 
 class ModelLoadError(RuntimeError):
@@ -30,9 +31,13 @@ class StepEngine(Protocol):
         """`adapter_config.json` where only an adapter is trained and published."""
         ...
 
-    def tensors(self) -> dict[str, RawTensor]:
+    def layouts(self) -> Mapping[str, TensorLayout]:
         """What is published, in the job's number format: all weights, the output head also where it is tied to the
         embeddings; or those of the adapter."""
+        ...
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
+        """Some of them, gathered from wherever their parts are."""
         ...
 
     def state_save(self, folder: Path, tag: str) -> None:

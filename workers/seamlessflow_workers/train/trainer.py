@@ -248,7 +248,7 @@ class Trainer:
     def _write_weights(self) -> PublishedWeights:
         return weights_publish(
             self._versions,
-            self._engine.tensors(),
+            self._engine,
             job_id=self._resident.job_id,
             version=self._progress.version,
             parent_version=self._published_version,

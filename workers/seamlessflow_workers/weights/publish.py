@@ -1,17 +1,19 @@
-"""Writes one policy version: tensors as raw bytes in, a whole version folder out.
+"""Writes one policy version: tensors as raw bytes in, bucket by bucket, a whole version folder out.
 
 Everything goes to `.writing-<n>` beside the target, is fsynced, the manifest last, then renamed: a reader finds a
 version whole or not at all, and a failure (a full disk) leaves nothing behind. Retention is the control plane's, which
-knows what is pinned and what engines still serve.
+knows what is pinned and what engines still serve. However large the model, no more than one bucket of its bytes is
+asked for at a time.
 """
 
 import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
@@ -28,8 +30,18 @@ from seamlessflow_workers.weights.manifest import (
 )
 
 MAX_SHARD_BYTES = 2 * 1024**3
+MAX_BUCKET_BYTES = 512 * 1024**2  # gathered and held at a time, but for a tensor that is larger by itself
 _WRITING_PREFIX = ".writing-"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLayout:
+    """A tensor without its numbers."""
+
+    dtype: str  # F32, BF16, …
+    shape: tuple[int, ...]
+    num_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,31 @@ class RawTensor:
     shape: tuple[int, ...]
     data: bytes | memoryview
     num_bytes: int
+
+
+class WeightsSource(Protocol):
+    """Where the weights to publish come from; they do not change meanwhile."""
+
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        """Every tensor that is published, by name."""
+        ...
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
+        """The numbers of some of them."""
+        ...
+
+
+class HeldTensors(dict[str, RawTensor]):
+    """Weights that are in memory as a whole."""
+
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        return {
+            name: TensorLayout(dtype=raw.dtype, shape=raw.shape, num_bytes=raw.num_bytes)
+            for name, raw in self.items()
+        }
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
+        return {name: self[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +96,14 @@ class WeightsWriteError(RuntimeError):
 
 def weights_publish(
     versions: Path,
-    tensors: Mapping[str, RawTensor],
+    source: WeightsSource,
     *,
     job_id: UUID,
     version: int,
     parent_version: int,
     dtype: str,
     max_shard_bytes: int = MAX_SHARD_BYTES,
+    max_bucket_bytes: int = MAX_BUCKET_BYTES,
     adapter_config: bytes | None = None,
 ) -> PublishedWeights:
     """Write `<versions>/<version>/`. A folder already there is replaced unless it holds the same weights.
@@ -77,21 +115,31 @@ def weights_publish(
     try:
         _clear_leftovers(versions, up_to=version)
         temporary.mkdir(parents=True)
+        layouts = source.layouts()
         companions: dict[str, ShardEntry] = {}
-        if adapter_config is None:
-            shards, entries = _write_shards(temporary, tensors, max_shard_bytes)
-        else:
-            shards, entries = _write_shard(temporary, ADAPTER_SHARD_NAME, sorted(tensors), tensors)
+        planned = dict(_plan_shards(layouts, max_shard_bytes))
+        if adapter_config is not None:
+            planned = {ADAPTER_SHARD_NAME: sorted(layouts)}
             companions[ADAPTER_CONFIG_NAME] = write_durably(temporary / ADAPTER_CONFIG_NAME, [adapter_config])
+        shards = {
+            shard: write_durably(
+                temporary / shard, _safetensors_chunks(names, layouts, source, max_bucket_bytes)
+            )
+            for shard, names in planned.items()
+        }
         raw = manifest_encode(
             Manifest(
                 job_id=job_id,
                 version=version,
                 parent_version=parent_version,
                 dtype=dtype,
-                total_bytes=sum(tensor.num_bytes for tensor in tensors.values()),
+                total_bytes=sum(layout.num_bytes for layout in layouts.values()),
                 shards=shards,
-                tensors=entries,
+                tensors={
+                    name: TensorEntry(shard=shard, dtype=layouts[name].dtype, shape=list(layouts[name].shape))
+                    for shard, names in planned.items()
+                    for name in names
+                },
                 companions=companions,
             )
         )
@@ -119,55 +167,45 @@ def _clear_leftovers(versions: Path, *, up_to: int) -> None:
             shutil.rmtree(entry)
 
 
-def _write_shards(
-    folder: Path, tensors: Mapping[str, RawTensor], max_shard_bytes: int
-) -> tuple[dict[str, ShardEntry], dict[str, TensorEntry]]:
-    shards: dict[str, ShardEntry] = {}
-    entries: dict[str, TensorEntry] = {}
-    for number, names in enumerate(_shard_names(tensors, max_shard_bytes), start=1):
-        part = _write_shard(folder, f"model-{number:05d}.safetensors", names, tensors)
-        shards |= part[0]
-        entries |= part[1]
-    return shards, entries
+def _plan_shards(
+    layouts: Mapping[str, TensorLayout], max_shard_bytes: int
+) -> Iterator[tuple[str, list[str]]]:
+    """(file, names) in a fixed order, so that the same weights give the same files."""
+    for number, names in enumerate(_cut(sorted(layouts), layouts, max_shard_bytes), start=1):
+        yield f"model-{number:05d}.safetensors", names
 
 
-def _write_shard(
-    folder: Path, shard: str, names: list[str], tensors: Mapping[str, RawTensor]
-) -> tuple[dict[str, ShardEntry], dict[str, TensorEntry]]:
-    entry = write_durably(folder / shard, _safetensors_chunks(names, tensors))
-    return {shard: entry}, {
-        name: TensorEntry(shard=shard, dtype=tensors[name].dtype, shape=list(tensors[name].shape))
-        for name in names
-    }
-
-
-def _shard_names(tensors: Mapping[str, RawTensor], max_shard_bytes: int) -> Iterator[list[str]]:
-    """Names in a fixed order, cut where the next tensor would not fit; a larger tensor has a shard of its own."""
-    names: list[str] = []
+def _cut(names: Sequence[str], layouts: Mapping[str, TensorLayout], max_bytes: int) -> Iterator[list[str]]:
+    """Consecutive names, cut where the next tensor would not fit; a larger tensor is alone."""
+    part: list[str] = []
     num_bytes = 0
-    for name in sorted(tensors):
-        if names and num_bytes + tensors[name].num_bytes > max_shard_bytes:
-            yield names
-            names, num_bytes = [], 0
-        names.append(name)
-        num_bytes += tensors[name].num_bytes
-    yield names
+    for name in names:
+        if part and num_bytes + layouts[name].num_bytes > max_bytes:
+            yield part
+            part, num_bytes = [], 0
+        part.append(name)
+        num_bytes += layouts[name].num_bytes
+    yield part
 
 
-def _safetensors_chunks(names: list[str], tensors: Mapping[str, RawTensor]) -> Iterator[bytes | memoryview]:
-    """The safetensors layout (8 bytes of header length, JSON header, data) without a copy of the whole shard."""
+def _safetensors_chunks(
+    names: Sequence[str], layouts: Mapping[str, TensorLayout], source: WeightsSource, max_bucket_bytes: int
+) -> Iterator[bytes | memoryview]:
+    """The safetensors layout: 8 bytes of header length, JSON header, data, of which one bucket is held at a time."""
     header: dict[str, dict[str, object]] = {}
     offset = 0
     for name in names:
-        tensor = tensors[name]
-        end = offset + tensor.num_bytes
-        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        end = offset + layouts[name].num_bytes
+        shape = list(layouts[name].shape)
+        header[name] = {"dtype": layouts[name].dtype, "shape": shape, "data_offsets": [offset, end]}
         offset = end
     raw = msgspec.json.encode(header)
     raw += b" " * (-len(raw) % 8)  # the data starts aligned
     yield len(raw).to_bytes(8, "little") + raw
-    for name in names:
-        yield tensors[name].data
+    for bucket in _cut(names, layouts, max_bucket_bytes):
+        held = source.tensors(bucket)
+        yield from (held[name].data for name in bucket)
+        del held  # before the next one is gathered
 
 
 def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> ShardEntry:
@@ -177,6 +215,7 @@ def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> ShardEntr
         for chunk in chunks:
             digest.update(chunk)
             num_bytes += file.write(chunk)
+            del chunk  # its memory goes before the next one is made
         file.flush()
         os.fsync(file.fileno())
     return ShardEntry(sha256=digest.hexdigest(), num_bytes=num_bytes)
