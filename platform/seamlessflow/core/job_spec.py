@@ -101,7 +101,7 @@ class LoraSection(SpecSection):
     """LoRA (arXiv 2106.09685): the model stays as it is, and low-rank updates of its linear layers are trained."""
 
     rank: Annotated[int, Field(ge=1, le=4096)] = 16
-    """r: rows of A and columns of B."""
+    """r: rows of A and columns of B. A job that sets nothing of LoRA trains every weight."""
     alpha: Annotated[float, Field(gt=0, le=65_536)] = 32.0
     """The update of a layer is (alpha / rank)·B·A."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
