@@ -186,6 +186,7 @@ def test_engine_serves_what_peft_makes_of_the_version(undisturbed: Run, model_fo
     assert num_changed == 2 * 7  # the linear layers of both blocks
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("train", [{}, {"zero_stage": 3, "num_ranks": 2}], ids=["alone", "two ranks"])
 def test_killed_anywhere_the_versions_are_the_same_to_the_bit(
     tmp_path: Path,
