@@ -95,7 +95,7 @@ async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -
         started_s = time.monotonic()
         published = weights_publish(
             folder / name,
-            trainer.tensors(),
+            trainer,
             job_id=JOB,
             version=1,
             parent_version=0,
