@@ -4,6 +4,9 @@ KAT-V1 (arXiv 2507.08297) publishes no equations. Ours follow HiPO (arXiv 2509.2
 detailed design of that recipe, as far as it is public; its constants are options of the job spec. Not known, and so
 decided here: a mode that no session of the group chose has no mean (the judge's first term is then 0), and spans of
 sessions that never closed their judge span are all answer, of the mode that does not think.
+
+Where both modes are right the bias is all that the judge learns from, and a group of one mode teaches it nothing: a
+policy that was not taught to choose before needs a bias well above HiPO's (docs/results, the results of algorithms).
 """
 
 from collections.abc import Sequence
