@@ -154,6 +154,24 @@ async def test_no_token_is_older_than_the_version_and_later_ones_are_told(
     ]
 
 
+async def test_it_is_named_after_the_oldest_version_that_sampled_for_it(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(answer, evaluation=EVALUATION)
+    agent = world.make_phase(Role.AGENT)
+    groups = await world.lease(agent, is_evaluation=True)
+    publish(world, 1)
+    world.engines[0].version = 1  # before its first turn
+    for session in (session for group in groups for session in group["sessions"]):
+        await world.chat(session["api_key"], [USER])
+        assert world.sql("SELECT version FROM trajectory_evaluation") == [(0,)]
+        await world.finish(agent, session["session_id"], reward=1.0)
+
+    assert world.sql("SELECT version, min_version, max_version FROM trajectory_evaluation") == [(1, 1, 1)]
+    assert world.sql("SELECT DISTINCT evaluation_version FROM trajectory_group") == [(1,)]
+    assert world.sql("SELECT DISTINCT step FROM telemetry_metricpoint") == [(1,)]
+    assert await world.lease(agent, is_evaluation=True) == []  # the next one is due at version 2
+
+
 async def test_its_sessions_sample_at_their_own_temperature(gateway_world: GatewayWorld) -> None:
     world = gateway_world
     (engine,) = await world.start_engines(answer, evaluation=EVALUATION)

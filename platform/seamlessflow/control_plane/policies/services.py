@@ -164,8 +164,12 @@ def versions_prune() -> int:
 
 def versions_prune_job(*, job_id: UUID, keep: int) -> int:
     kept = PolicyVersion.objects.filter(job_id=job_id, deleted_at=None, version__gt=0).order_by("-version")
-    in_use = _versions_in_use(job_id) | versions_measured(job_id)
-    doomed = [row for row in kept[keep:] if not row.is_pinned and row.version not in in_use]
+    in_use, measured = _versions_in_use(job_id), versions_measured(job_id)
+    doomed = [
+        row
+        for row in kept[keep:]
+        if not row.is_pinned and row.version not in in_use and not measured.holds(row.version)
+    ]
     for row in doomed:
         path = artifact_path(row.uri)
         if path is not None:

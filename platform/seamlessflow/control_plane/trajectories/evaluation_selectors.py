@@ -3,6 +3,7 @@
 Best: the highest pass@1, then the highest mean reward, then the older version; of finished evaluations.
 """
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery
@@ -33,12 +34,24 @@ def best_versions_subquery() -> Subquery:
     return Subquery(_best_first(Evaluation.objects.filter(job=OuterRef("pk"))).values("version")[:1])
 
 
-def versions_measured(job_id: UUID) -> set[int]:
-    """Versions that retention has to leave alone: the best one, and one that is being measured."""
+@dataclass(frozen=True, slots=True)
+class MeasuredVersions:
+    """Versions that retention has to leave alone: the best one, and all that the evaluation under way may measure."""
+
+    best: int | None
+    running_from: int | None
+
+    def holds(self, version: int) -> bool:
+        return version == self.best or (self.running_from is not None and version >= self.running_from)
+
+
+def versions_measured(job_id: UUID) -> MeasuredVersions:
     evaluations = Evaluation.objects.filter(job_id=job_id)
-    best = _best_first(evaluations).values_list("version", flat=True)[:1]
-    running = evaluations.filter(state=EvaluationState.RUNNING.value).values_list("version", flat=True)
-    return {*best, *running}
+    running = evaluations.filter(state=EvaluationState.RUNNING.value)
+    return MeasuredVersions(
+        best=_best_first(evaluations).values_list("version", flat=True).first(),
+        running_from=running.values_list("version", flat=True).first(),
+    )
 
 
 def _best_first(evaluations: QuerySet[Evaluation]) -> QuerySet[Evaluation]:

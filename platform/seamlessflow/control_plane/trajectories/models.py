@@ -123,7 +123,8 @@ class TaskEpoch(models.Model):
 class Evaluation(models.Model):
     """One version measured on held-out tasks. Its figures are null until it is finished; then nothing changes any more.
 
-    Tokens are sampled by `version` or, where updates came meanwhile, by later ones: `min_version` to `max_version`.
+    It is begun for the newest version and, when it is finished, named after the oldest one that sampled a token of it.
+    Where updates came meanwhile, later versions sampled the rest: up to `max_version`.
     """
 
     id = models.UUIDField(primary_key=True)

@@ -86,7 +86,11 @@ async def evaluation_insert(
 async def evaluation_finish_if_whole(
     connection: Connection, job_id: UUID, version: int, spec: JobSpec
 ) -> bool:
-    """Finish an evaluation all of whose groups are evaluated; call with the last one's move in this transaction."""
+    """Finish an evaluation all of whose groups are evaluated; call with the last one's move in this transaction.
+
+    It is named after the oldest version that sampled a token of it: a later one than it was begun for, if engines had
+    moved on before its first turn.
+    """
     # The row's lock: of two groups that end at once, the later one sees both.
     cursor = await connection.execute(
         """SELECT project_id, num_tasks FROM trajectory_evaluation
@@ -108,19 +112,24 @@ async def evaluation_finish_if_whole(
     if num_evaluated < num_tasks:
         return False
     figures = await _figures(connection, job_id, version, spec)
+    measured = version if min_version is None else max(version, min_version)
     EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.FINISHED)
     await connection.execute(
         """UPDATE trajectory_evaluation SET state = %s, ended_at = now(), num_verdicts = %s, num_sampled_tokens = %s,
-                  min_version = %s, max_version = %s, reward_mean = %s, pass_at_1 = %s, pass_at_k = %s
+                  min_version = %s, max_version = %s, reward_mean = %s, pass_at_1 = %s, pass_at_k = %s, version = %s
            WHERE job_id = %s AND version = %s""",
         [
             EvaluationState.FINISHED.value, figures.num_verdicts, figures.num_sampled_tokens, min_version, max_version,
             figures.reward_mean, figures.pass_at.get(1), Jsonb({str(k): p for k, p in figures.pass_at.items()}),
-            job_id, version,
+            measured, job_id, version,
         ],
     )  # fmt: skip
-    metrics = figures.metrics(version, max_version)
-    await _metrics_store(connection, project_id, job_id, version, metrics)
+    await connection.execute(
+        "UPDATE trajectory_group SET evaluation_version = %s WHERE job_id = %s AND evaluation_version = %s",
+        [measured, job_id, version],
+    )
+    metrics = figures.metrics(measured, max_version)
+    await _metrics_store(connection, project_id, job_id, measured, metrics)
     await job_event(
         connection,
         project_id=project_id,
@@ -128,8 +137,8 @@ async def evaluation_finish_if_whole(
         kind="evaluation.state",
         from_state=EvaluationState.RUNNING.value,
         to_state=EvaluationState.FINISHED.value,
-        reason=f"version {version} is measured: {figures.num_verdicts} verdicts on {num_tasks} tasks",
-        data={"version": version, **metrics},
+        reason=f"version {measured} is measured: {figures.num_verdicts} verdicts on {num_tasks} tasks",
+        data={"version": measured, "begun_for_version": version, **metrics},
     )
     await scheduler_notify(connection, "evaluation finished")
     return True
