@@ -1,0 +1,102 @@
+"""What every engine process is, whichever engine it holds: a child of the machine's supervisor.
+
+Enters: a command line, and a service made of it. Leaves: `ready` on standard output once /health answers; status 0 at
+once on SIGTERM, 2 and one line on standard error when it cannot serve what was asked, 1 and a line when its engine
+fails. Invariant: leaving waits for nobody, neither the engine's threads and processes nor open connections.
+
+Imports what serves late: a wrong argument is answered before anything is loaded.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from seamlessflow_workers.supervisor.launch import bind_to_parent
+
+if TYPE_CHECKING:
+    from seamlessflow_workers.rollout.engine.served_engine import ServedEngine
+
+FAILED, REFUSED = 1, 2
+
+
+def die_with_parent() -> None:
+    bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
+
+
+def leave_when_told() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+
+
+def engine_parser(program: str, description: str | None) -> argparse.ArgumentParser:
+    """The flags of every engine, so that a supervisor starts any in the same way."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--model", type=Path, required=True, help="folder with config.json and safetensors")
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        help="safetensors file or folder that replaces the model's own, or an adapter over it",
+    )
+    parser.add_argument("--weight-version", default="default")
+    parser.add_argument(
+        "--served-model-name", help="name in /v1/models and metrics; default: the folder's name"
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--uds", type=Path, help="listen on this unix socket")
+    where.add_argument("--port", type=int, help="listen on this port; 0 picks a free one")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--max-model-len", type=int, default=2048)
+    parser.add_argument("--slots", type=int, default=64, help="sequences decoded at once")
+    parser.add_argument(
+        "--max-num-queued-requests", type=int, default=1024, help="unfinished requests; then 503"
+    )
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--seed", type=int, help="of requests without their own; default: from the system")
+    return parser
+
+
+def arguments_parse(parser: argparse.ArgumentParser, *, counts: Iterable[str] = ()) -> argparse.Namespace:
+    """Those of this process; `counts` name further arguments that are at least 1. Logging begins here."""
+    arguments = parser.parse_args()
+    for name in ("max_model_len", "slots", "max_num_queued_requests", *counts):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1, got {getattr(arguments, name)}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return arguments
+
+
+async def serve(service: "ServedEngine", arguments: argparse.Namespace, *, program: str) -> NoReturn:
+    """Listen where the arguments say until the engine fails."""
+    from aiohttp import web
+
+    from seamlessflow_workers.rollout.engine.server import build_app
+
+    runner = web.AppRunner(build_app(service), handler_cancellation=True, access_log=None)
+    await runner.setup()
+    site: web.BaseSite
+    if arguments.uds is not None:
+        # A socket file that a killed predecessor left behind is in the way.
+        with contextlib.suppress(FileNotFoundError):
+            arguments.uds.unlink()
+        site = web.UnixSite(runner, arguments.uds)
+    else:
+        site = web.TCPSite(runner, arguments.host, arguments.port)
+    try:
+        await site.start()
+    except OSError as error:
+        leave(program, REFUSED, f"cannot listen: {error}")
+    # The port is told only where the caller cannot know it.
+    print(f"ready {runner.addresses[0][1]}" if arguments.port == 0 else "ready", flush=True)
+    await service.failed.wait()
+    leave(program, FAILED, f"the engine failed: {service.failure!r}")
+
+
+def leave(program: str, status: int, message: str) -> NoReturn:
+    print(f"{program}: {message}", file=sys.stderr, flush=True)
+    os._exit(status)
