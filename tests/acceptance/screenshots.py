@@ -189,6 +189,7 @@ class Visitor:
         with self.page(look) as page:
             for name, path in pages.items():
                 page.goto(self.web_url + path)
+                page.wait_for_load_state("networkidle")  # tokens of a forest come page by page
                 settle(page)
                 if name in LONG_PAGES:
                     stretch(page, look)
