@@ -98,6 +98,19 @@ class PlatformProcess:
     def token(self) -> str:
         return (self.home.root / "cli.token").read_text().strip()
 
+    def sign_in_link(self) -> str:
+        """A fresh one for the owner; it opens once."""
+        (scheduler,) = self.find("run_scheduler")
+        made = subprocess.run(
+            [sys.executable, "-m", "django", "create_sign_in_link"],
+            env=os.environ | scheduler.environ(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return made.stdout.split()[-1]
+
     def _is_up(self) -> bool:
         assert self.process is not None
         log = (self.home.logs / "up.log").read_text(errors="replace")

@@ -1,6 +1,5 @@
 """The three ways by which people edit machines: REST with an ETag, the command line, the admin site."""
 
-import os
 import re
 import subprocess
 import sys
@@ -67,16 +66,7 @@ def said(platform: PlatformProcess, *arguments: str) -> str:
 @contextmanager
 def admin_site(platform: PlatformProcess) -> Iterator[httpx.Client]:
     """A browser's session as the owner, by a fresh one-time link."""
-    (scheduler,) = platform.find("run_scheduler")
-    made = subprocess.run(
-        [sys.executable, "-m", "django", "create_sign_in_link"],
-        env=os.environ | scheduler.environ(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    link = made.stdout.split()[-1]
+    link = platform.sign_in_link()
     with httpx.Client(base_url=web_url(platform), timeout=30.0) as browser:
         browser.get(link)
         answer = _post(browser, link, {})

@@ -1,6 +1,7 @@
 """A visitor with a browser: submits by form, watches the reward move, retags in mid-run, pauses, resumes, cancels."""
 
 import re
+import tarfile
 from pathlib import Path
 from typing import Literal
 
@@ -215,6 +216,20 @@ def test_a_stale_edit_is_refused_and_says_who_was_faster(
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("dialog")).to_be_hidden()
     assert [line for line in complaints if "412" not in line] == []
+
+
+def test_version_is_exported_from_the_page(
+    page: Page, platform: PlatformProcess, model_root: Path, tmp_path: Path
+) -> None:
+    with platform.client() as client:
+        job = next(client.job_list(), None) or client.job_submit(calculator_spec(model_root, num_updates=2))
+    page.goto(f"{web_url(platform)}/jobs/{job['id']}/versions?offset=0")
+    with page.expect_download(timeout=60_000) as started:
+        page.get_by_role("link", name=re.compile("^Export version")).first.click()
+    started.value.save_as(tmp_path / "version.tar")
+    with tarfile.open(tmp_path / "version.tar") as tar:
+        names = {Path(name).name for name in tar.getnames()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

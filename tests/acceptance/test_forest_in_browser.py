@@ -3,8 +3,6 @@
 The agents are here: an `external` job whose long streams run across the updates that short sessions bring about.
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,20 +28,12 @@ def complaints() -> list[str]:
 @pytest.fixture
 def page(browser: Browser, platform: PlatformProcess, complaints: list[str]) -> Iterator[Page]:
     """Signed in by a link of its own."""
-    (web, *_) = platform.find("seamlessflow.control_plane.asgi")
-    made = subprocess.run(
-        [sys.executable, "-m", "django", "create_sign_in_link"],
-        env=web.environ(),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.on("console", lambda message: note(complaints, message))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("response", lambda answer: note_refusal(complaints, answer))
-    page.goto(made.stdout.split()[-1])
+    page.goto(platform.sign_in_link())
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_load_state()
     yield page

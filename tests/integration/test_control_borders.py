@@ -53,8 +53,12 @@ def routes(patterns: list[Any], prefix: str = "") -> Iterator[str]:
 
 
 ROUTES = sorted(set(routes(api_urls.urlpatterns)) - PUBLIC)
-# The world's session has no node yet, its job's model no tokenizer.
-ABSENT = {"jobs/<job:job_id>/vocabulary", "sessions/<session:session_id>/nodes/<int:index>"}
+# The world's session has no node yet, its job's model no tokenizer, and no version of it is there to be exported.
+ABSENT = {
+    "jobs/<job:job_id>/versions/<int:version>/export",
+    "jobs/<job:job_id>/vocabulary",
+    "sessions/<session:session_id>/nodes/<int:index>",
+}
 DETAILS = [route for route in ROUTES if "<" in route]
 LISTS = ["jobs", "machines", "tokens"]
 
@@ -77,6 +81,7 @@ def world(cast: Cast) -> dict[str, str]:
         "token_id": show_id(IdKind.TOKEN, token.id),
         "machine_token": worker.secret,
         "index": "0",
+        "version": "0",
     }
 
 

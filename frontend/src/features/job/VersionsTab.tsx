@@ -32,6 +32,7 @@ export function VersionsTab({ jobId, job }: TabProps) {
                 <th>Published</th>
                 <th className="number">Weights</th>
                 <th>Kept</th>
+                <th>Export</th>
               </tr>
             </thead>
             <tbody>
@@ -44,6 +45,20 @@ export function VersionsTab({ jobId, job }: TabProps) {
                   <td className="nowrap">{moment(Date.parse(row.published_at))}</td>
                   <td className="number">{row.num_bytes ? bytes(row.num_bytes) : "–"}</td>
                   <td>{keptSaid(row, row.version === job.best_version)}</td>
+                  <td>
+                    {row.deleted_at === null ? (
+                      <a
+                        download
+                        href={`/api/v1/jobs/${jobId}/versions/${row.version}/export`}
+                        title="A folder that transformers loads, as a tar"
+                        aria-label={`Export version ${row.version}`}
+                      >
+                        .tar
+                      </a>
+                    ) : (
+                      "–"
+                    )}
+                  </td>
                 </tr>
               ))}
             </tbody>
