@@ -51,9 +51,8 @@ export function VersionsTab({ jobId, job }: TabProps) {
                         download
                         href={`/api/v1/jobs/${jobId}/versions/${row.version}/export`}
                         title="A folder that transformers loads, as a tar"
-                        aria-label={`Export version ${row.version}`}
                       >
-                        .tar
+                        {`version-${row.version}.tar`}
                       </a>
                     ) : (
                       "–"
