@@ -6,6 +6,7 @@ itself. A socket that ends means that rank 0 is gone, and with it the reason for
 
 import socket
 import struct
+from collections.abc import Iterable
 
 import msgspec
 
@@ -58,12 +59,13 @@ Command = Load | Step | Gather | Save | Restore | Offload | Reload
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
 
-def command_send(connection: socket.socket, command: Command) -> None:
-    """Raises RankGone."""
+def command_send(connections: Iterable[socket.socket], command: Command) -> None:
+    """The same to each, encoded once. Raises RankGone."""
     raw = msgspec.msgpack.encode(command)
     try:
-        connection.sendall(_LENGTH.pack(len(raw)))
-        connection.sendall(raw)
+        for connection in connections:
+            connection.sendall(_LENGTH.pack(len(raw)))
+            connection.sendall(raw)
     except OSError as error:
         raise RankGone(f"a rank of the trainer cannot be told anything any more: {error}") from error
 

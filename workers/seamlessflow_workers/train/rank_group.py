@@ -72,7 +72,7 @@ class RankGroup:
         self._others = [_Rank(rank) for rank in range(1, num_ranks)]
         for other in self._others:
             command_send(
-                other.connection,
+                [other.connection],
                 Load(
                     rank=other.number,
                     num_ranks=num_ranks,
@@ -122,8 +122,7 @@ class RankGroup:
     def _together(self, command: Command) -> Iterator[None]:
         """Tell the others, do the same here. Raises RankGone where that fails because one of them has ended."""
         try:
-            for other in self._others:
-                command_send(other.connection, command)
+            command_send([other.connection for other in self._others], command)
             yield
         except RuntimeError as error:  # of a collective as well
             for other in self._others:

@@ -130,16 +130,7 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
         before, job.desired = job.desired, desired.value
         job.generation += 1
         job.save(update_fields=["desired", "generation"])
-        event_record(
-            kind="job.desired",
-            subject_type=SubjectType.JOB,
-            subject_id=job.id,
-            job_id=job.id,
-            project_id=job.project_id,
-            reason=reason,
-            author=author,
-            data={"from": before, "to": desired, "generation": job.generation},
-        )
+        _wish_record(job, "job.desired", reason, author, {"from": before, "to": desired})
         scheduler_notify(reason=f"job {job.id} is asked to {desired}")
     return job
 
@@ -161,17 +152,22 @@ def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> J
         job.stage_requested, job.stage_request = number, job.stage_request + 1
         job.generation += 1
         job.save(update_fields=["stage_requested", "stage_request", "generation"])
-        event_record(
-            kind="job.stage",
-            subject_type=SubjectType.JOB,
-            subject_id=job.id,
-            job_id=job.id,
-            project_id=job.project_id,
-            reason=reason,
-            author=author,
-            data={"to": stage, "generation": job.generation},
-        )
+        _wish_record(job, "job.stage", reason, author, {"to": stage})
     return job
+
+
+def _wish_record(job: Job, kind: str, reason: str, author: str, data: dict[str, Any]) -> None:
+    """What somebody asked of a job, with the generation that it became."""
+    event_record(
+        kind=kind,
+        subject_type=SubjectType.JOB,
+        subject_id=job.id,
+        job_id=job.id,
+        project_id=job.project_id,
+        reason=reason,
+        author=author,
+        data={**data, "generation": job.generation},
+    )
 
 
 def _spec_parse(submitted: Mapping[str, Any]) -> JobSpec:
