@@ -59,7 +59,7 @@ def test_trainer_computes_on_the_device_and_agrees_with_the_engine(
     assert 0 < row["mismatch max"] < largest
     assert row["mismatch mean"] < mean
     assert row["grad_norm after reload"] > 0
-    if device.type == "cuda" and CASES[case]["zero_stage"] < 3:
+    if device.type == "cuda":
         assert row["freed MB"] > row["weights MB"]  # between phases, to engines that share the card
 
 

@@ -16,8 +16,21 @@ os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else
 
 import deepspeed
 import deepspeed.ops
+from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
+from deepspeed.runtime.fp16.loss_scaler import LossScaler
+from deepspeed.runtime.zero.config import ZeroStageEnum
+from deepspeed.utils.tensor_fragment import fragment_address
 
-__all__ = ["deepspeed", "process_group", "process_group_start", "training_device"]
+__all__ = [
+    "LossScaler",
+    "TorchCheckpointEngine",
+    "ZeroStageEnum",
+    "deepspeed",
+    "fragment_address",
+    "process_group",
+    "process_group_start",
+    "training_device",
+]
 
 
 def process_group_start(

@@ -23,6 +23,7 @@ from seamlessflow.core.algorithms.kl_shaping import kl_estimates
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.job_spec import Dtype, JobSpec
+from seamlessflow_workers.train.checkpoint_files import SafeCheckpointFiles
 from seamlessflow_workers.train.distributed import deepspeed, training_device
 from seamlessflow_workers.train.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.micro_batches import MicroBatch, TrainPlan, plan_batch
@@ -88,6 +89,7 @@ class TrainEngine:
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=policy, optimizer=optimizer, config=_deepspeed_config(spec)
         )
+        self._engine.checkpoint_engine = SafeCheckpointFiles()
         self._mover = StatesMover(self._engine, self._reference, self._device)
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
@@ -153,6 +155,7 @@ class TrainEngine:
         torch.distributed.barrier()  # whole only when every rank has written its part
 
     def state_load(self, folder: Path, tag: str) -> None:
+        """Raises CheckpointReadError; nothing that the files might ask for is run."""
         # What is frozen is the model's own, loaded from its folder.
         path, client_state = self._engine.load_checkpoint(
             str(folder), tag=tag, load_module_strict=self._adapter is None

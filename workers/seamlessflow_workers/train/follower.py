@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from seamlessflow.core.batching.format import batch_decode
+from seamlessflow_workers.train.checkpoint import CheckpointReadError
 from seamlessflow_workers.train.control import die_with_parent, end_process
 from seamlessflow_workers.train.rank_commands import (
     Gather,
@@ -39,7 +40,7 @@ def main(descriptor: int) -> None:
         _obey(connection, follower_join(load))
     except RankGone as error:
         end_process(0, str(error))
-    except ModelLoadError as error:
+    except (ModelLoadError, CheckpointReadError) as error:
         end_process(EXIT_NOT_LOADED, str(error))
 
 

@@ -1,18 +1,30 @@
 """Takes a trainer's states off the accelerator while its machine does other work, and puts them back to the bit.
 
-DeepSpeed's engine and optimizer in, bytes that the device got back out. ZeRO 1 and 2 are moved by DeepSpeed itself, a
-plain optimizer (ZeRO 0) tensor by tensor. DeepSpeed moves the states of ZeRO 3 only under its own fused optimizer,
-which needs a compiler on the machine: there they stay where they are.
+DeepSpeed's engine and optimizer in, bytes that the device got back out. What is moved are the *storages* below the
+tensors: their bytes go to the host and their memory is given up, while every tensor, and every view that DeepSpeed
+keeps of its flat buffers, stays what and where it is. So it is one way for all ZeRO stages, for adapters over frozen
+weights too. (DeepSpeed's own moves ZeRO 3 only under its fused optimizer, and loses track of frozen parameters there.)
 """
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, UntypedStorage
 from torch.nn import Module
 
-_UNPARTITIONED, _PARTITIONED_WEIGHTS = 0, 3  # ZeRO stages
+_PARTITIONED_WEIGHTS = 3  # ZeRO stage
+_GRADIENT_BUCKETS = (
+    "ipg_buckets"  # DeepSpeed's scratch for gradients under way: between steps it holds nothing
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Away:
+    storage: UntypedStorage  # the device's, empty now
+    num_bytes: int
+    host: Tensor | None  # uint8 [num_bytes]; None: nothing was in it
 
 
 class StatesMover:
@@ -23,58 +35,81 @@ class StatesMover:
         self._engine = engine
         self._reference = reference
         self._device = device
-        self._stage: int = engine.zero_optimization_stage()
-        self._is_away = False
+        self._away: list[_Away] | None = None
 
     def take_away(self) -> int:
         """Move the states to the host; bytes of the device that are free now and were not before."""
-        if self._is_away:
+        if self._away is not None:
             return 0
+        if self._engine.zero_optimization_stage() == _PARTITIONED_WEIGHTS:
+            self._engine.optimizer.empty_partition_cache()  # weights that are put together for the next step
         before = _bytes_held(self._device)
-        if self._stage == _UNPARTITIONED:
-            self._move_plain(torch.device("cpu"))
-        elif self._stage < _PARTITIONED_WEIGHTS:
-            self._engine.offload_states(pin_memory=self._device.type == "cuda")
-            self._move_frozen(torch.device("cpu"))
-        if self._reference is not None:
-            self._reference.to("cpu")
-        self._is_away = True
-        return max(0, before - _bytes_held(self._device))
+        self._away = [self._give_up(storage, holds) for storage, holds in self._storages()]
+        if self._device.type == "cuda":
+            return before - _bytes_held(self._device)
+        return sum(away.num_bytes for away in self._away)
 
     def bring_back(self) -> None:
-        if not self._is_away:
+        if self._away is None:
             return
-        if self._stage == _UNPARTITIONED:
-            self._move_plain(self._device)
-        elif self._stage < _PARTITIONED_WEIGHTS:
-            self._move_frozen(self._device)
-            self._engine.reload_states()
-        if self._reference is not None:
-            self._reference.to(self._device)
-        self._is_away = False
+        for away in self._away:
+            away.storage.resize_(away.num_bytes)
+            if away.host is not None:
+                _bytes_of(away.storage).copy_(away.host)
+        self._away = None
 
-    def _move_frozen(self, device: torch.device) -> None:
-        """DeepSpeed moves what it optimizes; the model under an adapter it leaves."""
-        for parameter in self._engine.module.parameters():
-            if not parameter.requires_grad:
-                parameter.data = parameter.data.to(device)
+    def _give_up(self, storage: UntypedStorage, holds: bool) -> _Away:
+        num_bytes, host = storage.nbytes(), None
+        if holds:
+            is_pinned = self._device.type == "cuda"
+            host = torch.empty(num_bytes, dtype=torch.uint8, pin_memory=is_pinned)
+            host.copy_(_bytes_of(storage))
+        storage.resize_(0)
+        return _Away(storage, num_bytes, host)
 
-    def _move_plain(self, device: torch.device) -> None:
-        """Parameters keep their identity, so the optimizer's states stay theirs; gradients of a finished step go."""
-        module, optimizer = self._engine.module, self._engine.basic_optimizer
-        # In half precision the optimizer holds copies of its own.
-        optimized = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        for tensor in [*module.parameters(), *module.buffers(), *optimized]:
-            tensor.grad = None
-            tensor.data = tensor.data.to(device)
-        for state in optimizer.state.values():
-            for name, tensor in _tensors(state.items()):
-                if name != "step":  # torch keeps it on the host
-                    state[name] = tensor.to(device)
+    def _storages(self) -> list[tuple[UntypedStorage, bool]]:
+        """Each storage of the device once, and whether what is in it counts."""
+        found: dict[int, tuple[UntypedStorage, bool]] = {}
+        scratch = getattr(self._engine.optimizer, _GRADIENT_BUCKETS, {})
+        for tensors, holds in ((_tensors_in(scratch, set()), False), (self._tensors(), True)):
+            for tensor in tensors:
+                storage = tensor.untyped_storage()
+                if storage.device.type == self._device.type and storage.nbytes() and storage.resizable():
+                    _, is_known = found.get(storage.data_ptr(), (storage, False))
+                    found[storage.data_ptr()] = (storage, holds or is_known)
+        return list(found.values())
+
+    def _tensors(self) -> Iterator[Tensor]:
+        for module in filter(None, (self._engine.module, self._reference)):
+            for tensor in (*module.parameters(), *module.buffers()):
+                yield from filter(None.__ne__, (tensor, tensor.grad, getattr(tensor, "ds_tensor", None)))
+        seen: set[int] = set()
+        for optimizer in (self._engine.optimizer, self._engine.basic_optimizer):
+            states = {name: value for name, value in vars(optimizer).items() if name != _GRADIENT_BUCKETS}
+            yield from _tensors_in(states, seen)
 
 
-def _tensors(items: Iterable[tuple[str, Any]]) -> list[tuple[str, Tensor]]:
-    return [(name, value) for name, value in items if isinstance(value, Tensor)]
+def _tensors_in(value: object, seen: set[int]) -> Iterator[Tensor]:
+    """The tensors of nested containers and plain records."""
+    if isinstance(value, Tensor):
+        yield value
+        return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    parts: Any = ()
+    if isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, list | tuple | set):
+        parts = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = vars(value).values()
+    for part in parts:
+        yield from _tensors_in(part, seen)
+
+
+def _bytes_of(storage: UntypedStorage) -> Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def _bytes_held(device: torch.device) -> int:
