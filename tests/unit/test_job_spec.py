@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse, spec_roles
+from seamlessflow.core.types.tags import Role
 
 
 def spec(**changes: Any) -> dict[str, Any]:
@@ -110,3 +111,59 @@ def test_adapter_that_cannot_be_is_refused_by_field() -> None:
     fields = {"rank", "alpha", "dropout", "target_modules.1"}
     assert set(found) == {f"train.lora.{field}" for field in fields}
     assert "got 'no layer'" in found["train.lora.target_modules.1"]
+
+
+RECORDED: dict[str, Any] = {
+    "name": "imitation",
+    "model": {"source": "artifact://art_0"},
+    "data": {"source": "trajectories", "jobs": ["calculator"]},
+    "algorithm": {"name": "sft"},
+}
+
+
+def recorded(**changes: Any) -> dict[str, Any]:
+    return RECORDED | changes
+
+
+def test_a_job_on_recorded_trajectories_needs_neither_environment_nor_rollout() -> None:
+    parsed = job_spec_parse(recorded())
+
+    assert parsed.environment.name == "none"
+    assert job_spec_parse(json.loads(json.dumps(parsed.model_dump(mode="json")))) == parsed
+    assert spec_roles(parsed.model_dump(mode="json")) == [Role.TRAIN]
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"algorithm": {"name": "grpo"}}, "algorithm.name: 'grpo' weighs sessions"),
+        ({"algorithm": {}}, "set algorithm.name to 'sft'"),
+        ({"algorithm": {"name": "sft", "sampling": {"history": True}}}, "data.domains"),
+        ({"algorithm": {"name": "sft", "sft_min_reward": 0.5}}, "data.min_reward"),
+        (
+            {
+                "algorithm": {
+                    "name": "sft",
+                    "off_policy": {"proximal": "current", "importance": "truncate"},
+                }
+            },
+            "algorithm.off_policy.importance",
+        ),
+        ({"rollout": {"group_size": 4}}, "rollout: a job on recorded trajectories samples nothing"),
+        ({"environment": {"name": "external"}}, "environment.name: 'external' runs agents"),
+        ({"evaluation": {"tasks": "artifact://art_1"}}, "evaluation.tasks: held-out tasks need engines"),
+        ({"placement": {"rollout": ["gpu"]}}, "placement: a job on recorded trajectories"),
+        ({"data": {"source": "trajectories"}}, "jobs: must name at least one job"),
+        ({"data": RECORDED["data"] | {"min_reward": 2, "max_reward": 1}}, "above max_reward"),
+        ({"data": RECORDED["data"] | {"from_version": 2, "to_version": 1}}, "above to_version"),
+        ({"data": RECORDED["data"] | {"best_per_group": 0}}, "greater than or equal to 1"),
+    ],
+)
+def test_what_has_no_meaning_on_recorded_trajectories_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidJobSpec, match=words):
+        job_spec_parse(recorded(**changes))
+
+
+def test_choices_among_recorded_sessions_need_that_source() -> None:
+    assert "needs source 'trajectories'" in problems(data={"jobs": ["calculator"]})["data"]
+    assert "data.source to 'trajectories'" in problems(environment={"name": "none"})[""]

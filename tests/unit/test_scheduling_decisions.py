@@ -98,6 +98,32 @@ def test_external_agents_need_no_agent_machine() -> None:
     assert leases(plan) == {"alpha": Role.ROLLOUT}
 
 
+RECORDED = replace(QUEUED, has_rollout=False)
+
+
+def test_a_job_on_recorded_trajectories_needs_one_machine_that_trains() -> None:
+    plan = plan_of(RECORDED, machines=MULTIPLEXED)
+    assert leases(plan) == {"alpha": Role.TRAIN}
+    assert [d.to_state for d in plan.decisions if isinstance(d, MoveJob)] == [JobState.STARTING]
+    plan = plan_of(RECORDED, machines=MULTIPLEXED[1:])
+    assert plan.decisions == ()
+    assert plan.waiting_reasons[JOB] == "no machine has the tags for role train: train"
+
+
+def test_a_job_on_recorded_trajectories_trains_on_one_machine_until_its_updates_are_through() -> None:
+    starting = replace(RECORDED, state=JobState.STARTING)
+    begins = (replace(MULTIPLEXED[0], phase=replace(TRAIN, state=PhaseState.STARTING)), *MULTIPLEXED[1:])
+    plan = plan_of(starting, machines=begins)
+    assert (plan.decisions, plan.waiting_reasons[JOB]) == ((), "waiting for the trainer to become active")
+    trains = (replace(MULTIPLEXED[0], phase=replace(TRAIN, age_s=1000.0)), *MULTIPLEXED[1:])
+    plan = plan_of(starting, machines=trains)
+    assert [d.to_state for d in plan.decisions if isinstance(d, MoveJob)] == [JobState.RUNNING]
+    running = replace(starting, state=JobState.RUNNING)
+    assert plan_of(running, machines=trains).decisions == ()
+    done = plan_of(replace(running, published_batch=running.num_updates), machines=trains)
+    assert drained(done) == {"alpha"}
+
+
 def test_a_starting_job_runs_once_an_engine_and_the_agents_are_active() -> None:
     starting = replace(RUNNING, state=JobState.STARTING)
     waiting = (AT_WORK[0], replace(AT_WORK[2], phase=replace(AGENT, state=PhaseState.STARTING)))

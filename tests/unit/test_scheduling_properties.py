@@ -76,8 +76,17 @@ def test_every_job_that_does_not_progress_has_a_reason(snapshot: Snapshot) -> No
             for m in snapshot.held_by(job.id)
             if m.phase is not None and m.phase.state is PhaseState.ACTIVE
         }
-        needed = {Role.ROLLOUT} if job.has_external_agents else {Role.ROLLOUT, Role.AGENT}
+        needed = {Role.ROLLOUT, Role.AGENT} if job.has_agents else {Role.ROLLOUT}
+        needed = needed if job.has_rollout else {Role.TRAIN}
         assert plan.waiting_reasons[job.id] or needed <= active
+
+
+@given(snapshots())
+def test_a_job_on_recorded_trajectories_is_leased_for_training_only(snapshot: Snapshot) -> None:
+    recorded = {job.id for job in snapshot.jobs if not job.has_rollout}
+    leases = [d for d in decide(snapshot).decisions if isinstance(d, Lease) and d.job_id in recorded]
+    assert {lease.role for lease in leases} <= {Role.TRAIN}
+    assert all(lease.num_batches is None for lease in leases)
 
 
 @given(snapshots())

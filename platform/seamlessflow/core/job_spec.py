@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from seamlessflow.core.algorithms.options import RatioLevel
+from seamlessflow.core.algorithms.options import AdvantageEstimator, ImportanceRule, RatioLevel
 from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.dataset.section import DataSection, DataSource
 from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.types.tags import Role
 
 SPEC_VERSION = 1
 Reference = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -59,8 +61,9 @@ class ModelSection(SpecSection):
 
 
 class EnvironmentSection(SpecSection):
-    name: Literal["calculator", "arithmetic", "command", "external"] = "command"
-    """Built-in environment, `command` for any program, `external` when agents run outside the platform."""
+    name: Literal["calculator", "arithmetic", "command", "external", "none"] = "command"
+    """Built-in environment, `command` for any program, `external` when agents run outside the platform, `none` for a
+    job that trains on recorded trajectories (`data.source`)."""
     tasks: Reference | None = None
     """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
     command: list[str] = Field(default_factory=list, max_length=256)
@@ -75,7 +78,9 @@ class EnvironmentSection(SpecSection):
     def _command_fits_name(self) -> "EnvironmentSection":
         if self.name == "command" and not self.command:
             raise ValueError("command: must name a program when environment.name is 'command'")
-        if self.name != "external" and self.tasks is None:
+        if self.name == "none" and self.tasks is not None:
+            raise ValueError("tasks: nobody runs them when environment.name is 'none'; leave them out")
+        if self.name not in ("external", "none") and self.tasks is None:
             raise ValueError(f"tasks: is required when environment.name is {self.name!r}")
         return self
 
@@ -146,18 +151,47 @@ class PlacementSection(SpecSection):
     agent: list[Tag] = Field(default_factory=list)
 
 
+def _environment_unless_recorded(schema: dict[str, Any]) -> None:
+    """Jobs on recorded trajectories have no environment; all others name theirs."""
+    schema["required"].remove("environment")
+    source = {"properties": {"source": {"const": DataSource.TRAJECTORIES.value}}, "required": ["source"]}
+    schema["anyOf"] = [{"required": ["environment"]}, {"properties": {"data": source}, "required": ["data"]}]
+
+
 class JobSpec(SpecSection):
+    model_config = ConfigDict(json_schema_extra=_environment_unless_recorded)
+
     spec_version: Literal[1] = 1
     name: Annotated[str, Field(min_length=1, max_length=120)]
     """Shown in lists; need not be unique."""
     model: ModelSection
     environment: EnvironmentSection
+    data: DataSection = DataSection()
     rollout: RolloutSection = RolloutSection()
     algorithm: AlgorithmSection = AlgorithmSection()
     train: TrainSection = TrainSection()
     evaluation: EvaluationSection = EvaluationSection()
     placement: PlacementSection = PlacementSection()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recorded_data_needs_no_environment(cls, given: Any) -> Any:
+        data = given.get("data") if isinstance(given, Mapping) else None
+        is_recorded = isinstance(data, Mapping) and data.get("source") == DataSource.TRAJECTORIES
+        return {"environment": {"name": "none"}, **given} if is_recorded else given
+
+    @model_validator(mode="after")
+    def _recorded_data_fits(self) -> "JobSpec":
+        for is_wrong, reason in _impossible_with_recorded(self) if self.data.is_recorded else ():
+            if is_wrong:
+                raise ValueError(reason)
+        if self.environment.name == "none" and not self.data.is_recorded:
+            raise ValueError(
+                "environment.name: 'none' runs no agents, so nothing would be trained; name an environment, or set "
+                "data.source to 'trajectories'"
+            )
+        return self
 
     @model_validator(mode="after")
     def _curriculum_needs_tasks(self) -> "JobSpec":
@@ -208,6 +242,54 @@ class JobSpec(SpecSection):
         return self.algorithm.aggregation_constant or float(self.rollout.max_tokens_per_turn)
 
 
+def _impossible_with_recorded(spec: JobSpec) -> list[tuple[bool, str]]:
+    """(whether it is so, why it cannot be) of what recorded trajectories leave nothing to do for."""
+    algorithm, placement = spec.algorithm, spec.placement
+    return [
+        (
+            algorithm.advantage is not AdvantageEstimator.ONE,
+            (
+                f"algorithm.name: {algorithm.name.value!r} weighs sessions by advantages of the policy that sampled "
+                "them; recorded trajectories can only be imitated: set algorithm.name to 'sft'"
+            ),
+        ),
+        (
+            algorithm.off_policy.importance is not ImportanceRule.NONE,
+            "algorithm.off_policy.importance: likelihood of recorded trajectories has no ratio to weigh; use 'none'",
+        ),
+        (
+            bool(algorithm.stages) or algorithm.sampling.history,
+            "algorithm.stages and sampling.history: choose among tasks to run; of recorded ones data.domains chooses",
+        ),
+        (
+            algorithm.sft_min_reward != AlgorithmSection.model_fields["sft_min_reward"].default,
+            "algorithm.sft_min_reward: of recorded trajectories data.min_reward chooses; leave sft_min_reward out",
+        ),
+        (
+            spec.environment.name != "none",
+            (
+                f"environment.name: {spec.environment.name!r} runs agents, and a job on recorded trajectories has "
+                "none; leave environment out"
+            ),
+        ),
+        (
+            spec.rollout != RolloutSection(),
+            "rollout: a job on recorded trajectories samples nothing; leave rollout out (see data.groups_per_batch)",
+        ),
+        (
+            spec.evaluation.is_on,
+            (
+                "evaluation.tasks: held-out tasks need engines and agents, and a job on recorded trajectories has "
+                "none; leave evaluation.tasks out"
+            ),
+        ),
+        (
+            bool(placement.rollout or placement.agent),
+            "placement: a job on recorded trajectories has the role train only; leave rollout and agent out",
+        ),
+    ]
+
+
 class SpecProblem(BaseModel):
     """One thing wrong with a submitted spec, in words for the person who wrote it."""
 
@@ -229,6 +311,17 @@ def job_spec_parse(body: Mapping[str, Any]) -> JobSpec:
         return JobSpec.model_validate(body)
     except ValidationError as error:
         raise InvalidJobSpec(list(_problems(error))) from error
+
+
+def spec_roles(spec: Mapping[str, Any]) -> list[Role]:
+    """Roles that the phases of a job have, from its resolved spec; agents of an external environment run elsewhere."""
+    match spec["environment"]["name"]:
+        case "none":
+            return [Role.TRAIN]
+        case "external":
+            return [Role.ROLLOUT, Role.TRAIN]
+        case _:
+            return [Role.ROLLOUT, Role.TRAIN, Role.AGENT]
 
 
 def _problems(error: ValidationError) -> Iterator[SpecProblem]:

@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
+from uuid import UUID
 
 import psycopg
 
@@ -25,6 +26,7 @@ from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.group_feed import MAX_WAIT_S, phase_require_live
+from seamlessflow.data_plane.recorded import recorded_batch
 from seamlessflow.data_plane.store.batches import (
     ReadyGroup,
     batch_insert,
@@ -39,7 +41,6 @@ from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
 from seamlessflow.data_plane.store.groups import group_move, job_lock, num_verdicts_needed
 from seamlessflow.data_plane.store.sampling import (
-    Waste,
     oldest_open_version,
     rollout_costs,
     seconds_since_last_batch,
@@ -87,12 +88,15 @@ class BatchFeed:
             payload = await batch_release(connection, claims, request.number)
             if payload is not None:
                 return payload
-            groups = await _fresh_groups(connection, claims, request.policy_version, job.spec)
-            waste = await waste_read(connection, claims.job_id)
+            if not job.spec.data.is_recorded:
+                groups = await _fresh_groups(connection, claims, request.policy_version, job.spec)
+                waste = await waste_read(connection, claims.job_id)
+        if job.spec.data.is_recorded:
+            return await self._recorded(claims, request, job)
         if groups is None:
             return None
         async with self._pool.connection() as connection:
-            finished = await finished_sessions(connection, groups)
+            finished = await finished_sessions(connection, [group.group_id for group in groups])
             elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
             costs = await rollout_costs(connection, [group.group_id for group in groups])
         if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
@@ -100,10 +104,19 @@ class BatchFeed:
             finished = [without_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
         plan = _plan(claims, request, job, {**waste.metrics, **costs, **_speed(finished, elapsed_s)})
         batch = await asyncio.to_thread(assemble_batch, finished, plan)
-        return await self._store(claims, batch, groups, waste)
+        return await self._store(claims, batch, groups, waste.group_ids)
+
+    async def _recorded(self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob) -> bytes | None:
+        """What the job trains of other jobs' sessions waits for nobody."""
+        batch = await recorded_batch(self._pool, job, request)
+        return None if batch is None else await self._store(claims, batch)
 
     async def _store(
-        self, claims: PhaseClaims, batch: Batch, groups: Sequence[ReadyGroup], waste: Waste
+        self,
+        claims: PhaseClaims,
+        batch: Batch,
+        groups: Sequence[ReadyGroup] = (),
+        replaced: Sequence[UUID] = (),
     ) -> bytes | None:
         """Number the batch, unless another request was first: then its bytes, or None if it took other numbers."""
         number = batch.header.number
@@ -120,7 +133,7 @@ class BatchFeed:
                     reason=f"in batch {number}",
                 ):
                     raise psycopg.Rollback
-            payload = await batch_insert(connection, claims, batch, groups, waste.group_ids)
+            payload = await batch_insert(connection, claims, batch, groups, replaced)
         if payload is not None:
             metrics.BATCHES.inc()
             self._wakes.wake(claims.job_id)

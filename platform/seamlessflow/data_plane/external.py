@@ -44,7 +44,8 @@ class ExternalSessions:
         job = await self._own_job(token, request.job)
         if job.spec.environment.name != "external":
             raise bad_request(
-                "The job's environment is not 'external'; its agents are run by the platform.", param="job"
+                "The job's environment is not 'external': it takes no sessions from outside the platform.",
+                param="job",
             )
         if job.is_over:
             raise bad_request("The job is over.", param="job", code="job_over")

@@ -105,7 +105,7 @@ class TrainEngine:
                     batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version)
             plan = self._plan(batch, step_version)
             learning_rate = self._set_learning_rate(optimizer_step)
-            statistics = StepStatistics(self._spec.algorithm)
+            statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_recorded)
             self._compare_untrained(batch, plan, step_version, statistics)
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
@@ -194,6 +194,7 @@ class TrainEngine:
             micro_batch_tokens=self._micro_batch_tokens,
             computes_all=computes_all,
             is_tree=self._spec.train.tree,
+            is_recorded=self._spec.data.is_recorded,
         )
 
     def _compare_untrained(

@@ -70,11 +70,13 @@ def plan_batch(
     micro_batch_tokens: int,
     computes_all: bool = False,
     is_tree: bool = False,
+    is_recorded: bool = False,
 ) -> TrainPlan:
     """Judge staleness now, weigh the tokens, then cut.
 
-    Samples without any advantage are skipped unless KL or entropy need them, or `computes_all`. Raises ValueError on a
-    batch that trains what nothing predicts, or that holds trees and `is_tree` is false.
+    Samples without any advantage are skipped unless KL or entropy need them, or `computes_all`. What other jobs
+    recorded (`is_recorded`) has no version of this one, so it has no age. Raises ValueError on a batch that trains what
+    nothing predicts, or that holds trees and `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
     if mask[layout.predecessors == NO_PARENT].any():
@@ -87,7 +89,7 @@ def plan_batch(
         sample_starts=starts, loss_mask=batch.loss_mask, versions=batch.versions, step_version=step_version
     )
     is_trained = _sums_by_sample(mask.astype(np.int64), starts) > 0
-    admitted = mask & _admitted_tokens(batch, lags, algorithm, step_version)
+    admitted = mask if is_recorded else mask & _admitted_tokens(batch, lags, algorithm, step_version)
     num_admitted = _sums_by_sample(admitted.astype(np.int64), starts)
     has_advantage = (batch.advantages_positive != 0) | (batch.advantages_negative != 0)
     has_gradient = _sums_by_sample((admitted & has_advantage).astype(np.int64), starts) > 0
@@ -101,7 +103,7 @@ def plan_batch(
         constant=aggregation_constant,
     )
     computed = np.flatnonzero((num_admitted > 0) & has_gradient)
-    oldest = lags.oldest[num_admitted > 0]
+    oldest = lags.oldest[(num_admitted > 0) & (not is_recorded)]
     marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales)
     lengths = {int(sample): _num_inputs(admitted, starts, int(sample)) for sample in computed}
     if is_tree:

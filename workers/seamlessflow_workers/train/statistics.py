@@ -20,6 +20,7 @@ class StepStatistics:
     """Sums over the micro-batches of one step."""
 
     algorithm: AlgorithmSection
+    has_sampler: bool = True  # false: the tokens are of other jobs' policies, with which nothing is compared
     num_tokens: int = 0
     num_current: int = 0
     num_sequences: int = 0
@@ -101,9 +102,14 @@ class StepStatistics:
         if not self.num_tokens:
             return {}
         mean = {name: value / self.num_tokens for name, value in self.sums.items()}
+        named = {"train/loss": self.loss, "train/entropy": mean["entropy"]}
+        if "kl_reference" in mean:
+            named["train/kl_reference"] = mean["kl_reference"]
+        return named | self._of_sampler(mean) if self.has_sampler else named
+
+    def _of_sampler(self, mean: Mapping[str, float]) -> dict[str, float]:
+        """How far the policy is from the one that sampled."""
         named = {
-            "train/loss": self.loss,
-            "train/entropy": mean["entropy"],
             "train/kl_behaviour": mean["kl"],
             "train/kl_behaviour_k3": mean["kl_k3"],
             "train/clip_fraction": mean["clipped_low"] + mean["clipped_high"] + mean["clipped_dual"],
@@ -122,8 +128,6 @@ class StepStatistics:
             named["train/importance_max"] = self.maxima["weight"]
             named["train/importance_cut_fraction"] = mean["weight_cut"]
             named["train/importance_masked_fraction"] = mean["masked"]
-        if "kl_reference" in mean:
-            named["train/kl_reference"] = mean["kl_reference"]
         return named
 
     def _clipped(self, ratios: Tensor, terms: TokenTerms) -> dict[str, Tensor]:

@@ -15,7 +15,8 @@ const EVERY_MS = 2000;
 export function EvaluationsTab({ jobId, job }: TabProps) {
   const [address, setAddress] = useSearchParams();
   const offset = Number(address.get("offset") ?? 0) || 0;
-  const isEvaluated = hasHeldOutTasks(useJob(jobId).data?.spec);
+  const detail = useJob(jobId).data;
+  const isEvaluated = hasHeldOutTasks(detail?.spec);
   const query = { limit: PAGE_SIZE, offset };
   const evaluations = useEvaluations(jobId, query, isEvaluated && job.ended_at === null ? EVERY_MS : false);
   const rows = evaluations.data?.results ?? [];
@@ -24,7 +25,9 @@ export function EvaluationsTab({ jobId, job }: TabProps) {
       <p className="muted gap-below">
         {isEvaluated
           ? "Tasks that are never trained measure a version every so often; the best one is kept."
-          : "This job names no held-out tasks: with evaluation.tasks in its spec, versions would be measured here."}
+          : detail?.dataset
+            ? "This job has no engines that could run held-out tasks; a job that begins with an exported version can measure it."
+            : "This job names no held-out tasks: with evaluation.tasks in its spec, versions would be measured here."}
       </p>
       <Problem error={evaluations.error} />
       {evaluations.isPending ? <Loading what="Reading the evaluations" /> : null}

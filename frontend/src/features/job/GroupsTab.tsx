@@ -1,11 +1,12 @@
 // The groups of a job, page by page; those that are open are renewed while one looks.
 import { Link, useSearchParams } from "react-router";
-import { useGroups } from "../../api/queries";
+import { useGroups, useJob } from "../../api/queries";
 import { decimal, integer, moment, NONE, versions } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
+import { SourceLinks } from "./Dataset";
 import type { TabProps } from "./JobPage";
 
 const PAGE_SIZE = 50;
@@ -23,6 +24,13 @@ export function GroupsTab({ jobId, job }: TabProps) {
   const groups = useGroups(jobId, query, job.ended_at === null ? EVERY_MS : false);
   const change = (next: Record<string, string>) => setAddress(next, { replace: true });
   const rows = groups.data?.results ?? [];
+  const dataset = useJob(jobId).data?.dataset;
+  if (dataset)
+    return (
+      <p className="none" data-testid="no-groups">
+        This job samples nothing. It trains on groups of <SourceLinks dataset={dataset} />.
+      </p>
+    );
   return (
     <>
       {evaluation === undefined ? null : (

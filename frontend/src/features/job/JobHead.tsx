@@ -1,7 +1,7 @@
 // Name, state and times of a job; pause, resume and cancel, each asked for again before it is done.
 import { useState } from "react";
 import { Link } from "react-router";
-import { type JobVerb, useJobEdit, useMe } from "../../api/queries";
+import { type JobVerb, useJob, useJobEdit, useMe } from "../../api/queries";
 import type { JobRow } from "../../live/rows";
 import { CopyButton } from "../../ui/CopyButton";
 import { Dialog } from "../../ui/Dialog";
@@ -64,6 +64,7 @@ function ranFor(job: JobRow, now: number): string {
 function Actions({ job }: { job: JobRow }) {
   const [verb, setVerb] = useState<JobVerb | null>(null);
   const isOver = ENDED.has(job.state) || job.desired === "cancel";
+  const detail = useJob(job.id).data;
   return (
     <div className="button-row">
       {isOver ? null : job.desired === "pause" ? (
@@ -75,6 +76,11 @@ function Actions({ job }: { job: JobRow }) {
       <Link className="button" to={`/jobs/new?from=${job.id}`}>
         <Icon name="copy" /> Clone
       </Link>
+      {detail && !detail.dataset && job.num_updates_done > 0 ? (
+        <Link className="button" to={`/jobs/new?imitate=${job.id}`}>
+          <Icon name="tree" /> Train on its sessions
+        </Link>
+      ) : null}
       {verb ? <Sure key={verb} jobId={job.id} verb={verb} onClose={() => setVerb(null)} /> : null}
     </div>
   );

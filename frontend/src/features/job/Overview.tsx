@@ -5,9 +5,11 @@ import { ChartCard } from "../../charts/ChartCard";
 import type { XKind } from "../../charts/TimeSeries";
 import { decimal } from "../../ui/format";
 import { chartsOf, evaluationChart, metricsOf, otherCharts, overTime, rewardChart, rewardsOf } from "./catalogue";
+import { DatasetCard } from "./Dataset";
 import { hasHeldOutTasks } from "./evaluation";
 import { JobMachines } from "./JobMachines";
 import type { TabProps } from "./JobPage";
+import { RecordedTiles } from "./RecordedTiles";
 import { Tiles } from "./Tiles";
 
 const threeDigits = (value: number | null) => decimal(value, 3);
@@ -21,24 +23,32 @@ export function Overview({ jobId, job, live }: TabProps) {
   const others = useMemo(() => otherCharts(metrics), [metrics]);
   const reward = useMemo(() => rewardChart(rewards), [rewards]);
   const evaluation = useMemo(() => evaluationChart(metrics), [metrics]);
-  const isEvaluated = hasHeldOutTasks(useJob(jobId).data?.spec);
+  const detail = useJob(jobId).data;
+  const isEvaluated = hasHeldOutTasks(detail?.spec);
+  const dataset = detail?.dataset ?? null;
   const place = (data: (typeof charts)[number]["data"]) => (xKind === "time" ? overTime(data, rewards) : data);
   return (
     <>
-      <Tiles job={job} live={live} rewards={rewards} />
-      <div className="chart-toolbar">
-        <AxisChoice value={xKind} onChange={setXKind} />
-      </div>
+      {dataset ? (
+        <RecordedTiles job={job} metrics={metrics} dataset={dataset} />
+      ) : (
+        <Tiles job={job} live={live} rewards={rewards} />
+      )}
+      <div className="chart-toolbar">{dataset ? null : <AxisChoice value={xKind} onChange={setXKind} />}</div>
       <div className="charts">
-        <ChartCard
-          title="Reward"
-          note="by update; band ± one standard deviation over the groups"
-          data={place(reward)}
-          xKind={xKind}
-          height={260}
-          say={threeDigits}
-          isWide
-        />
+        {dataset ? (
+          <DatasetCard dataset={dataset} />
+        ) : (
+          <ChartCard
+            title="Reward"
+            note="by update; band ± one standard deviation over the groups"
+            data={place(reward)}
+            xKind={xKind}
+            height={260}
+            say={threeDigits}
+            isWide
+          />
+        )}
         <JobMachines job={job} live={live} />
         {isEvaluated ? (
           <ChartCard

@@ -1,6 +1,7 @@
 // The form: a section per part of the spec, an input per field. An empty input means the default, shown in its place.
 import { type ReactNode, useId } from "react";
 import type { Field, Section } from "./fields";
+import { JobPicker } from "./JobPicker";
 import { parsed, type Spec, shown, valueAt, withValue } from "./spec";
 import { UploadButton } from "./UploadButton";
 
@@ -75,7 +76,7 @@ function SpecField({ field, value, fault, project, onChange }: FieldProps) {
         {field.isRequired ? <span className="required"> required</span> : null}
       </label>
       <div className="input-row">
-        {field.kind === "choice" ? (
+        {field.kind === "choice" || field.kind === "flag" ? (
           <select {...common} value={text} onChange={(event) => onChange(parsed(field, event.target.value))}>
             {field.isRequired ? null : <option value="">{String(field.fallback ?? "")} (default)</option>}
             {field.choices.map((choice) => (
@@ -87,6 +88,7 @@ function SpecField({ field, value, fault, project, onChange }: FieldProps) {
         ) : (
           <TextInput field={field} text={text} common={common} onChange={onChange} />
         )}
+        {field.hasJobs ? <JobPicker value={value} onChange={onChange} /> : null}
         {field.upload ? <UploadButton kind={field.upload} project={project} onUploaded={onChange} /> : null}
       </div>
       {fault ? <p className="fault">{fault}</p> : null}
@@ -127,7 +129,7 @@ function LinesInput({ field, value, common, onChange }: InputProps & { value: un
     <textarea
       {...common}
       rows={3}
-      placeholder="One argument a line"
+      placeholder={field.path.at(-1) === "command" ? "One argument a line" : "One a line"}
       defaultValue={text}
       ref={(element) => {
         if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;

@@ -1,5 +1,5 @@
 // Submitting a job: a form made from the job spec's schema, and the same spec as YAML beside it. Either side changes the
-// other. `?from=<job>` begins with the spec of that job.
+// other. `?from=<job>` begins with the spec of that job, `?imitate=<job>` with training on what that job recorded.
 import { useMutation } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
@@ -9,22 +9,28 @@ import { queryClient, useJob, useMe } from "../../api/queries";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
-import { sections } from "./fields";
+import { BEGINNINGS, imitationOf, rolloutJob } from "./beginnings";
+import { sections, sectionsFor } from "./fields";
 import { SpecForm } from "./SpecForm";
-import { faultsByField, isMapping, type Spec } from "./spec";
+import { faultsByField, isMapping, isRecorded, type Spec } from "./spec";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
-const BEGINNING: Spec = { name: "", environment: { name: "calculator" }, train: { num_updates: 50 } };
 
 export default function SubmitPage() {
-  const from = useSearchParams()[0].get("from");
-  return from ? <FromJob jobId={from} /> : <Submit beginning={BEGINNING} />;
+  const address = useSearchParams()[0];
+  const from = address.get("from");
+  const imitated = address.get("imitate");
+  if (from) return <FromJob key={from} jobId={from} begin={(job) => job.spec_submitted as Spec} />;
+  if (imitated) return <FromJob key={imitated} jobId={imitated} begin={imitationOf} />;
+  return <Submit beginning={rolloutJob()} />;
 }
 
-function FromJob({ jobId }: { jobId: string }) {
+type JobDetail = NonNullable<ReturnType<typeof useJob>["data"]>;
+
+function FromJob({ jobId, begin }: { jobId: string; begin: (job: JobDetail) => Spec }) {
   const job = useJob(jobId);
   if (job.error) return <Problem error={job.error} />;
-  return job.data ? <Submit beginning={job.data.spec_submitted as Spec} /> : <Loading what="Reading the job" />;
+  return job.data ? <Submit beginning={begin(job.data)} /> : <Loading what="Reading the job" />;
 }
 
 interface Draft {
@@ -40,6 +46,8 @@ function Submit({ beginning }: { beginning: Spec }) {
   const [draft, setDraft] = useState<Draft>(() => ofSpec(beginning));
   const [project, setProject] = useState("");
   const all = useMemo(sections, []);
+  const hasRecorded = isRecorded(draft.spec);
+  const concerned = useMemo(() => sectionsFor(all, hasRecorded), [all, hasRecorded]);
   const send = useMutation({
     mutationFn: () =>
       bodyOf(
@@ -58,9 +66,9 @@ function Submit({ beginning }: { beginning: Spec }) {
     () =>
       faultsByField(
         refused?.faults ?? [],
-        all.flatMap((section) => section.fields),
+        concerned.flatMap((section) => section.fields),
       ),
-    [refused, all],
+    [refused, concerned],
   );
   useShowFault(refused);
   const rest = faults.get("");
@@ -81,6 +89,7 @@ function Submit({ beginning }: { beginning: Spec }) {
           </button>
         </div>
       </div>
+      <Beginning isRecorded={hasRecorded} onChange={(spec) => setDraft(ofSpec(spec))} name={nameOf(draft.spec)} />
       {refused && (faults.size === 0 || rest) ? <Problem error={rest ?? refused.message} /> : null}
       {refused && faults.size > 0 && !rest ? (
         <Problem
@@ -90,7 +99,8 @@ function Submit({ beginning }: { beginning: Spec }) {
       {send.error && !refused ? <Problem error={send.error} /> : null}
       <div className="submit">
         <SpecForm
-          sections={all}
+          key={String(hasRecorded)}
+          sections={concerned}
           spec={draft.spec}
           faults={faults}
           project={project}
@@ -113,6 +123,39 @@ function Submit({ beginning }: { beginning: Spec }) {
       </div>
     </form>
   );
+}
+
+interface BeginningProps {
+  isRecorded: boolean;
+  name: string;
+  onChange: (spec: Spec) => void;
+}
+
+/** What the job trains; to choose begins anew, but for its name. */
+function Beginning({ isRecorded, name, onChange }: BeginningProps) {
+  return (
+    <div className="toolbar">
+      <fieldset className="segments">
+        <legend className="visually-hidden">What it trains</legend>
+        {BEGINNINGS.map((one) => (
+          <label key={one.title} className={one.isRecorded === isRecorded ? "segment on" : "segment"}>
+            <input
+              type="radio"
+              name="beginning"
+              checked={one.isRecorded === isRecorded}
+              onChange={() => onChange({ ...one.begin(), name })}
+            />
+            {one.title}
+          </label>
+        ))}
+      </fieldset>
+      <p className="muted self-center">{BEGINNINGS.find((one) => one.isRecorded === isRecorded)?.help}</p>
+    </div>
+  );
+}
+
+function nameOf(spec: Spec): string {
+  return typeof spec.name === "string" ? spec.name : "";
 }
 
 function ofSpec(spec: Spec): Draft {

@@ -2,7 +2,7 @@
 import schema from "../../../../api_schema/job_spec.schema.json";
 
 export type Path = readonly string[];
-export type FieldKind = "text" | "integer" | "number" | "choice" | "lines" | "tags" | "numbers";
+export type FieldKind = "text" | "integer" | "number" | "flag" | "choice" | "lines" | "tags" | "numbers";
 
 export interface Field {
   path: Path;
@@ -17,6 +17,8 @@ export interface Field {
   range: string;
   /** Takes a file: the upload's address becomes the value. */
   upload: "archive" | "file" | null;
+  /** Names jobs of the project: they can be picked from a list. */
+  hasJobs: boolean;
 }
 
 export interface Section {
@@ -53,6 +55,9 @@ const UPLOADS: Record<string, "archive" | "file"> = {
   "evaluation.tasks": "file",
 };
 const OPEN_SECTIONS = new Set(["job", "model", "environment"]);
+// Of a job on recorded trajectories: it samples and measures nothing, so these have no meaning for it.
+const OPEN_RECORDED = new Set(["job", "model", "data"]);
+const NOT_RECORDED = new Set(["environment", "rollout", "evaluation"]);
 const WORDS: Record<string, string> = {
   num: "number of",
   max: "max",
@@ -81,6 +86,13 @@ export function sections(): Section[] {
     { name: "job", title: "Job", help: "", fields: top, isOpen: true },
     ...nested.map(([name, node]) => sectionOf(name, resolved(node))),
   ];
+}
+
+/** The sections that concern a job: on recorded trajectories, or on what it samples itself. */
+export function sectionsFor(all: readonly Section[], isRecorded: boolean): Section[] {
+  if (!isRecorded) return [...all];
+  const kept = all.filter((section) => !NOT_RECORDED.has(section.name));
+  return kept.map((section) => ({ ...section, isOpen: OPEN_RECORDED.has(section.name) }));
 }
 
 function sectionOf(name: string, node: Node): Section {
@@ -114,14 +126,16 @@ function fieldOf(path: Path, node: Node, required: readonly string[]): Field {
     unit: UNITS.find(([end]) => name.endsWith(end))?.[1] ?? "",
     isRequired: required.includes(name),
     fallback: node.default ?? shape.default,
-    choices: shape.enum ?? [],
+    choices: shape.enum ?? (shape.type === "boolean" ? ["true", "false"] : []),
     range: rangeOf(shape),
     upload: UPLOADS[path.join(".")] ?? null,
+    hasJobs: path.join(".") === "data.jobs",
   };
 }
 
 function kindOf(node: Node): FieldKind {
   if (node.enum) return "choice";
+  if (node.type === "boolean") return "flag";
   if (node.type === "integer") return "integer";
   if (node.type === "number") return "number";
   if (node.prefixItems || node.items?.type === "integer") return "numbers";

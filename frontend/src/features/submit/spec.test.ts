@@ -10,6 +10,7 @@ it("makes a field of every property of the schema", () => {
     "job",
     "model",
     "environment",
+    "data",
     "rollout",
     "algorithm",
     "train",
@@ -25,6 +26,7 @@ it("makes a field of every property of the schema", () => {
   });
   expect(field("model.dtype")).toMatchObject({ kind: "choice", choices: ["float32", "bfloat16"] });
   expect(field("environment.tasks")).toMatchObject({ kind: "text", upload: "file" });
+  expect(field("data.jobs")).toMatchObject({ kind: "lines", hasJobs: true });
   expect(field("placement.train").kind).toBe("tags");
   expect(field("train.adam_betas").kind).toBe("numbers");
   expect(field("evaluation.k").kind).toBe("numbers");

@@ -3,6 +3,11 @@ import type { Field, Path } from "./fields";
 
 export type Spec = { readonly [key: string]: unknown };
 
+/** Whether the job trains on what others recorded, instead of sampling itself. */
+export function isRecorded(spec: Spec): boolean {
+  return valueAt(spec, ["data", "source"]) === "trajectories";
+}
+
 export function valueAt(spec: Spec, path: Path): unknown {
   return path.reduce<unknown>((value, key) => (isMapping(value) ? value[key] : undefined), spec);
 }
@@ -35,6 +40,8 @@ export function parsed(field: Field, text: string): unknown {
     case "integer":
     case "number":
       return numberOf(text);
+    case "flag":
+      return text === "true" || text === "false" ? text === "true" : text;
     case "numbers":
       return parts(text).map(numberOf);
     case "tags":

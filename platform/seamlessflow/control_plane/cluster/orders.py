@@ -5,7 +5,6 @@ Invariant: nothing here depends on what was answered before, so a lost answer co
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -16,6 +15,7 @@ from seamlessflow.control_plane.cluster.selectors import OPEN_POOL
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.core.job_spec import spec_roles
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token, phase_credential_sign
@@ -47,12 +47,6 @@ def reply_build(
     )
 
 
-def roles_needed(spec: Mapping[str, Any]) -> list[Role]:
-    """Roles that a job's phases have; agents of an external environment run elsewhere."""
-    is_external = spec["environment"]["name"] == "external"
-    return [Role.ROLLOUT, Role.TRAIN] if is_external else [Role.ROLLOUT, Role.TRAIN, Role.AGENT]
-
-
 def _resident_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
     """Jobs at work whose children may be here; oldest first. A cordoned machine keeps those it works for."""
     grants = PoolGrant.objects.filter(pool=machine.pool)
@@ -73,7 +67,7 @@ def _resident_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
 def _roles_here(job: Job, machine: Machine) -> list[Role]:
     tags = set(machine.tags)
     wished = job.spec["placement"]
-    return [role for role in roles_needed(job.spec) if {role.value, *wished[role.value]} <= tags]
+    return [role for role in spec_roles(job.spec) if {role.value, *wished[role.value]} <= tags]
 
 
 def _version_uris(phases: Iterable[Phase], jobs: Iterable[Job]) -> VersionUris:

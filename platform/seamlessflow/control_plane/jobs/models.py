@@ -42,6 +42,16 @@ class Job(models.Model):
         db_default="",
         help_text="Local file of held-out tasks, resolved.",
     )
+    tokenizer_sha256 = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Of what its tokenizer makes of ids: equal digests, equal meaning of recorded tokens.",
+    )
+    dataset = models.JSONField(
+        null=True, help_text="What was chosen of recorded trajectories (data.source), and what was not."
+    )
     train_fence = models.PositiveBigIntegerField(default=0, help_text="Fence of the phase that may publish.")
     latest_version = models.PositiveBigIntegerField(default=0)
     published_batch = models.PositiveBigIntegerField(

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.jobs.datasets import REASONS
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.types.ids import IdKind
@@ -50,7 +51,32 @@ class JobListItemOutput(JobOutput):
     )
 
 
+class DatasetJobOutput(serializers.Serializer):
+    id = serializers.CharField()
+    name = serializers.CharField(help_text="When this job was submitted.")
+
+
+class DatasetLeftOutOutput(serializers.Serializer):
+    reason = serializers.CharField(help_text=", ".join(REASONS))
+    detail = serializers.CharField()
+    num_sessions = serializers.IntegerField()
+
+
+class DatasetOutput(serializers.Serializer):
+    jobs = DatasetJobOutput(many=True)
+    num_sessions = serializers.IntegerField()
+    num_groups = serializers.IntegerField()
+    num_sampled_tokens = serializers.IntegerField()
+    num_batches_per_epoch = serializers.IntegerField()
+    num_epochs = serializers.IntegerField()
+    left_out = DatasetLeftOutOutput(many=True)
+
+
 class JobDetailOutput(JobOutput):
+    dataset = DatasetOutput(
+        allow_null=True,
+        help_text="What it trains of recorded trajectories, chosen when it was submitted; null for other jobs.",
+    )
     spec = serializers.DictField(help_text="With every default filled in.")
     spec_submitted = serializers.DictField(help_text="As it was sent.")
 

@@ -3,7 +3,7 @@
 Invariant: `Job.state` changes in `job_move` only, by compare-and-set along `JOB_MOVES`, with one event per move.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,10 +17,12 @@ from seamlessflow.control_plane.common.errors import ApplicationError, FieldFaul
 from seamlessflow.control_plane.common.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
+from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.references import model_context_check, model_resolve, tasks_resolve
 from seamlessflow.control_plane.jobs.tasks_file import tasks_count
+from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
@@ -77,6 +79,8 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
     if spec.environment.tasks is not None:
         tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)
     held_out_path = _held_out_tasks(spec, project)
+    digest = tokenizer_digest(model_path)
+    sources = sources_resolve(spec=spec, project_id=project.id, digest=digest)
     job = Job(
         project=project,
         created_by=user,
@@ -87,9 +91,12 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
         tasks_path=str(tasks_path or ""),
         num_tasks=None if tasks_path is None else tasks_count(tasks_path),
         evaluation_tasks_path=str(held_out_path or ""),
+        tokenizer_sha256=digest,
     )
     with transaction.atomic():
         job.save(force_insert=True)
+        if spec.data.is_recorded:
+            _dataset_take(job, spec, sources)
         PolicyVersion.objects.create(project=project, job=job, version=0, uri=model_path.as_uri())
         event_record(
             kind="job.state",
@@ -103,6 +110,15 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
         )
         scheduler_notify(reason=f"job {job.id} was submitted")
     return job
+
+
+def _dataset_take(job: Job, spec: JobSpec, sources: Sequence[Source]) -> None:
+    """Fix what is trained; the job has as many updates as its epochs have batches, or those that its author wants."""
+    plan = dataset_freeze(job=job, data=spec.data, sources=sources, seed=spec.seed)
+    wanted = spec.train.num_updates if "num_updates" in spec.train.model_fields_set else plan.num_batches
+    job.spec["data"]["jobs"] = [source.shown_id for source in sources]
+    job.spec["train"]["num_updates"] = min(plan.num_batches, wanted)
+    job.save(update_fields=["spec", "dataset"])
 
 
 def _held_out_tasks(spec: JobSpec, project: Project) -> Path | None:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.core.job_spec import spec_roles
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
@@ -170,6 +171,7 @@ def _job_view(job: Job, order: int, demand: _Demand, pools: frozenset[str]) -> J
         num_failures=job.num_failures,
         last_failure=demand.last_failure,
         has_external_agents=spec["environment"]["name"] == "external",
+        has_rollout=Role.ROLLOUT in spec_roles(spec),
         engine=spec["rollout"]["engine"],
         pools=pools,
         rollout_tags=frozenset(placement["rollout"]),

@@ -78,7 +78,8 @@ def groups_in_one_batch(job: Job) -> Check:
         "WHERE job_id = %s AND (state = 'batched') <> (batch_number IS NOT NULL)", [job.id])  # fmt: skip
     ((unequal,),) = _rows(
         "SELECT count(*) FROM trajectory_batch b WHERE b.job_id = %s AND b.num_groups <> "
-        "(SELECT count(*) FROM trajectory_group g WHERE g.job_id = b.job_id AND g.batch_number = b.number)",
+        "(SELECT count(*) FROM trajectory_group g WHERE g.job_id = b.job_id AND g.batch_number = b.number) "
+        "AND NOT EXISTS (SELECT 1 FROM trajectory_dataset d WHERE d.job_id = b.job_id)",
         [job.id],
     )
     figures = {"groups_with_wrong_state": strays, "batches_with_other_groups": unequal}

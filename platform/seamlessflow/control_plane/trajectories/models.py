@@ -5,6 +5,7 @@ STORAGE EXTERNAL. `Node` is partitioned by `month`, the month its *session* was 
 node_index) is a true key. Statuses move only through `core.lifecycle.groups`.
 """
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from seamlessflow.core.lifecycle.groups import (
@@ -199,6 +200,29 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return f"session {self.id}"
+
+
+class DatasetGroup(models.Model):
+    """A recorded group that a job trains on, with the sessions chosen of it, as they were when it was submitted.
+
+    Written once, by the control plane with the job; `position` counts the job's groups: 0, 1, 2, …
+    """
+
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    position = models.PositiveBigIntegerField()
+    group = models.ForeignKey(RolloutGroup, on_delete=models.CASCADE, related_name="+")
+    session_ids = ArrayField(models.UUIDField(), help_text="By slot and attempt.")
+
+    class Meta:
+        db_table = "trajectory_dataset"
+        constraints = [
+            models.UniqueConstraint(fields=["job", "position"], name="trajectory_dataset_position"),
+            models.UniqueConstraint(fields=["job", "group"], name="trajectory_dataset_group_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"recorded group {self.position}"
 
 
 class NodeKind(models.IntegerChoices):

@@ -2,6 +2,7 @@
 
 One machine runs the agents (none if they are external), one trains, all others that may roll out do. The training
 machine may be one of those that roll out: then the two take turns (`multiplexing`). Agents need a machine of their own.
+A job on recorded trajectories trains and nothing else.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ class Layout:
 
 def layout_choose(job: JobView, machines: Sequence[MachineView], claims: Claims) -> Layout:
     """The best layout that fills every role; if there is none, the best for as many roles as possible."""
-    if job.has_external_agents:
+    if not job.has_agents:
         return _with_agent(job, None, machines, claims)
     agents = sorted(candidates(machines, job, Role.AGENT, claims), key=lambda m: agent_key(m, job.id))
     layouts = [_with_agent(job, agent, machines, claims) for agent in agents]
@@ -44,9 +45,9 @@ def _with_agent(
 ) -> Layout:
     others = [machine for machine in machines if agent is None or machine.id != agent.id]
     trainers = sorted(candidates(others, job, Role.TRAIN, claims), key=lambda m: train_key(m, job.id))
-    rollout = tuple(candidates(others, job, Role.ROLLOUT, claims))
-    filled = {Role.ROLLOUT: bool(rollout), Role.TRAIN: bool(trainers)}
-    filled[Role.AGENT] = agent is not None or job.has_external_agents
+    rollout = tuple(candidates(others, job, Role.ROLLOUT, claims)) if job.has_rollout else ()
+    filled = {Role.ROLLOUT: bool(rollout) or not job.has_rollout, Role.TRAIN: bool(trainers)}
+    filled[Role.AGENT] = agent is not None or not job.has_agents
     missing = tuple(
         shortage(machines, job, role, claims) for role, is_filled in filled.items() if not is_filled
     )

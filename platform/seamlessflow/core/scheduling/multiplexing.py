@@ -36,6 +36,8 @@ def train_turn(
     machine = layout.train
     if machine is None or job.num_remaining_updates == 0:
         return TrainTurn()
+    if not job.has_rollout:
+        return _dedicated(job, machine, reason="trains on recorded trajectories")
     if is_dedicated(machine):
         return _dedicated(job, machine) if is_running else TrainTurn(reserved=machine)
     if job.num_due_batches < batches_to_wait_for(job):
@@ -62,7 +64,7 @@ def batches_to_wait_for(job: JobView) -> int:
 
 def _during(job: JobView, machine: MachineView) -> TrainTurn:
     phase = machine.phase
-    if phase is None or phase.is_leaving or is_dedicated(machine):
+    if phase is None or phase.is_leaving or is_dedicated(machine) or not job.has_rollout:
         return TrainTurn(reserved=machine)
     if job.num_due_batches or phase.age_s < EMPTY_TURN_GRACE_S:
         return TrainTurn(reserved=machine)
@@ -71,16 +73,10 @@ def _during(job: JobView, machine: MachineView) -> TrainTurn:
     return TrainTurn((drain,), machine)
 
 
-def _dedicated(job: JobView, machine: MachineView) -> TrainTurn:
+def _dedicated(job: JobView, machine: MachineView, *, reason: str = "dedicated to training") -> TrainTurn:
     if machine.phase is not None:
         return TrainTurn(reserved=machine)
-    lease = Lease(
-        machine_id=machine.id,
-        machine=machine.name,
-        job_id=job.id,
-        role=Role.TRAIN,
-        reason="dedicated to training",
-    )
+    lease = Lease(machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, reason=reason)
     return TrainTurn((lease,), machine)
 
 

@@ -154,7 +154,8 @@ def _progress(job: JobView, held: tuple[MachineView, ...]) -> MoveJob | None:
     if job.state is JobState.QUEUED:
         return MoveJob(job_id=job.id, to_state=JobState.STARTING, reason="machines for every role are there")
     if job.state is JobState.STARTING and _is_up(job, held):
-        return MoveJob(job_id=job.id, to_state=JobState.RUNNING, reason="an engine and the agents are active")
+        active = "an engine and the agents are" if job.has_rollout else "the trainer is"
+        return MoveJob(job_id=job.id, to_state=JobState.RUNNING, reason=f"{active} active")
     return None
 
 
@@ -203,19 +204,23 @@ def _waiting(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> str
     if _is_up(job, held):
         is_measured_last = job.num_remaining_updates == 0
         return "all updates are published; the last version is being evaluated" if is_measured_last else ""
-    if _is_training_alone(job, held):
+    if not job.has_rollout:
+        return "waiting for the trainer to become active"
+    if _is_training_alone(held):
         return "training on the only machine that rolls out; requests are held meanwhile"
     missing = [] if _has_active(held, Role.ROLLOUT) else ["an engine"]
-    missing += [] if job.has_external_agents or _has_active(held, Role.AGENT) else ["the agents"]
+    missing += [] if not job.has_agents or _has_active(held, Role.AGENT) else ["the agents"]
     return f"waiting for {' and '.join(missing)} to become active"
 
 
-def _is_training_alone(job: JobView, held: tuple[MachineView, ...]) -> bool:
+def _is_training_alone(held: tuple[MachineView, ...]) -> bool:
     return _has_active(held, Role.TRAIN) and not any(_role(machine) is Role.ROLLOUT for machine in held)
 
 
 def _is_up(job: JobView, held: tuple[MachineView, ...]) -> bool:
-    return _has_active(held, Role.ROLLOUT) and (job.has_external_agents or _has_active(held, Role.AGENT))
+    if not job.has_rollout:
+        return _has_active(held, Role.TRAIN)
+    return _has_active(held, Role.ROLLOUT) and (not job.has_agents or _has_active(held, Role.AGENT))
 
 
 def _has_active(held: tuple[MachineView, ...], role: Role) -> bool:

@@ -75,6 +75,7 @@ class JobView:
     num_failures: int = 0
     last_failure: str = ""
     has_external_agents: bool = False
+    has_rollout: bool = True  # false: it trains on recorded trajectories, without engines and agents
     engine: str = "embedded"
     pools: frozenset[str] = frozenset({"default"})
     rollout_tags: frozenset[str] = frozenset()
@@ -89,6 +90,11 @@ class JobView:
             Role.AGENT: self.agent_tags,
         }
         return placement[role] | {role.value}
+
+    @property
+    def has_agents(self) -> bool:
+        """Whether a machine of the platform runs agents for it."""
+        return self.has_rollout and not self.has_external_agents
 
     @property
     def num_remaining_updates(self) -> int:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, batch_encode
 from seamlessflow.core.lifecycle.groups import GroupState
@@ -96,10 +99,11 @@ async def batch_insert(
     connection: Connection,
     claims: PhaseClaims,
     batch: Batch,
-    groups: Sequence[ReadyGroup],
+    groups: Sequence[ReadyGroup] = (),
     replaced: Sequence[UUID] = (),
 ) -> bytes:
-    """Store a batch and name it in its groups, and in the dropped ones that count as its waste. Returns its bytes."""
+    """Store a batch and name it in its groups (those of the job itself), and in the dropped ones that count as its
+    waste. Returns its bytes."""
     payload = batch_encode(batch)
     trained = batch.versions[batch.loss_mask != 0]
     await connection.execute(
@@ -110,9 +114,9 @@ async def batch_insert(
                    now() + make_interval(secs => %s), now())""",
         [
             new_id(), claims.project_id, claims.job_id, batch.header.number, packed(payload),
-            hashlib.sha256(payload).hexdigest(), batch.header.policy_version, len(groups), batch.num_samples,
-            len(batch.token_ids), int(batch.loss_mask.sum()), int(trained.min()), claims.phase_id, claims.fence,
-            LEASE_S,
+            hashlib.sha256(payload).hexdigest(), batch.header.policy_version, batch.header.num_groups,
+            batch.num_samples, len(batch.token_ids), int(batch.loss_mask.sum()), _oldest(trained), claims.phase_id,
+            claims.fence, LEASE_S,
         ],
     )  # fmt: skip
     await connection.execute(
@@ -127,18 +131,27 @@ async def batch_insert(
     return payload
 
 
+def _oldest(versions: NDArray[np.int32]) -> int | None:
+    """None where the tokens were sampled by no version of this job."""
+    oldest = int(versions.min())
+    return oldest if oldest >= 0 else None
+
+
 async def finished_sessions(
-    connection: Connection, groups: Sequence[ReadyGroup]
+    connection: Connection, ids: Sequence[UUID], *, chosen: Sequence[UUID] | None = None
 ) -> list[list[FinishedSession]]:
-    """The sessions with a verdict of each group, in a fixed order. What they hold does not change any more."""
-    ids = [group.group_id for group in groups]
+    """The sessions with a verdict of each group, in a fixed order. What they hold does not change any more.
+
+    `chosen`: only these of them.
+    """
     cursor = await connection.execute(
         """SELECT s.group_id, s.month, s.id, s.reward, coalesce(g.task->>'domain', ''), s.num_turns,
                   s.num_sampled_tokens, s.is_timeout
            FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id
            WHERE s.group_id = ANY(%s) AND s.state = 'closed' AND s.reward IS NOT NULL
+             AND (%s::uuid[] IS NULL OR s.id = ANY(%s))
            ORDER BY s.group_id, s.slot, s.attempt""",
-        [ids],
+        [list(ids), None if chosen is None else list(chosen), [] if chosen is None else list(chosen)],
     )
     rows = await cursor.fetchall()
     nodes, truncated = await _nodes(connection, [(row[1], row[2]) for row in rows])

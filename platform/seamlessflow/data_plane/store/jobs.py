@@ -27,11 +27,13 @@ class JobRow:
     model_path: str
     tasks_path: str
     evaluation_tasks_path: str
+    num_recorded_groups: int = 0
 
 
 async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
     cursor = await connection.execute(
-        """SELECT id, project_id, name, state, spec, model_path, tasks_path, evaluation_tasks_path
+        """SELECT id, project_id, name, state, spec, model_path, tasks_path, evaluation_tasks_path,
+                  coalesce((dataset->>'num_groups')::int, 0)
            FROM jobs_job WHERE id = %s""",
         [job_id],
     )

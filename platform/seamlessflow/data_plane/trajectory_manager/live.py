@@ -37,6 +37,7 @@ class LiveJob:
     evaluation_tasks_path: str
     text: ModelText
     is_over: bool = False
+    num_recorded_groups: int = 0  # of other jobs, that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
 
     def affinity(self, evaluation_version: int | None) -> Affinity:
@@ -123,4 +124,5 @@ def live_job(row: JobRow) -> LiveJob:
         tasks_path=row.tasks_path,
         evaluation_tasks_path=row.evaluation_tasks_path,
         text=model_text_load(row.model_path),
+        num_recorded_groups=row.num_recorded_groups,
     )

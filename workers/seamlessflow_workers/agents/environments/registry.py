@@ -15,8 +15,9 @@ def environment_create(section: EnvironmentSection, *, base_url: str) -> Environ
         from seamlessflow_workers.agents.environments.command import CommandEnvironment
 
         return CommandEnvironment(section.command)
-    if section.name == "external":
-        raise NotRunHere("environment.name is 'external': its agents run outside the platform")
+    if section.name in ("external", "none"):
+        where = "its agents run outside the platform" if section.name == "external" else "it has no agents"
+        raise NotRunHere(f"environment.name is {section.name!r}: {where}")
 
     from seamlessflow_workers.agents.environments.openai_client import SharedOpenAI
 

@@ -1,0 +1,33 @@
+"""Whether two models mean the same by a token id, by the digest of what makes text of ids in their tokenizer.json.
+
+Recorded tokens are trained as they are, so they may only meet a model that reads them alike. Chat templates and the
+rules that cut text into tokens may differ: nothing is tokenised again.
+"""
+
+import hashlib
+from pathlib import Path
+
+import orjson
+
+from seamlessflow.control_plane.common.errors import field_error
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """Of vocabulary, added tokens and decoder, in hexadecimal. Raises ApplicationError naming `model.source`."""
+    try:
+        content = orjson.loads((folder / "tokenizer.json").read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise field_error("model.source", f"{folder.name}/tokenizer.json cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise field_error("model.source", f"{folder.name}/tokenizer.json is not a JSON object")
+    model = content.get("model")
+    meaning = {
+        "vocabulary": model.get("vocab") if isinstance(model, dict) else None,
+        "decoder": content.get("decoder"),
+        "added": [
+            (token.get("id"), token.get("content"))
+            for token in content.get("added_tokens") or []
+            if isinstance(token, dict)
+        ],
+    }
+    return hashlib.sha256(orjson.dumps(meaning, option=orjson.OPT_SORT_KEYS)).hexdigest()

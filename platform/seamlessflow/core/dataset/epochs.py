@@ -1,0 +1,64 @@
+"""Which recorded groups a numbered batch holds: epochs over N groups, each in an order of its own.
+
+Pure: the same settings give the same groups for the same number, whoever asks and how often. Within an epoch each
+group is in exactly one batch; no batch reaches over the end of an epoch, so the last one of each may be smaller.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+NUM_ORDERS_KEPT = 4  # of 8 bytes a group each
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBatch:
+    """`positions` counts the job's groups as they were recorded: 0 … N - 1, in the order of training."""
+
+    epoch: int  # 0, 1, …
+    positions: NDArray[np.int64]
+    epochs_done: float  # once this batch is trained
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """`num_groups` and `groups_per_batch` are at least 1."""
+
+    num_groups: int
+    groups_per_batch: int
+    num_epochs: int
+    seed: int
+    is_shuffled: bool = True
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return -(-self.num_groups // self.groups_per_batch)
+
+    @property
+    def num_batches(self) -> int:
+        return self.batches_per_epoch * self.num_epochs
+
+    def batch(self, number: int) -> EpochBatch | None:
+        """Of the batch `number` (1, 2, 3, …); None behind the last epoch.
+
+        5 groups, 2 a batch, not shuffled: 1 → [0, 1], 2 → [2, 3], 3 → [4], 4 → [0, 1] of the second epoch.
+        """
+        if not 1 <= number <= self.num_batches:
+            return None
+        epoch, place = divmod(number - 1, self.batches_per_epoch)
+        first = place * self.groups_per_batch
+        order = _order(self.num_groups, self.seed, epoch) if self.is_shuffled else np.arange(self.num_groups)
+        positions = order[first : first + self.groups_per_batch]
+        done = min(first + self.groups_per_batch, self.num_groups) / self.num_groups
+        return EpochBatch(epoch=epoch, positions=positions, epochs_done=epoch + done)
+
+
+@lru_cache(maxsize=NUM_ORDERS_KEPT)
+def _order(num_groups: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """A permutation. NumPy keeps the raw words of a bit generator the same in all releases, not its permutations."""
+    words = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(num_groups)
+    order = np.argsort(words, kind="stable").astype(np.int64)
+    order.flags.writeable = False
+    return order

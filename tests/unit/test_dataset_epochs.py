@@ -1,0 +1,78 @@
+"""The order in which recorded groups are trained: a function of the seed, whole epochs, no group twice in one."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamlessflow.core.dataset.epochs import EpochPlan
+
+PLANS = st.builds(
+    EpochPlan,
+    num_groups=st.integers(1, 40),
+    groups_per_batch=st.integers(1, 12),
+    num_epochs=st.integers(1, 4),
+    seed=st.integers(0, 2**31 - 1),
+    is_shuffled=st.booleans(),
+)
+
+
+def batches(plan: EpochPlan) -> list[list[int]]:
+    found = (plan.batch(number) for number in range(1, plan.num_batches + 1))
+    return [batch.positions.tolist() for batch in found if batch is not None]
+
+
+@given(PLANS)
+def test_each_epoch_holds_every_group_once(plan: EpochPlan) -> None:
+    made = batches(plan)
+    assert len(made) == plan.num_batches
+    for epoch in range(plan.num_epochs):
+        own = made[epoch * plan.batches_per_epoch : (epoch + 1) * plan.batches_per_epoch]
+        assert sorted(itertools.chain(*own)) == list(range(plan.num_groups))
+        assert all(len(batch) == plan.groups_per_batch for batch in own[:-1])
+
+
+@given(PLANS, st.randoms(use_true_random=False))
+def test_any_batch_asked_for_again_is_the_same(plan: EpochPlan, chance: object) -> None:
+    made = batches(plan)
+    for number in np.random.default_rng(plan.seed).permutation(plan.num_batches):
+        again = EpochPlan(
+            plan.num_groups, plan.groups_per_batch, plan.num_epochs, plan.seed, plan.is_shuffled
+        )
+        batch = again.batch(int(number) + 1)
+        assert batch is not None
+        assert batch.positions.tolist() == made[number]
+
+
+@given(PLANS)
+def test_epochs_done_grow_to_their_number_and_nothing_follows(plan: EpochPlan) -> None:
+    done = [batch.epochs_done for n in range(1, plan.num_batches + 1) if (batch := plan.batch(n)) is not None]
+    assert done == sorted(set(done))
+    assert done[-1] == plan.num_epochs
+    assert plan.batch(plan.num_batches + 1) is None
+    assert plan.batch(0) is None
+
+
+def test_order_is_that_of_recording_unless_shuffled() -> None:
+    plan = EpochPlan(num_groups=5, groups_per_batch=2, num_epochs=2, seed=7, is_shuffled=False)
+    assert batches(plan) == [[0, 1], [2, 3], [4], [0, 1], [2, 3], [4]]
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    orders = {tuple(itertools.chain(*batches(EpochPlan(50, 50, 1, seed)))) for seed in range(20)}
+    assert len(orders) == 20
+    first, second = batches(EpochPlan(50, 50, 2, 0))
+    assert first != second
+
+
+def test_the_order_of_a_seed_never_changes() -> None:
+    """A job that goes on under another release must go on in the same order."""
+    plan = EpochPlan(num_groups=8, groups_per_batch=8, num_epochs=2, seed=3)
+    assert batches(plan) == [[0, 4, 7, 1, 5, 6, 3, 2], [0, 6, 2, 1, 3, 7, 4, 5]]
+
+
+@pytest.mark.parametrize("number", [-1, 0, 3])
+def test_numbers_outside_the_epochs_have_no_batch(number: int) -> None:
+    assert EpochPlan(num_groups=2, groups_per_batch=2, num_epochs=2, seed=0).batch(number) is None
