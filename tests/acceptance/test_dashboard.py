@@ -143,6 +143,31 @@ def test_a_finished_job_tells_everything(
     assert complaints == []
 
 
+def test_a_job_that_trains_on_the_sessions_of_another_begins_with_a_click(
+    page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
+) -> None:
+    with platform.client() as client:
+        spec = calculator_spec(model_root, num_updates=4) | {"name": "recorded"}
+        source = client.job_wait(client.job_submit(spec)["id"])
+    page.goto(f"{web_url(platform)}/jobs/{source['id']}")
+    page.get_by_role("link", name="Train on its sessions").click()
+    expect(field(page, "data.jobs").get_by_role("textbox")).to_have_value(source["id"])
+    field(page, "data.min_reward").get_by_role("textbox").fill("-100")
+    field(page, "data.shuffle").get_by_role("combobox").select_option("false")
+    expect(page.get_by_test_id("yaml")).to_contain_text("shuffle: false")
+    expect(page.get_by_role("heading", name="Environment", exact=True)).to_be_hidden()
+    page.get_by_role("button", name="Submit").click()
+
+    expect(page.get_by_test_id("job-state")).to_have_text("completed", timeout=UPDATE_TIMEOUT_MS)
+    expect(page.get_by_test_id("dataset")).to_contain_text("recorded")
+    expect(page.get_by_test_id("epoch")).to_have_text("1.00 of 1")
+    expect(page.get_by_role("link", name="Train on its sessions")).to_be_hidden()
+    page.get_by_role("link", name="Groups").click()
+    page.get_by_test_id("no-groups").get_by_role("link", name="recorded").click()
+    expect(page.get_by_test_id("groups").locator("tr", has_text="batched").first).to_be_visible()
+    assert complaints == []
+
+
 def test_what_is_wrong_with_a_spec_is_said_beside_its_field(page: Page, complaints: list[str]) -> None:
     page.get_by_role("link", name="New job").click()
     field(page, "name").get_by_role("textbox").fill("wrong")

@@ -12,7 +12,7 @@ GROUPS_PER_BATCH = 8
 GAIN = 0.2
 
 
-def imitation_spec(model_root: Path, source: str) -> dict[str, Any]:
+def imitation_spec(model_root: Path, source: str, *, num_epochs: int = NUM_EPOCHS) -> dict[str, Any]:
     return {
         "name": "imitation",
         "model": {"source": str(model_root / "calculator"), "max_model_len": 256},
@@ -21,7 +21,7 @@ def imitation_spec(model_root: Path, source: str) -> dict[str, Any]:
             "jobs": [source],
             "min_reward": 1.0,
             "best_per_group": 2,
-            "num_epochs": NUM_EPOCHS,
+            "num_epochs": num_epochs,
             "groups_per_batch": GROUPS_PER_BATCH,
         },
         "algorithm": {"name": "sft"},
@@ -55,6 +55,38 @@ def test_imitation_of_recorded_sessions_raises_accuracy_and_outlives_its_trainer
             accuracy(client, model_root, model) for model in (model_root / "calculator", imitated)
         )
     assert after > before + GAIN
+
+
+def test_a_job_on_recorded_sessions_is_paused_resumed_and_cancelled(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        recorded = client.job_wait(client.job_submit(calculator_spec(model_root, num_updates=4))["id"])
+        spec = imitation_spec(model_root, recorded["id"], num_epochs=10_000)
+        spec["data"]["min_reward"] = 0.0
+        job_id = client.job_submit(spec)["id"]
+
+        def reaches(version: int) -> Any:
+            return eventually(
+                lambda: client.job_get(job_id)["latest_version"] >= version,
+                timeout_s=90,
+                what=f"version {version}",
+            )
+
+        def becomes(state: str) -> Any:
+            return eventually(lambda: client.job_get(job_id)["state"] == state, timeout_s=60, what=state)
+
+        reaches(2)
+        client.job_edit(job_id, "pause")
+        becomes("paused")
+        stopped = client.job_get(job_id)
+        assert {phase["state"] for phase in phases_of(client, stopped)} == {"ended"}
+        client.job_edit(job_id, "resume")
+        reaches(stopped["latest_version"] + 2)
+        client.job_edit(job_id, "cancel")
+        becomes("cancelled")
+        report = client.job_part(job_id, "audit")
+        assert not [check for check in report["checks"] if not check["ok"]]
 
 
 def assert_whole(client: Client, job: dict[str, Any]) -> None:

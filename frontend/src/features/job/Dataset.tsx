@@ -8,12 +8,12 @@ export type DatasetShown = Schemas["DatasetOutput"];
 export function DatasetCard({ dataset }: { dataset: DatasetShown }) {
   const numLeftOut = dataset.left_out.reduce((sum, one) => sum + one.num_sessions, 0);
   return (
-    <section className="card" data-testid="dataset">
+    <section className="card span" data-testid="dataset">
       <div className="card-head">
         <h2>Recorded trajectories</h2>
         <span className="muted">chosen when the job was submitted</span>
       </div>
-      <table className="table">
+      <table className="table dataset">
         <tbody>
           <tr>
             <th scope="row">Trained in each epoch</th>

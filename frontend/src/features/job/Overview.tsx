@@ -4,7 +4,16 @@ import { useJob, useMetrics } from "../../api/queries";
 import { ChartCard } from "../../charts/ChartCard";
 import type { XKind } from "../../charts/TimeSeries";
 import { decimal } from "../../ui/format";
-import { chartsOf, evaluationChart, metricsOf, otherCharts, overTime, rewardChart, rewardsOf } from "./catalogue";
+import {
+  chartsOf,
+  evaluationChart,
+  lossChart,
+  metricsOf,
+  otherCharts,
+  overTime,
+  rewardChart,
+  rewardsOf,
+} from "./catalogue";
 import { DatasetCard } from "./Dataset";
 import { hasHeldOutTasks } from "./evaluation";
 import { JobMachines } from "./JobMachines";
@@ -22,6 +31,7 @@ export function Overview({ jobId, job, live }: TabProps) {
   const charts = useMemo(() => chartsOf(metrics, rewards), [metrics, rewards]);
   const others = useMemo(() => otherCharts(metrics), [metrics]);
   const reward = useMemo(() => rewardChart(rewards), [rewards]);
+  const loss = useMemo(() => lossChart(metrics), [metrics]);
   const evaluation = useMemo(() => evaluationChart(metrics), [metrics]);
   const detail = useJob(jobId).data;
   const isEvaluated = hasHeldOutTasks(detail?.spec);
@@ -37,7 +47,7 @@ export function Overview({ jobId, job, live }: TabProps) {
       <div className="chart-toolbar">{dataset ? null : <AxisChoice value={xKind} onChange={setXKind} />}</div>
       <div className="charts">
         {dataset ? (
-          <DatasetCard dataset={dataset} />
+          <ChartCard title="Loss" note="by update" data={loss} xKind="update" height={260} isWide />
         ) : (
           <ChartCard
             title="Reward"
@@ -49,6 +59,7 @@ export function Overview({ jobId, job, live }: TabProps) {
             isWide
           />
         )}
+        {dataset ? <DatasetCard dataset={dataset} /> : null}
         <JobMachines job={job} live={live} />
         {isEvaluated ? (
           <ChartCard
@@ -59,9 +70,11 @@ export function Overview({ jobId, job, live }: TabProps) {
             say={threeDigits}
           />
         ) : null}
-        {charts.map(({ title, note, data }) => (
-          <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} />
-        ))}
+        {charts
+          .filter(({ title }) => !dataset || title !== "Loss")
+          .map(({ title, note, data }) => (
+            <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} />
+          ))}
       </div>
       {others.length > 0 ? (
         <details className="others">

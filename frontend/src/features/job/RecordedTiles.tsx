@@ -26,7 +26,7 @@ export function RecordedTiles({ job, metrics, dataset }: { job: JobRow; metrics:
       >
         <Progress done={job.num_updates_done} all={job.num_updates} label="Updates published" />
       </Tile>
-      <Tile title="Loss" figure={decimal(newest)} testId="loss">
+      <Tile title="Loss" figure={decimal(newest, 4)} testId="loss">
         {newest === undefined ? "no update yet" : "nats per trained token"}
         {change === null ? "" : `, ${change >= 0 ? "+" : ""}${decimal(change, 2)} since the first`}
       </Tile>

@@ -105,6 +105,11 @@ export function rewardChart(rewards: readonly RewardRow[]): ChartData {
   };
 }
 
+export function lossChart(metrics: Metrics): ChartData {
+  const points = metrics.get("train/loss");
+  return aligned(points ? [{ label: "loss", points }] : []);
+}
+
 /** What held-out tasks say of the versions that were measured: pass@k by k, and the mean reward. */
 export function evaluationChart(metrics: Metrics): ChartData {
   const passing = [...metrics]

@@ -22,7 +22,7 @@ export const BEGINNINGS: readonly Beginning[] = [
     title: "SFT on recorded trajectories",
     help: "Imitates the best sessions of other jobs, token for token; needs one machine that trains, no engines or agents.",
     isRecorded: true,
-    begin: () => imitation([]),
+    begin: () => ({ name: "", ...recorded([]) }),
   },
 ];
 
@@ -34,12 +34,11 @@ export function rolloutJob(): Spec {
 export function imitationOf(job: { id: string; name: string; spec: Record<string, unknown> }): Spec {
   const model = isMapping(job.spec.model) ? job.spec.model : {};
   const { source, max_model_len } = model;
-  return { ...imitation([job.id]), name: `${job.name} imitated`, model: { source, max_model_len } };
+  return { name: `${job.name} imitated`, model: { source, max_model_len }, ...recorded([job.id]) };
 }
 
-function imitation(jobs: readonly string[]): Spec {
+function recorded(jobs: readonly string[]): Spec {
   return {
-    name: "",
     data: { source: "trajectories", jobs: [...jobs], min_reward: 1, num_epochs: 1 },
     algorithm: { name: "sft" },
     train: { learning_rate: IMITATION_LEARNING_RATE },

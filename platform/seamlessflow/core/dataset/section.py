@@ -10,7 +10,7 @@ from seamlessflow.core.spec_section import SpecSection
 JobReference = Annotated[str, Field(min_length=1, max_length=120)]
 Domain = Annotated[str, Field(min_length=1, max_length=64)]
 Reward = Annotated[float, Field(ge=-1e6, le=1e6)]
-Version = Annotated[int, Field(ge=0, le=2**53)]
+Version = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class DataSource(StrEnum):
