@@ -38,6 +38,7 @@ PUBLIC_URL = "https://flow.example.invalid"
 class FakeControlPlane:
     def __init__(self, *, interval_s: float = 0.2) -> None:
         self.interval_s = interval_s
+        self.tags = ["rollout", "train"]
         self.job_id, self.project_id = uuid4(), uuid4()
         self.orders: dict[UUID, PhaseOrder] = {}
         self.residents: list[Resident] = []
@@ -158,7 +159,7 @@ class FakeControlPlane:
         reply = HeartbeatReply(
             machine_id=UUID(int=1),
             name="alpha",
-            tags=["rollout", "train"],
+            tags=self.tags,
             orders=list(self.orders.values()),
             residents=self.residents,
             interval_s=self.interval_s,

@@ -87,12 +87,25 @@ async def exit_status(process: "subprocess.Popen[str]", timeout_s: float) -> int
 async def test_kill_leaves_no_process(
     launcher: Launcher, plane: FakeControlPlane, embedded_valkey: ValkeyUrls
 ) -> None:
+    plane.tags = ["rollout", "agent"]
     plane.reside(Role.ROLLOUT)
     order = plane.order(Role.ROLLOUT)
     process = launcher.start(BROKER_URL=embedded_valkey.broker)
     await plane.until_state(order, PhaseState.ACTIVE)
+    said_by_nursery = launcher.folder / "machines" / "alpha" / "logs" / "nursery.log"
+    await until(
+        lambda: said_by_nursery.exists() and "imported" in said_by_nursery.read_text(),
+        what="the nursery is warm",
+        timeout_s=30,
+    )
+    plane.change(order, is_draining=True)
+    await plane.until_state(order, PhaseState.ENDED)
+    plane.reside(Role.AGENT)
+    await plane.until_state(plane.order(Role.AGENT), PhaseState.ACTIVE)
     children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) == 2  # the engine and the doorbell
+    assert len(children) == 4  # the engine, the agent runner, the nursery and the doorbell
+    forked = next(child for child in children if "seamlessflow_workers.agents" in " ".join(child.cmdline()))
+    assert forked.ppid() == process.pid
     process.kill()
     await until(lambda: not any(is_alive(child) for child in children), what="nothing is left")
 

@@ -66,3 +66,13 @@ def test_the_last_line_is_kept_for_reasons(tmp_path: Path) -> None:
     log.write(b"Traceback\nValueError: bad \xff\n\n")
     assert log.last_line == "ValueError: bad \ufffd"
     log.close()
+
+
+def test_the_last_line_may_come_in_pieces(tmp_path: Path) -> None:
+    log = OutputLog(tmp_path, role="train")
+    for piece in (b"step 1\nValueErr", b"or: ", b"no model", b"\n"):
+        log.write(piece)
+    assert log.last_line == "ValueError: no model"
+    log.write(b"bye")
+    assert log.last_line == "bye"
+    log.close()

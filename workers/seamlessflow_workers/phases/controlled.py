@@ -27,15 +27,10 @@ from seamlessflow.core.protocol.child import (
 )
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
+from seamlessflow_workers.supervisor.config import DEVICE_ENVIRONMENT
 from seamlessflow_workers.supervisor.process import ChildCommand
 
 LINE_BYTES = 1 << 20
-# A trainer takes the card that it sees; on a machine that computes on its processor it must see none. DeepSpeed is told
-# either way: what it would find by itself, or in our own environment, need not be the machine's device.
-DEVICE_ENVIRONMENT = {
-    "cpu": {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
-    "cuda": {"DS_ACCELERATOR": "cuda"},
-}
 RENEW_EVERY_S = 3600.0  # credentials live for a day; each heartbeat's answer brings a fresh one
 
 log = logging.getLogger(__name__)

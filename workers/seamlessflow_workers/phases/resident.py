@@ -21,7 +21,7 @@ from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.log_shipper import LogShipper
 from seamlessflow_workers.supervisor.logs import OutputLog
-from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess
+from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess, Spawner
 from seamlessflow_workers.supervisor.reconcile import ChildKey, KnownChild
 
 NOUNS = {Role.ROLLOUT: "engine", Role.TRAIN: "trainer", Role.AGENT: "agent runner"}
@@ -49,6 +49,7 @@ class Surroundings:
     loading: asyncio.Lock
     on_moved: Callable[[], None]  # a phase or a child changed
     on_observed: Callable[[], None]  # only the ledger may have
+    nursery: Spawner | None = None
 
 
 def restart_delay_s(num_failures: int) -> float:
@@ -165,7 +166,10 @@ class ResidentChild(ABC):
         command = await self._prepare()
         try:
             self._process = await ChildProcess.spawn(
-                command, cores=self._surroundings.config.cores, log=self._log
+                command,
+                cores=self._surroundings.config.cores,
+                log=self._log,
+                nursery=self._surroundings.nursery,
             )
         except OSError as error:
             raise ChildFailure(f"{self._noun} could not be started: {error}") from error

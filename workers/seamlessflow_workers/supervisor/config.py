@@ -1,5 +1,5 @@
 """Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,LISTEN_HOST,
-ADVERTISED_HOST} from the environment.
+ADVERTISED_HOST,NURSERY} from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced and said.
 """
@@ -22,7 +22,13 @@ from seamlessflow_workers.supervisor.capabilities import (
     vllm_python,
 )
 
-DEVICES = ("cpu", "cuda")
+# A trainer takes the card that it sees; on a machine that computes on its processor it must see none. DeepSpeed is told
+# either way: what it would find by itself, or in our own environment, need not be the machine's device.
+DEVICE_ENVIRONMENT = {
+    "cpu": {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
+    "cuda": {"DS_ACCELERATOR": "cuda"},
+}
+DEVICES = tuple(DEVICE_ENVIRONMENT)
 LOOPBACK = "127.0.0.1"
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 MACHINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -50,6 +56,8 @@ class SupervisorConfig:
     # Where fronts listen, and the name under which gateways reach them.
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
+    # Whether a process is kept that has imported what children need, and forks them.
+    has_nursery: bool = True
     train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")
     agent_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.agents")
 
@@ -78,6 +86,7 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         broker_url=environment.get("BROKER_URL") or None,
         listen_host=options.listen_host,
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
+        has_nursery=options.nursery,
         engine_commands={
             EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
             EngineKind.VLLM: (vllm, "-m", "seamlessflow_workers.rollout.vllm.main"),
@@ -113,6 +122,12 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--engine-python",
         help="interpreter of engines; by default ENGINE_PYTHON, else our own, for vLLM the environment beside it",
+    )
+    parser.add_argument(
+        "--nursery",
+        action=argparse.BooleanOptionalAction,
+        default=environment.get("SEAMLESSFLOW_NURSERY") != "off",
+        help="keep one process that has imported what children need, so that they start at once; on by default",
     )
     parser.add_argument(
         "--device",

@@ -13,6 +13,8 @@ import os
 import socket
 from typing import Any
 
+os.environ.setdefault("NOSETPS", "1")  # before the import: our command line says what this process is
+
 from celery import Celery
 from celery.signals import worker_ready
 

@@ -71,6 +71,7 @@ class OutputLog:
         on_written: Callable[[], None] | None = None,
     ) -> None:
         self.last_line = ""
+        self._unended = b""
         self._folder = folder
         self._role = role
         self._on_written = on_written
@@ -108,7 +109,10 @@ class OutputLog:
         self._unphased.close()
 
     def _note_last_line(self, chunk: bytes) -> None:
-        lines = [line for line in chunk[-4096:].splitlines() if line.strip()]
+        """A line may come in pieces: a traceback's last one does."""
+        said = (self._unended + chunk)[-4096:]
+        self._unended = said[said.rfind(b"\n") + 1 :]
+        lines = [line for line in said.splitlines() if line.strip()]
         if lines:
             self.last_line = lines[-1].decode(errors="replace").strip()[:LAST_LINE_CHARACTERS]
 

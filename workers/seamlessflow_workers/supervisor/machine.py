@@ -29,6 +29,7 @@ from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.ledger import LedgerRecorder, Reading
 from seamlessflow_workers.supervisor.log_shipper import LogShipper
 from seamlessflow_workers.supervisor.logs import OutputLog
+from seamlessflow_workers.supervisor.nursery import Nursery, programs_of
 from seamlessflow_workers.supervisor.reading import MachineView, machine_reading
 from seamlessflow_workers.supervisor.reconcile import (
     AbandonPhase,
@@ -72,8 +73,15 @@ class Machine:
         address = {"control_plane_url": config.control_plane_url, "token": config.token}
         self.link = HeartbeatLink(session, **address, build=self.heartbeat, take=self.take)
         self._shipper = LogShipper(session, **address)
+        self.nursery = Nursery(config, home.logs) if config.has_nursery else None
         self._surroundings = Surroundings(
-            config, home, self._shipper, asyncio.Lock(), on_moved=self._on_moved, on_observed=self._observe
+            config,
+            home,
+            self._shipper,
+            asyncio.Lock(),
+            on_moved=self._on_moved,
+            on_observed=self._observe,
+            nursery=self.nursery,
         )
         self._doorbell = self._make_doorbell(config, home)
 
@@ -83,6 +91,8 @@ class Machine:
         services = [asyncio.create_task(self.link.run()), asyncio.create_task(self._shipper.run())]
         if self._doorbell is not None:
             services.append(asyncio.create_task(self._doorbell.run()))
+        if self.nursery is not None:
+            services.append(asyncio.create_task(self.nursery.run()))
         try:
             await asyncio.wait({waiting, *services}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -112,6 +122,8 @@ class Machine:
         """The newest answer: what should be."""
         self._reply = reply
         self._ledger.acknowledge(reply.num_intervals_acked)
+        if self.nursery is not None:
+            self.nursery.want(programs_of(reply.tags, self._config))
         for resident in reply.residents:
             if child := self.children.get(ChildKey(resident.job_id, resident.role)):
                 child.resident = resident  # one that waits to start takes the newest weights

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import seamlessflow.core
 import seamlessflow_workers
@@ -38,32 +38,45 @@ class ChildCommand:
     inherited_fds: tuple[int, ...] = ()
 
 
+class Running(Protocol):
+    """A process of ours; `wait` gives its exit code, negative for a signal."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def wait(self) -> int: ...
+
+
+class Spawner(Protocol):
+    """Has some programs ready, and none of the others."""
+
+    async def spawn(
+        self, command: ChildCommand, *, environment: Mapping[str, str], output: int
+    ) -> Running | None: ...
+
+
 class ChildProcess:
     """Running until `wait` returns."""
 
-    def __init__(self, process: asyncio.subprocess.Process, pump: asyncio.Task[None], log: OutputLog) -> None:
+    def __init__(self, process: Running, pump: asyncio.Task[None], log: OutputLog) -> None:
         self._process = process
         self._pump = pump
         self._log = log
 
     @classmethod
-    async def spawn(cls, command: ChildCommand, *, cores: frozenset[int], log: OutputLog) -> Self:
-        """Raises OSError when the program cannot be started."""
-        shown_cores = ",".join(map(str, sorted(cores)))
-        launch = (sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), shown_cores)
+    async def spawn(
+        cls, command: ChildCommand, *, cores: frozenset[int], log: OutputLog, nursery: Spawner | None = None
+    ) -> Self:
+        """From the nursery if it has the program, else from nothing. Raises OSError when it cannot be started."""
+        environment = _environment(command.environment, num_cores=len(cores))
         read_end, write_end = os.pipe()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *launch,
-                *command.arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=write_end,
-                pass_fds=command.inherited_fds,
-                env=_environment(command.environment, num_cores=len(cores)),
-                start_new_session=True,
-            )
-        except OSError:
+            process: Running | None = None
+            if nursery is not None:
+                process = await nursery.spawn(command, environment=environment, output=write_end)
+            if process is None:
+                process = await _launch(command, cores=cores, environment=environment, output=write_end)
+        except BaseException:
             os.close(read_end)
             raise
         finally:
@@ -94,6 +107,22 @@ class ChildProcess:
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):  # all of them ended already
             os.killpg(self._process.pid, number)
+
+
+async def _launch(
+    command: ChildCommand, *, cores: frozenset[int], environment: Mapping[str, str], output: int
+) -> Running:
+    shown_cores = ",".join(map(str, sorted(cores)))
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), shown_cores),
+        *command.arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=command.inherited_fds,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def _environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:

@@ -12,7 +12,10 @@ import torch
 from torch._C._distributed_c10d import HashStore, Store
 
 # Before the import: DeepSpeed would otherwise guess from what happens to be installed.
-os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
+if (
+    "DS_ACCELERATOR" not in os.environ
+):  # asking may initialise the driver, which no process survives being forked with
+    os.environ["DS_ACCELERATOR"] = "cuda" if torch.cuda.is_available() else "cpu"
 
 import deepspeed
 import deepspeed.ops

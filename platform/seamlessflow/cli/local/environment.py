@@ -30,6 +30,7 @@ QUIET_LIBRARIES = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
+    "NOSETPS": "1",  # Celery's processes keep the command line that they were started with
     "PYTHONUNBUFFERED": "1",
 }
 

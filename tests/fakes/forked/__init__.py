@@ -1,0 +1,3 @@
+"""A program for nurseries: says what it is, and ends as it is told over an inherited socket."""
+
+BORN = object()  # of the process that imported this

@@ -1,0 +1,7 @@
+"""What the program needs, imported; and a generator whose state must not be shared."""
+
+# ruff: noqa: F401 - importing is the purpose
+
+import numpy.random
+
+import tests.fakes.forked

@@ -1,0 +1,23 @@
+"""`python -m seamlessflow_workers.nursery --control-fd N`: see `serving`."""
+
+import argparse
+import os
+import signal
+import socket
+
+from seamlessflow_workers.nursery.serving import serve
+from seamlessflow_workers.supervisor.launch import bind_to_parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="seamlessflow_workers.nursery")
+    parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
+    arguments = parser.parse_args()
+    supervisor_pid = os.getppid()
+    bind_to_parent(parent_pid=supervisor_pid, death_signal=signal.SIGKILL)
+    child = serve(socket.socket(fileno=arguments.control_fd), supervisor_pid=supervisor_pid)
+    child.become()
+
+
+if __name__ == "__main__":
+    main()

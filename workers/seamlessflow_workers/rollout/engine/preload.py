@@ -1,0 +1,7 @@
+"""Imports all that an embedded engine of the dense backend needs, for a nursery; nothing begins."""
+
+# ruff: noqa: F401 - importing is the purpose
+
+import seamlessflow_workers.rollout.engine.model_loading
+import seamlessflow_workers.rollout.engine.server
+import seamlessflow_workers.rollout.engine.service

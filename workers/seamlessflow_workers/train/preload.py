@@ -1,0 +1,15 @@
+"""Imports all that a trainer needs up to its first step, for a nursery; nothing begins.
+
+What DeepSpeed and transformers import only when an engine is made is named here: that is a second of it.
+"""
+
+# ruff: noqa: F401 - importing is the purpose
+
+import deepspeed.module_inject.auto_ep_layer
+import deepspeed.runtime.zero.muon.muon_optimizer
+import transformers.models.llama.modeling_llama
+import transformers.models.qwen2.modeling_qwen2
+import transformers.models.qwen3.modeling_qwen3
+
+import seamlessflow_workers.train.main
+import seamlessflow_workers.train.rank_group
