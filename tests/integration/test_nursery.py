@@ -104,6 +104,7 @@ async def staged(folder: Path, *programs: str) -> AsyncIterator[Stage]:
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     monkeypatch.chdir(ROOT)  # where the nursery finds tests.fakes
     monkeypatch.setenv("OF_THE_SUPERVISOR", "inherited")
+    monkeypatch.delenv("PYTORCH_NVML_BASED_CUDA_CHECK", raising=False)  # libraries set it
     async with staged(tmp_path, PROGRAM) as stage:
         await stage.warm()
         yield stage
