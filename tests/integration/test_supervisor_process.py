@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -101,9 +101,11 @@ async def test_kill_leaves_no_process(
     plane.change(order, is_draining=True)
     await plane.until_state(order, PhaseState.ENDED)
     plane.reside(Role.AGENT)
-    await plane.until_state(plane.order(Role.AGENT), PhaseState.ACTIVE)
+    plane.order(Role.AGENT)
+    words = ("engine_process", "supervisor.doorbell", "workers.nursery", "workers.agents")
+    await until(lambda: all(map(has_child(process), words)), what="all four are there")
     children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) == 4  # the engine, the agent runner, the nursery and the doorbell
+    assert len(children) == len(words)
     forked = next(child for child in children if "seamlessflow_workers.agents" in " ".join(child.cmdline()))
     assert forked.ppid() == process.pid
     process.kill()
@@ -224,6 +226,18 @@ def child_with(process: "subprocess.Popen[str]", word: str) -> psutil.Process:
     """The supervisor's child whose command line holds `word`; ours alone are looked at."""
     children = psutil.Process(process.pid).children()
     return next(child for child in children if word in " ".join(child.cmdline()))
+
+
+def has_child(process: "subprocess.Popen[str]") -> Callable[[str], bool]:
+    lines = [command_line(child) for child in psutil.Process(process.pid).children()]
+    return lambda word: any(word in line for line in lines)
+
+
+def command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def is_alive(process: psutil.Process) -> bool:
