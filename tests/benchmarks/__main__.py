@@ -37,6 +37,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     for name in (
         "algorithms",
         "control_plane",
+        "cost",
         "dashboard",
         "engine",
         "gateway",

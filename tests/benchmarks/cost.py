@@ -1,0 +1,182 @@
+"""What the planes cost: processor time of each process, for an update and for a model call of the example job.
+
+Enters: nothing. Leaves: a row for each kind of process, for an update against what one process without planes spends on
+one (everything: sampling, learning, copying weights), for a call against all processes together. Processor time depends
+less than the wall clock on what else the machine does; on cores that share their units it still varies by a tenth.
+Repeats are stretches of one long job, from published version to published version; starts are not in them. What
+PostgreSQL commits is counted beside.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from seamlessflow.cli.demo import example_spec
+from tests.acceptance.models import example_model, example_tasks
+from tests.acceptance.platform_process import PlatformProcess, new_platform
+from tests.benchmarks.measuring import ROOT
+from tests.benchmarks.report import Measured, Row
+
+LEARNING_RATE = 2e-4
+NUM_BEFORE = 8  # updates: starts, empty caches
+NUM_COUNTED = 24
+NUM_REPEATS = 3
+POLL_S = 0.02
+TIMEOUT_S = 300.0
+ALONE = "one process without planes, all of it"
+WHOLE, PLANES, CALLS, COMMITS = "the whole platform", "the planes", "calls", "commits"
+# The first whose word is in the command line.
+KINDS: Mapping[str, str] = {
+    "seamlessflow.data_plane": "gateway",
+    "rollout.engine": "engines",
+    "seamlessflow_workers.train": "trainer",
+    "seamlessflow_workers.agents": "agents",
+    "seamlessflow_workers.supervisor": "supervisors and fronts",
+    "control_plane.asgi": "web",
+    "run_scheduler": "scheduler",
+    "celery": "background, beat",
+    "postgres": "PostgreSQL",
+    "valkey": "broker",
+}
+OTHER = "launcher and others"
+WORK = frozenset({"engines", "trainer"})  # the planes are all the others
+_PROGRESS = """
+    SELECT (SELECT max(version) FROM policies_policyversion), (SELECT sum(num_turns) FROM trajectory_session),
+           (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database())"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Totals at one moment: processor seconds by kind of process, updates, recorded turns, commits."""
+
+    cpu_s: Mapping[str, float]
+    num_updates: int
+    num_calls: int
+    num_commits: int
+
+
+def kind_of(command_line: Sequence[str]) -> str:
+    line = " ".join(command_line)
+    return next((kind for word, kind in KINDS.items() if word in line), OTHER)
+
+
+def stretch(before: Reading, after: Reading) -> dict[str, float]:
+    """Of the updates between two readings, for each: milliseconds by kind of process and in sums, calls, commits."""
+    num_updates = after.num_updates - before.num_updates
+    used_ms = {
+        kind: (used_s - before.cpu_s.get(kind, 0.0)) * 1e3 / num_updates
+        for kind, used_s in after.cpu_s.items()
+    }
+    return used_ms | {
+        PLANES: sum(value for kind, value in used_ms.items() if kind not in WORK),
+        WHOLE: sum(used_ms.values()),
+        CALLS: (after.num_calls - before.num_calls) / num_updates,
+        COMMITS: (after.num_commits - before.num_commits) / num_updates,
+    }
+
+
+async def measure() -> list[Row]:
+    return await asyncio.to_thread(_measure)
+
+
+def _measure() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        files = {"model": example_model(root / "calculator"), "tasks": example_tasks(root / "tasks.jsonl")}
+        ours = list(_platform_stretches(root, files))
+        alone = Measured(list(_alone_ms(files)))
+    return rows_of(ours, alone)
+
+
+def rows_of(ours: Sequence[Mapping[str, float]], alone: Measured) -> list[Row]:
+    """`ours`: stretches of the platform; `alone`: milliseconds of an update of the single process."""
+    kinds = [kind for kind in ours[0] if kind not in (CALLS, COMMITS)]
+    kinds.sort(key=lambda kind: ours[0][kind], reverse=True)
+
+    def per_update(kind: str) -> Measured:
+        return Measured([each[kind] for each in ours])
+
+    def per_call(kind: str) -> Measured:
+        return Measured([each[kind] / each[CALLS] for each in ours])
+
+    return [
+        *(Row(f"{kind}: an update", "ms", per_update(kind), ALONE, alone) for kind in kinds),
+        *(Row(f"{kind}: a call", "ms", per_call(kind), "all of it", per_call(WHOLE)) for kind in kinds),
+        Row("commits: an update", "commits", per_update(COMMITS), "model calls", per_update(CALLS)),
+    ]
+
+
+def _platform_stretches(root: Path, files: Mapping[str, Path]) -> Iterator[dict[str, float]]:
+    platform = new_platform(root / "home", model_root=root)
+    platform.start()
+    try:
+        with platform.client() as client:
+            num_updates = NUM_BEFORE + NUM_REPEATS * NUM_COUNTED + 1
+            spec = example_spec(
+                files, engine="embedded", learning_rate=LEARNING_RATE, num_updates=num_updates
+            )
+            client.job_submit(spec)
+        (scheduler,) = platform.find("run_scheduler")
+        with psycopg.connect(scheduler.environ()["DATABASE_URL"], autocommit=True) as connection:
+            before = _reading_at(platform, connection, NUM_BEFORE)
+            for _ in range(NUM_REPEATS):
+                after = _reading_at(platform, connection, before.num_updates + NUM_COUNTED)
+                yield stretch(before, after)
+                before = after
+    finally:
+        platform.stop()
+
+
+def _reading_at(platform: PlatformProcess, connection: psycopg.Connection[Any], num_updates: int) -> Reading:
+    """As soon as so many updates are published."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        row = connection.execute(_PROGRESS).fetchone()
+        assert row is not None
+        published, calls, commits = (int(value or 0) for value in row)
+        if published >= num_updates:
+            return Reading(_cpu_by_kind(platform), published, calls, commits)
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"only {published} of {num_updates} updates within {TIMEOUT_S:.0f} s")
+        time.sleep(POLL_S)
+
+
+def _cpu_by_kind(platform: PlatformProcess) -> dict[str, float]:
+    """Of living processes and of the children that they have outlived."""
+    assert platform.process is not None
+    used_s: Counter[str] = Counter()
+    for process in [psutil.Process(platform.process.pid), *platform.family()]:
+        try:
+            times, kind = process.cpu_times(), kind_of(process.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+        used_s[kind] += times.user + times.system + times.children_user + times.children_system
+    return dict(used_s)
+
+
+def _alone_ms(files: Mapping[str, Path]) -> Iterator[float]:
+    """Processor milliseconds of an update of the single process, once per stretch."""
+    command = (
+        *(sys.executable, "-m", "tests.benchmarks.learners.single_process"),
+        *("--model", str(files["model"]), "--tasks", str(files["tasks"])),
+        *("--updates", str(NUM_BEFORE + NUM_REPEATS * NUM_COUNTED), "--learning-rate", str(LEARNING_RATE)),
+    )
+    with psutil.Popen(command, cwd=ROOT, stdout=-1) as process:
+        num_updates, before_s = 0, 0.0
+        for line in process.stdout:
+            num_updates += line.startswith(b'{"at_s')
+            if num_updates >= NUM_BEFORE and (num_updates - NUM_BEFORE) % NUM_COUNTED == 0:
+                times = process.cpu_times()
+                used_s = times.user + times.system
+                if num_updates > NUM_BEFORE:
+                    yield (used_s - before_s) * 1e3 / NUM_COUNTED
+                before_s = used_s

@@ -1,0 +1,39 @@
+"""The benchmark of what the planes cost: how readings become rows."""
+
+import pytest
+
+from tests.benchmarks.cost import CALLS, COMMITS, OTHER, PLANES, WHOLE, Reading, kind_of, rows_of, stretch
+from tests.benchmarks.report import Measured
+
+
+@pytest.mark.parametrize(
+    "line, kind",
+    [
+        ("python -m seamlessflow.data_plane --port 1", "gateway"),
+        ("python -m seamlessflow_workers.rollout.engine --uds x", "engines"),
+        ("python -m seamlessflow_workers.supervisor.doorbell --machine a", "supervisors and fronts"),
+        ("postgres: seamlessflow seamlessflow [local] COMMIT", "PostgreSQL"),
+        ("python -m seamlessflow.cli up", OTHER),
+    ],
+)
+def test_processes_are_told_apart_by_their_command_line(line: str, kind: str) -> None:
+    assert kind_of(line.split()) == kind
+
+
+def test_a_stretch_counts_what_was_used_between_its_readings() -> None:
+    before = Reading({"gateway": 1.0, "engines": 2.0}, num_updates=10, num_calls=100, num_commits=50)
+    after = Reading(
+        {"gateway": 1.5, "engines": 3.0, "web": 0.1}, num_updates=15, num_calls=150, num_commits=150
+    )
+    assert stretch(before, after) == pytest.approx(
+        {"gateway": 100, "engines": 200, "web": 20, PLANES: 120, WHOLE: 320, CALLS: 10, COMMITS: 20}
+    )
+
+
+def test_rows_set_updates_against_the_single_process_and_calls_against_the_whole() -> None:
+    ours = [{"gateway": 100.0, PLANES: 100.0, WHOLE: 300.0, CALLS: 10.0, COMMITS: 20.0}] * 3
+    rows = {row.metric: row for row in rows_of(ours, Measured([200.0] * 3))}
+    assert rows["gateway: an update"].ratio == pytest.approx(0.5)
+    assert rows["gateway: a call"].measured.median == pytest.approx(10.0)
+    assert rows["gateway: a call"].ratio == pytest.approx(1 / 3)
+    assert rows["commits: an update"].ratio == pytest.approx(2.0)
