@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import aiohttp
+import uvloop
 
 from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
 from seamlessflow_workers.supervisor.home import AlreadyRunning, MachineHome
@@ -27,7 +28,7 @@ def main(**replaced: Any) -> int:
     try:
         config = dataclasses.replace(read_config(sys.argv[1:], os.environ), **replaced)
         with MachineHome(config.home, name=config.name) as home:
-            asyncio.run(_run(config, home))
+            uvloop.run(_run(config, home))
     except (InvalidSetting, AlreadyRunning) as error:
         sys.stderr.write(f"supervisor: {error}\n")
         return 1

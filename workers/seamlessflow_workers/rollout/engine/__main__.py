@@ -1,10 +1,11 @@
 """`python -m seamlessflow_workers.rollout.engine`: one embedded engine as a process (`process` says how it behaves)."""
 
 import argparse
-import asyncio
 import secrets
 import sys
 from typing import TYPE_CHECKING
+
+import uvloop
 
 from seamlessflow_workers.rollout.engine.process import (
     REFUSED,
@@ -33,7 +34,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=("auto", "dense", "generic"), default="auto")
     arguments = arguments_parse(parser, counts=("max_num_batched_tokens",))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    asyncio.run(_run(arguments))
+    uvloop.run(_run(arguments))
 
 
 async def _run(arguments: argparse.Namespace) -> None:
