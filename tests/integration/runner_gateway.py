@@ -20,8 +20,10 @@ from seamlessflow.core.protocol.data_plane import (
     LeasedGroup,
     LeasedSession,
     SessionFinish,
+    SessionsEnded,
     SessionsHeldReply,
     SessionsHeldRequest,
+    SessionsRefused,
 )
 
 CREDENTIAL = "sfp_test"
@@ -62,6 +64,7 @@ class FakeGateway:
         self.groups: deque[LeasedGroup] = deque()
         self.held_out: deque[LeasedGroup] = deque()
         self.finished: list[SessionFinish] = []
+        self.reports: list[int] = []  # ends in each request
         self.keys_seen: list[str] = []
         self.requests_seen: list[Mapping[str, Any]] = []
         self.num_retries = 0
@@ -82,7 +85,7 @@ class FakeGateway:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/runner/v1/groups/lease", self._lease)
-        app.router.add_post("/runner/v1/sessions/finish", self._finish)
+        app.router.add_post("/runner/v1/sessions/ended", self._ended)
         app.router.add_post("/runner/v1/sessions/held", self._held)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
@@ -113,10 +116,12 @@ class FakeGateway:
             groups.append(queue.popleft())
         return web.Response(body=msgspec.json.encode(GroupLeaseReply(groups=groups)))
 
-    async def _finish(self, request: web.Request) -> web.Response:
+    async def _ended(self, request: web.Request) -> web.Response:
         assert request.headers["Authorization"] == f"Bearer {self.credential}"
-        self.finished.append(msgspec.json.decode(await request.read(), type=SessionFinish))
-        return web.Response(status=204)
+        finishes = msgspec.json.decode(await request.read(), type=SessionsEnded).finishes
+        self.reports.append(len(finishes))
+        self.finished += finishes
+        return web.Response(body=msgspec.json.encode(SessionsRefused()))
 
     async def _held(self, request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=SessionsHeldRequest).session_ids

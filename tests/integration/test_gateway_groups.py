@@ -1,7 +1,9 @@
 """Groups, verdicts, batches: leases that outlive runners, bounds of admission, staleness."""
 
 import asyncio
+import json
 from typing import Any
+from uuid import uuid4
 
 from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.tags import Role
@@ -37,6 +39,37 @@ async def test_an_abandoned_group_runs_again_and_old_keys_are_closed(gateway_wor
     )
     assert status == 400
     await world.chat(again["sessions"][0]["api_key"], [USER])
+
+
+async def test_many_ends_are_taken_at_once_and_only_the_wrong_ones_refused(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    agent = world.make_phase(Role.AGENT)
+    groups = await world.lease(agent)
+    whole, broken = ([session["session_id"] for session in group["sessions"]] for group in groups[:2])
+    stranger = str(uuid4())
+    finishes: list[dict[str, Any]] = [{"session_id": session, "reward": 1.0} for session in whole]
+    finishes += [{"session_id": broken[0], "reward": 1.0, "metrics": {"a\0b": 1.0}}]
+    finishes += [{"session_id": broken[1], "failure": "it broke"}, {"session_id": stranger, "reward": 1.0}]
+
+    for _ in range(2):  # said again it changes nothing
+        status, raw = await world.phase_post(agent, "/runner/v1/sessions/ended", {"finishes": finishes})
+        assert status == 200, raw
+        assert json.loads(raw)["refused"].keys() == {broken[0], stranger}
+    assert world.sql("SELECT state, num_verdicts FROM trajectory_group ORDER BY index LIMIT 2") == [
+        ("ready", len(whole)),
+        ("open", 0),
+    ]
+    states = dict(world.sql("SELECT id::text, state FROM trajectory_session"))
+    assert {states[session] for session in whole} == {"closed"}
+    assert (states[broken[0]], states[broken[1]]) == ("open", "failed")
+
+    world.end_phase(agent)
+    late = {"finishes": [{"session_id": broken[0], "reward": 1.0}]}
+    status, _ = await world.phase_post(agent, "/runner/v1/sessions/ended", late)
+    assert status == 409
 
 
 async def test_a_slot_runs_three_times_then_the_group_is_dropped(gateway_world: GatewayWorld) -> None:

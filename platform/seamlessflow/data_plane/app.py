@@ -35,6 +35,7 @@ from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, dat
 from seamlessflow.data_plane.store.writer import TurnWriter
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.upkeep import Upkeep
+from seamlessflow.data_plane.verdicts import Verdicts
 from seamlessflow.data_plane.wakes import JobWakes
 from seamlessflow.data_plane.watched import Watched
 
@@ -80,6 +81,7 @@ class Gateway:
             settings,
             registry,
             GroupFeed(settings, self._pool, registry, wakes),
+            Verdicts(self._pool, registry, wakes),
             BatchFeed(self._trainer_pool, registry, wakes),
             ExternalSessions(settings, self._pool, registry),
         ).app()

@@ -18,13 +18,14 @@ from seamlessflow.data_plane.store.groups import (
     NewGroup,
     OpenGroup,
     group_insert,
-    group_settle,
     job_lock,
     sessions_insert,
+    slots_new,
     slots_read,
 )
 from seamlessflow.data_plane.store.jobs import token_project
-from seamlessflow.data_plane.store.sessions import SessionVerdict, reward_store, session_end, session_read
+from seamlessflow.data_plane.store.sessions import SessionVerdict, reward_store, session_read, sessions_end
+from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 
@@ -61,10 +62,11 @@ class ExternalSessions:
             await job_lock(connection, job.job_id)
             group, slots = await _open_group(connection, job, key), []
             if group is not None:
-                slots = [slot for slot in await slots_read(connection, group) if slot.may_run]
+                every = (await slots_read(connection, [group]))[group.group_id]
+                slots = [slot for slot in every if slot.may_run]
             if group is None or not slots:
                 group = await group_insert(connection, await _new_group(connection, job, key, request))
-                slots = await slots_read(connection, group)
+                slots = slots_new(group)
             now = datetime.datetime.now(datetime.UTC)
             (leased,) = await sessions_insert(
                 connection, group, slots[:1], project_id=job.project_id, job_id=job.job_id, now=now
@@ -99,8 +101,9 @@ class ExternalSessions:
             job = await self._registry.job(row.job_id)
             await job_lock(connection, row.job_id)
             reason = "" if row.reward is not None else "closed without a reward"
-            if await session_end(connection, session_id, SessionVerdict(row.reward, reason)):
-                await group_settle(connection, row.group_id, job.spec)
+            locked = await groups_lock(connection, [row.group_id])
+            if await sessions_end(connection, {session_id: SessionVerdict(row.reward, reason)}):
+                await groups_settle(connection, locked, job.spec)
         self._registry.close(session_id)
 
     async def _own_job(self, token: str, job_text: str) -> LiveJob:

@@ -4,6 +4,7 @@ One client lives for one phase and carries its credential. Every call rides out 
 repeated, the gateway counts it once.
 """
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -15,8 +16,10 @@ from seamlessflow.core.protocol.data_plane import (
     GroupLeaseReply,
     GroupLeaseRequest,
     SessionFinish,
+    SessionsEnded,
     SessionsHeldReply,
     SessionsHeldRequest,
+    SessionsRefused,
 )
 from seamlessflow_workers.clients.http import post_until_answered
 
@@ -30,7 +33,7 @@ class RunnerClient:
     def __init__(self, *, gateway_url: str, credential: str) -> None:
         root = f"{gateway_url.rstrip('/')}/runner/v1"
         self._lease_url = f"{root}/groups/lease"
-        self._finish_url = f"{root}/sessions/finish"
+        self._ended_url = f"{root}/sessions/ended"
         self._held_url = f"{root}/sessions/held"
         self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {credential}"})
 
@@ -59,6 +62,8 @@ class RunnerClient:
         raw = await post_until_answered(self._session, self._lease_url, request, timeout_s=timeout_s)
         return GroupLeaseReply(groups=[]) if raw is None else msgspec.json.decode(raw, type=GroupLeaseReply)
 
-    async def session_finish(self, finish: SessionFinish) -> None:
-        """Raises FencedOff, RequestRefused."""
-        await post_until_answered(self._session, self._finish_url, finish, timeout_s=FINISH_TIMEOUT_S)
+    async def sessions_ended(self, finishes: Sequence[SessionFinish]) -> dict[UUID, str]:
+        """Report ends; returns why some were refused. Raises FencedOff, RequestRefused."""
+        request = SessionsEnded(finishes=list(finishes))
+        raw = await post_until_answered(self._session, self._ended_url, request, timeout_s=FINISH_TIMEOUT_S)
+        return {} if raw is None else msgspec.json.decode(raw, type=SessionsRefused).refused

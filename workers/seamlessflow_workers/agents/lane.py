@@ -7,7 +7,7 @@ ends the lane.
 
 import asyncio
 import functools
-import logging
+from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
 
@@ -15,15 +15,13 @@ from seamlessflow.core.protocol.data_plane import GroupLeaseRequest, LeasedGroup
 from seamlessflow_workers.agents.environments.base import Environment, PolicyEndpoint, Task
 from seamlessflow_workers.agents.episode import run_episode
 from seamlessflow_workers.agents.gateway_client import RunnerClient
-from seamlessflow_workers.clients.http import FencedOff, RequestRefused
+from seamlessflow_workers.agents.reports import Reports
 
 LEASE_WAIT_S = 10.0
 RENEW_EVERY_S = 30.0  # well within a lease
 EMPTY_PAUSE_S = 0.25  # after a lease that gave nothing: a closed admission may be answered at once
 REPORT_GRACE_S = 3.0
 DRAINED = "the agent runner was drained before the episode ended"
-
-logger = logging.getLogger(__name__)
 
 
 class Lane:
@@ -52,8 +50,9 @@ class Lane:
         self._policy_url = policy_url
         self._on_change = on_change
         self._episodes: dict[UUID, asyncio.Task[SessionFinish]] = {}
-        self._reports: set[asyncio.Task[None]] = set()
+        self._num_running: Counter[UUID] = Counter()  # sessions by group
         self._has_room = asyncio.Event()
+        self._reports = Reports(client, on_told=self._has_room.set)
 
     @property
     def is_busy(self) -> bool:
@@ -76,14 +75,7 @@ class Lane:
             for episode in episodes:
                 episode.cancel()
             await asyncio.wait(episodes)
-        if not self._reports:
-            return
-        _, late = await asyncio.wait(self._reports, timeout=REPORT_GRACE_S)
-        for report in late:
-            report.cancel()
-        if late:
-            logger.warning("%d ends of sessions could not be reported: the gateway is away", len(late))
-            await asyncio.wait(late)
+        await self._reports.flush(timeout_s=REPORT_GRACE_S)
 
     async def _next_request(self) -> GroupLeaseRequest:
         try:
@@ -109,7 +101,8 @@ class Lane:
                 continue  # the answer to an earlier lease was late, not lost
             episode = asyncio.create_task(self._run(group.task, session))
             self._episodes[session.session_id] = episode
-            episode.add_done_callback(functools.partial(self._on_end, session.session_id))
+            self._num_running[group.group_id] += 1
+            episode.add_done_callback(functools.partial(self._on_end, group.group_id, session.session_id))
         self._on_change()
 
     async def _run(self, task: Task, session: LeasedSession) -> SessionFinish:
@@ -124,22 +117,14 @@ class Lane:
                 held_s=self._client.session_held_s,
             )
 
-    def _on_end(self, session_id: UUID, episode: asyncio.Task[SessionFinish]) -> None:
+    def _on_end(self, group_id: UUID, session_id: UUID, episode: asyncio.Task[SessionFinish]) -> None:
         del self._episodes[session_id]
+        self._num_running[group_id] -= 1
+        is_last = not self._num_running[group_id]
+        if is_last:
+            del self._num_running[group_id]
         is_cut_short = episode.cancelled()
         handed_back = SessionFinish(session_id=session_id, failure=DRAINED, is_handed_back=True)
         finish = handed_back if is_cut_short else episode.result()
-        report = asyncio.create_task(self._report_finish(finish))
-        self._reports.add(report)
-        report.add_done_callback(self._on_reported)
+        self._reports.add(finish, is_urgent=is_last or is_cut_short)
         self._on_change()
-
-    def _on_reported(self, report: asyncio.Task[None]) -> None:
-        self._reports.discard(report)
-        self._has_room.set()
-
-    async def _report_finish(self, finish: SessionFinish) -> None:
-        try:
-            await self._client.session_finish(finish)
-        except (FencedOff, RequestRefused) as error:
-            logger.warning("the end of session %s was not accepted: %s", finish.session_id, error)

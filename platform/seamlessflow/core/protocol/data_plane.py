@@ -2,7 +2,8 @@
 
 Runner (role agent):
   POST /runner/v1/groups/lease       GroupLeaseRequest → GroupLeaseReply (long-polls up to wait_s)
-  POST /runner/v1/sessions/finish    SessionFinish → 204
+  POST /runner/v1/sessions/finish    SessionFinish → 204: one end
+  POST /runner/v1/sessions/ended     SessionsEnded → SessionsRefused: any number of ends, all that are accepted at once
   POST /runner/v1/sessions/held      SessionsHeldRequest → SessionsHeldReply: how long turns waited for an engine
 Trainer (role train):
   POST /trainer/v1/batches/lease     BatchLeaseRequest → 200 with the bytes of `core.batching.format`, or 204 when
@@ -60,6 +61,19 @@ class SessionFinish(msgspec.Struct, frozen=True, kw_only=True):
     is_timeout: bool = False  # the task's own timeout: a verdict
     is_handed_back: bool = False  # cut by a drain: no verdict, and no try of the task's three either
     metrics: dict[str, float] = {}
+
+
+class SessionsEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """Ends of sessions of one job; saying one again changes nothing."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    finishes: list[SessionFinish]
+
+
+class SessionsRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the ends of some sessions were not accepted, for good; those of all others are stored."""
+
+    refused: dict[UUID, str] = {}
 
 
 class SessionsHeldRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,8 +19,10 @@ from seamlessflow.core.protocol.data_plane import (
     RewardReport,
     SessionFinish,
     SessionOpen,
+    SessionsEnded,
     SessionsHeldReply,
     SessionsHeldRequest,
+    SessionsRefused,
 )
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.batch_feed import BatchFeed
@@ -32,6 +34,7 @@ from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
 from seamlessflow.data_plane.routes.http import bearer
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.verdicts import Verdicts
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -44,12 +47,14 @@ class JsonRoutes:
         settings: Settings,
         registry: Registry,
         groups: GroupFeed,
+        verdicts: Verdicts,
         batches: BatchFeed,
         external: ExternalSessions,
     ) -> None:
         self._settings = settings
         self._registry = registry
         self._groups = groups
+        self._verdicts = verdicts
         self._batches = batches
         self._external = external
 
@@ -64,6 +69,7 @@ class JsonRoutes:
                 Route("/v1/sessions/{session}/close", self.session_close, methods=["POST"]),
                 Route("/runner/v1/groups/lease", self.groups_lease, methods=["POST"]),
                 Route("/runner/v1/sessions/finish", self.session_finish, methods=["POST"]),
+                Route("/runner/v1/sessions/ended", self.sessions_ended, methods=["POST"]),
                 Route("/runner/v1/sessions/held", self.sessions_held, methods=["POST"]),
                 Route("/trainer/v1/batches/lease", self.batches_lease, methods=["POST"]),
             ],
@@ -105,8 +111,16 @@ class JsonRoutes:
 
     async def session_finish(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)
-        await self._groups.finish(claims, await self._body(request, SessionFinish))
+        refused = await self._verdicts.take(claims, [await self._body(request, SessionFinish)])
+        for refusal in refused.values():
+            raise refusal
         return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def sessions_ended(self, request: Request) -> Response:
+        claims = self._claims(request, Role.AGENT)
+        body = await self._body(request, SessionsEnded)
+        refused = await self._verdicts.take(claims, body.finishes)
+        return _json(SessionsRefused(refused={key: refusal.message for key, refusal in refused.items()}))
 
     async def sessions_held(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)

@@ -17,7 +17,6 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import (
     GROUP_MOVES,
     RUNNING_GROUP_STATES,
@@ -30,8 +29,7 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.data_plane.store.connection import Connection, new_id
-from seamlessflow.data_plane.store.evaluations import evaluation_finish_if_whole
-from seamlessflow.data_plane.store.events import group_event, scheduler_notify
+from seamlessflow.data_plane.store.events import group_event
 from seamlessflow.data_plane.store.jobs import month_of
 
 MAX_FAILURES = 3
@@ -116,11 +114,6 @@ async def job_lock(connection: Connection, job_id: UUID) -> None:
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", [job_id.int & ((1 << 63) - 1)])
 
 
-async def group_lock(connection: Connection, group_id: UUID) -> None:
-    """Serialise what happens to one group, until the transaction ends."""
-    await connection.execute("SELECT 1 FROM trajectory_group WHERE id = %s FOR UPDATE", [group_id])
-
-
 async def groups_leasable(
     connection: Connection, claims: PhaseClaims, state: GroupState = GroupState.OPEN
 ) -> list[OpenGroup]:
@@ -164,10 +157,11 @@ async def groups_hold(
 
 
 async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: float) -> None:
-    """Their sessions spoke: whoever holds the groups goes on holding them."""
+    """Their sessions spoke: whoever holds the groups goes on holding them. Locked in the order of `groups_lock`."""
     await connection.execute(
         """UPDATE trajectory_group SET lease_expires_at = now() + make_interval(secs => %s)
-           WHERE id = ANY(%s) AND state = ANY(%s) AND lease_phase_id IS NOT NULL""",
+           WHERE id IN (SELECT id FROM trajectory_group WHERE id = ANY(%s) AND state = ANY(%s)
+                        AND lease_phase_id IS NOT NULL ORDER BY id FOR UPDATE)""",
         [lease_s, group_ids, _RUNNING],
     )
 
@@ -185,18 +179,23 @@ async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def slots_read(connection: Connection, group: OpenGroup) -> list[Slot]:
+async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dict[UUID, list[Slot]]:
+    """All slots of each group, in order."""
     cursor = await connection.execute(
-        """SELECT slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
+        """SELECT group_id, slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
                   count(*) FILTER (WHERE state = 'failed' AND NOT is_handed_back)
-           FROM trajectory_session WHERE group_id = %s GROUP BY slot""",
-        [group.group_id],
+           FROM trajectory_session WHERE group_id = ANY(%s) GROUP BY group_id, slot""",
+        [[group.group_id for group in groups]],
     )
-    ran = {
-        slot: Slot(slot, attempt, SessionState(state), num_failures)
-        for slot, attempt, state, num_failures in await cursor.fetchall()
-    }
-    return [ran.get(slot, Slot(slot, 0, None)) for slot in range(group.size)]
+    slots = {group.group_id: slots_new(group) for group in groups}
+    for group_id, slot, attempt, state, num_failures in await cursor.fetchall():
+        slots[group_id][slot] = Slot(slot, attempt, SessionState(state), num_failures)
+    return slots
+
+
+def slots_new(group: OpenGroup) -> list[Slot]:
+    """Of a group none of whose sessions began."""
+    return [Slot(slot, 0, None) for slot in range(group.size)]
 
 
 async def sessions_insert(
@@ -216,103 +215,21 @@ async def sessions_insert(
         leased.append(
             LeasedSession(session_id=session_id, slot=slot.slot, attempt=slot.attempt + 1, api_key=key)
         )
-    async with connection.cursor() as cursor:
-        await cursor.executemany(
-            """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
-                   key_digest, is_timeout, is_handed_back, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
-               VALUES (%s, %s, %s, %s, %s, %s, %s, 'open', '', %s, false, false, false, '{}', 0, 0, %s)""",
-            [
-                (
-                    session.session_id, project_id, job_id, group.group_id, month_of(now), session.slot,
-                    session.attempt, key_digest(session.api_key), now,
-                )
-                for session in leased
-            ],
-        )  # fmt: skip
+    await connection.execute(
+        """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
+               key_digest, is_timeout, is_handed_back, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
+           SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, 'open', '', new.digest, false, false, false, '{}', 0,
+                  0, %s
+           FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::bytea[]) AS new (id, slot, attempt, digest)""",
+        [
+            project_id, job_id, group.group_id, month_of(now), now,
+            [session.session_id for session in leased],
+            [session.slot for session in leased],
+            [session.attempt for session in leased],
+            [key_digest(session.api_key) for session in leased],
+        ],
+    )  # fmt: skip
     return leased
-
-
-async def group_settle(connection: Connection, group_id: UUID, spec: JobSpec) -> GroupState | None:
-    """Move an open group on when no slot of it can run any more; call with its sessions' changes in this transaction.
-
-    Returns its new state, or None when it stays open (or was settled before).
-    """
-    cursor = await connection.execute(
-        """SELECT job_id, id, index, task, size, evaluation_version FROM trajectory_group
-           WHERE id = %s AND state = ANY(%s) FOR UPDATE""",
-        [group_id, _RUNNING],
-    )
-    row = await cursor.fetchone()
-    if row is None:
-        return None
-    job_id, group = row[0], OpenGroup(*row[1:])
-    slots = await slots_read(connection, group)
-    num_verdicts = sum(slot.state is SessionState.CLOSED for slot in slots)
-    if not all(slot.is_over for slot in slots):
-        await connection.execute(
-            "UPDATE trajectory_group SET num_verdicts = %s WHERE id = %s", [num_verdicts, group_id]
-        )
-        return None
-    needed = num_verdicts_needed(group.size)
-    reason, cause = f"{num_verdicts} of {group.size} sessions have a verdict", None
-    if group.evaluation_version is not None:
-        return await _measured(connection, job_id, group, spec, num_verdicts=num_verdicts, reason=reason)
-    if num_verdicts < needed:
-        reason, cause = f"{reason}; {needed} are needed", DropCause.VERDICTS
-    elif (flat := await _flat_reward(connection, job_id, group_id, spec)) is not None:
-        reason, cause = (
-            f"every session has the reward {flat:g}; another group takes its place",
-            DropCause.NO_CONTRAST,
-        )
-    target = GroupState.READY if cause is None else GroupState.DROPPED
-    await group_move(connection, group_id, GroupState.OPEN, target, reason=reason, cause=cause)
-    await connection.execute(_STATISTICS, {"group": group_id, "num": num_verdicts})
-    if target is GroupState.READY:
-        await scheduler_notify(connection, "group ready")
-    return target
-
-
-async def _measured(
-    connection: Connection, job_id: UUID, group: OpenGroup, spec: JobSpec, *, num_verdicts: int, reason: str
-) -> GroupState:
-    """However many verdicts a held-out task has: those are what is measured."""
-    assert group.evaluation_version is not None
-    target = GroupState.EVALUATED
-    await group_move(connection, group.group_id, GroupState.EVALUATING, target, reason=reason)
-    await connection.execute(_STATISTICS, {"group": group.group_id, "num": num_verdicts})
-    await evaluation_finish_if_whole(connection, job_id, group.evaluation_version, spec)
-    return target
-
-
-async def _flat_reward(connection: Connection, job_id: UUID, group_id: UUID, spec: JobSpec) -> float | None:
-    """The reward that all sessions of a group share, if dynamic sampling replaces such groups and may still do so."""
-    sampling = spec.algorithm.sampling
-    if not sampling.dynamic:
-        return None
-    cursor = await connection.execute(
-        """SELECT min(reward), max(reward),
-                  (SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = 'dropped'
-                   AND drop_cause = %s AND replaced_for IS NULL)
-           FROM trajectory_session WHERE group_id = %s AND state = 'closed'""",
-        [job_id, DropCause.NO_CONTRAST.value, group_id],
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    lowest, highest, num_replaced = row
-    is_replaced = lowest == highest and num_replaced < sampling.dynamic_limit * spec.rollout.groups_per_batch
-    return float(lowest) if is_replaced else None
-
-
-_STATISTICS = """
-    UPDATE trajectory_group g
-    SET num_verdicts = %(num)s, reward_mean = r.mean, reward_std = r.std, min_version = v.low, max_version = v.high,
-        ready_at = CASE WHEN g.state = 'ready' THEN now() END
-    FROM (SELECT avg(reward) AS mean, stddev_pop(reward) AS std FROM trajectory_session
-          WHERE group_id = %(group)s AND state = 'closed') r,
-         (SELECT min(n.min_version) AS low, max(n.max_version) AS high FROM trajectory_session s
-          JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
-          WHERE s.group_id = %(group)s AND s.state = 'closed') v
-    WHERE g.id = %(group)s"""
 
 
 async def group_move(

@@ -1,6 +1,7 @@
 """Session rows: read to bring a session back to life, moved to their verdict by compare-and-set."""
 
 import datetime
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -39,37 +40,49 @@ class SessionVerdict:
         return SessionState.FAILED if self.reward is None else SessionState.CLOSED
 
 
-async def session_read(connection: Connection, session_id: UUID) -> SessionRow | None:
+async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, SessionRow]:
+    """Those that exist."""
     cursor = await connection.execute(
         """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward,
                   g.evaluation_version
-           FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id WHERE s.id = %s""",
-        [session_id],
+           FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id WHERE s.id = ANY(%s)""",
+        [list(session_ids)],
     )
-    row = await cursor.fetchone()
-    if row is None:
-        return None
-    session, project, job, group, month, state, digest, reward, evaluation = row
-    return SessionRow(
-        session, project, job, group, month, SessionState(state), bytes(digest), reward, evaluation
-    )
+    return {
+        session: SessionRow(
+            session, project, job, group, month, SessionState(state), bytes(digest), reward, evaluation
+        )
+        async for session, project, job, group, month, state, digest, reward, evaluation in cursor
+    }
 
 
-async def session_end(connection: Connection, session_id: UUID, verdict: SessionVerdict) -> bool:
-    """Give an open session its verdict. False when it had ended before."""
-    SESSION_MOVES.check(SessionState.OPEN, verdict.state)
+async def session_read(connection: Connection, session_id: UUID) -> SessionRow | None:
+    return (await sessions_read(connection, [session_id])).get(session_id)
+
+
+async def sessions_end(connection: Connection, verdicts: Mapping[UUID, SessionVerdict]) -> set[UUID]:
+    """Give open sessions their verdicts. Returns those that had not ended before."""
+    for verdict in verdicts.values():
+        SESSION_MOVES.check(SessionState.OPEN, verdict.state)
+    given = verdicts.values()
     cursor = await connection.execute(
-        """UPDATE trajectory_session
-           SET state = %s, reward = %s, reason = %s, is_timeout = %s, is_handed_back = %s, metrics = metrics || %s,
-               closed_at = now()
-           WHERE id = %s AND state = 'open'""",
+        """UPDATE trajectory_session s
+           SET state = v.state, reward = v.reward, reason = v.reason, is_timeout = v.is_timeout,
+               is_handed_back = v.is_handed_back, metrics = s.metrics || v.metrics, closed_at = now()
+           FROM unnest(%s::uuid[], %s::text[], %s::float8[], %s::text[], %s::bool[], %s::bool[], %s::jsonb[])
+                AS v (id, state, reward, reason, is_timeout, is_handed_back, metrics)
+           WHERE s.id = v.id AND s.state = 'open' RETURNING s.id""",
         [
-            verdict.state.value, verdict.reward, verdict.reason, verdict.is_timeout, verdict.is_handed_back,
-            Jsonb(verdict.metrics or {}),
-            session_id,
+            list(verdicts),
+            [verdict.state.value for verdict in given],
+            [verdict.reward for verdict in given],
+            [verdict.reason for verdict in given],
+            [verdict.is_timeout for verdict in given],
+            [verdict.is_handed_back for verdict in given],
+            [Jsonb(verdict.metrics or {}) for verdict in given],
         ],
-    )  # fmt: skip
-    return cursor.rowcount == 1
+    )
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def reward_store(

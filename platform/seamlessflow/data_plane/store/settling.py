@@ -1,0 +1,134 @@
+"""Groups that got verdicts: locked together, moved on when no slot of theirs can run any more.
+
+Any number of groups takes the same few statements; only one that is moved on takes more. Invariant: groups are locked
+in the order of their ids, so two bursts of verdicts wait for one another but never cross.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.groups import RUNNING_GROUP_STATES, DropCause, GroupState, SessionState
+from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.evaluations import evaluation_finish_if_whole
+from seamlessflow.data_plane.store.events import scheduler_notify
+from seamlessflow.data_plane.store.groups import (
+    OpenGroup,
+    group_move,
+    num_verdicts_needed,
+    slots_read,
+)
+
+_RUNNING = sorted(state.value for state in RUNNING_GROUP_STATES)
+_STATISTICS = """
+    UPDATE trajectory_group g
+    SET num_verdicts = %(num)s, reward_mean = r.mean, reward_std = r.std, min_version = v.low, max_version = v.high,
+        ready_at = CASE WHEN g.state = 'ready' THEN now() END
+    FROM (SELECT avg(reward) AS mean, stddev_pop(reward) AS std FROM trajectory_session
+          WHERE group_id = %(group)s AND state = 'closed') r,
+         (SELECT min(n.min_version) AS low, max(n.max_version) AS high FROM trajectory_session s
+          JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
+          WHERE s.group_id = %(group)s AND s.state = 'closed') v
+    WHERE g.id = %(group)s"""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedGroup:
+    """A running group that nobody else settles until the transaction ends."""
+
+    job_id: UUID
+    group: OpenGroup
+
+
+async def groups_lock(connection: Connection, group_ids: Sequence[UUID]) -> list[LockedGroup]:
+    """Those of the groups that still run, locked."""
+    cursor = await connection.execute(
+        """SELECT job_id, id, index, task, size, evaluation_version FROM trajectory_group
+           WHERE id = ANY(%s) AND state = ANY(%s) ORDER BY id FOR UPDATE""",
+        [list(group_ids), _RUNNING],
+    )
+    return [LockedGroup(row[0], OpenGroup(*row[1:])) for row in await cursor.fetchall()]
+
+
+async def groups_settle(
+    connection: Connection, locked: Sequence[LockedGroup], spec: JobSpec
+) -> dict[UUID, GroupState]:
+    """Move those on of which no slot can run any more; call with their sessions' changes in this transaction.
+
+    Returns the new states of these; the others stay open.
+    """
+    if not locked:
+        return {}
+    slots = await slots_read(connection, [each.group for each in locked])
+    moved: dict[UUID, GroupState] = {}
+    num_verdicts = {}
+    for each in locked:
+        group_id = each.group.group_id
+        num = sum(slot.state is SessionState.CLOSED for slot in slots[group_id])
+        if all(slot.is_over for slot in slots[group_id]):
+            moved[group_id] = await _settled(connection, each, spec, num_verdicts=num)
+        else:
+            num_verdicts[group_id] = num
+    if num_verdicts:
+        await connection.execute(
+            """UPDATE trajectory_group g SET num_verdicts = now.num
+               FROM unnest(%s::uuid[], %s::int[]) AS now (id, num)
+               WHERE g.id = now.id AND g.num_verdicts <> now.num""",
+            [list(num_verdicts), list(num_verdicts.values())],
+        )
+    return moved
+
+
+async def _settled(
+    connection: Connection, locked: LockedGroup, spec: JobSpec, *, num_verdicts: int
+) -> GroupState:
+    job_id, group = locked.job_id, locked.group
+    needed = num_verdicts_needed(group.size)
+    reason, cause = f"{num_verdicts} of {group.size} sessions have a verdict", None
+    if group.evaluation_version is not None:
+        return await _measured(connection, job_id, group, spec, num_verdicts=num_verdicts, reason=reason)
+    if num_verdicts < needed:
+        reason, cause = f"{reason}; {needed} are needed", DropCause.VERDICTS
+    elif (flat := await _flat_reward(connection, job_id, group.group_id, spec)) is not None:
+        reason, cause = (
+            f"every session has the reward {flat:g}; another group takes its place",
+            DropCause.NO_CONTRAST,
+        )
+    target = GroupState.READY if cause is None else GroupState.DROPPED
+    await group_move(connection, group.group_id, GroupState.OPEN, target, reason=reason, cause=cause)
+    await connection.execute(_STATISTICS, {"group": group.group_id, "num": num_verdicts})
+    if target is GroupState.READY:
+        await scheduler_notify(connection, "group ready")
+    return target
+
+
+async def _measured(
+    connection: Connection, job_id: UUID, group: OpenGroup, spec: JobSpec, *, num_verdicts: int, reason: str
+) -> GroupState:
+    """However many verdicts a held-out task has: those are what is measured."""
+    assert group.evaluation_version is not None
+    target = GroupState.EVALUATED
+    await group_move(connection, group.group_id, GroupState.EVALUATING, target, reason=reason)
+    await connection.execute(_STATISTICS, {"group": group.group_id, "num": num_verdicts})
+    await evaluation_finish_if_whole(connection, job_id, group.evaluation_version, spec)
+    return target
+
+
+async def _flat_reward(connection: Connection, job_id: UUID, group_id: UUID, spec: JobSpec) -> float | None:
+    """The reward that all sessions of a group share, if dynamic sampling replaces such groups and may still do so."""
+    sampling = spec.algorithm.sampling
+    if not sampling.dynamic:
+        return None
+    cursor = await connection.execute(
+        """SELECT min(reward), max(reward),
+                  (SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = 'dropped'
+                   AND drop_cause = %s AND replaced_for IS NULL)
+           FROM trajectory_session WHERE group_id = %s AND state = 'closed'""",
+        [job_id, DropCause.NO_CONTRAST.value, group_id],
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    lowest, highest, num_replaced = row
+    is_replaced = lowest == highest and num_replaced < sampling.dynamic_limit * spec.rollout.groups_per_batch
+    return float(lowest) if is_replaced else None

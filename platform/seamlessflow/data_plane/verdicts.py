@@ -1,0 +1,123 @@
+"""How sessions ended, as runners report it: any number of ends in one transaction under their groups' locks.
+
+Not under the job's lock: sessions end in bursts, and only those of the same groups have to wait for one another. Saying
+an end again changes nothing. What is wrong with one end refuses that one alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from uuid import UUID
+
+import psycopg
+
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.data_plane import SessionFinish
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.store.connection import Connection, Pool
+from seamlessflow.data_plane.store.jobs import phase_is_live
+from seamlessflow.data_plane.store.sessions import SessionVerdict, sessions_end, sessions_read
+from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
+from seamlessflow.data_plane.trajectory_manager.live import LiveJob
+from seamlessflow.data_plane.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.wakes import JobWakes
+
+MAX_METRIC_CHARS = 120
+
+Refusals = dict[UUID, ApiError]
+
+
+class Verdicts:
+    def __init__(self, pool: Pool, registry: Registry, wakes: JobWakes) -> None:
+        self._pool = pool
+        self._registry = registry
+        self._wakes = wakes
+
+    async def take(self, claims: PhaseClaims, finishes: Sequence[SessionFinish]) -> Refusals:
+        """Note how episodes ended. Raises ApiError (409) for a phase that is over."""
+        job = await self._registry.job(claims.job_id)
+        refused = {finish.session_id: _bad_metrics() for finish in finishes if _has_bad_metrics(finish)}
+        verdicts = {
+            finish.session_id: _verdict(finish) for finish in finishes if finish.session_id not in refused
+        }
+        if verdicts:
+            refused |= await self._take_all(claims, job, verdicts)
+        for session_id in verdicts.keys() - refused.keys():
+            self._registry.close(session_id)
+        return refused
+
+    async def _take_all(
+        self, claims: PhaseClaims, job: LiveJob, verdicts: dict[UUID, SessionVerdict]
+    ) -> Refusals:
+        try:
+            return await self._store(claims, job, verdicts)
+        except psycopg.DataError:
+            if len(verdicts) == 1:
+                raise
+        refused: Refusals = {}
+        for session_id, verdict in verdicts.items():  # one of them is at fault; the others are not to suffer
+            try:
+                refused |= await self._store(claims, job, {session_id: verdict})
+            except psycopg.DataError as error:
+                reason = str(error).partition("\n")[0]
+                refused[session_id] = bad_request(f"A value of the report cannot be stored: {reason}.")
+        return refused
+
+    async def _store(
+        self, claims: PhaseClaims, job: LiveJob, verdicts: dict[UUID, SessionVerdict]
+    ) -> Refusals:
+        settled: dict[UUID, GroupState] = {}
+        async with self._pool.connection() as connection, connection.transaction():
+            known = await sessions_read(connection, list(verdicts))
+            own = {key: row for key, row in known.items() if row.job_id == claims.job_id}
+            is_open = {key: row for key, row in own.items() if row.state is SessionState.OPEN}
+            if is_open:
+                await phase_require_live(connection, claims)
+                locked = await groups_lock(connection, list({row.group_id for row in is_open.values()}))
+                if await sessions_end(connection, {key: verdicts[key] for key in is_open}):
+                    settled = await groups_settle(connection, locked, job.spec)
+        if settled:
+            groups_count(settled.values())
+            self._wakes.wake(claims.job_id)
+        return {session_id: _unknown() for session_id in verdicts.keys() - own.keys()}
+
+
+async def phase_require_live(connection: Connection, claims: PhaseClaims) -> None:
+    """Raises ApiError (409) unless the phase still runs under its fence."""
+    if not await phase_is_live(connection, claims):
+        raise ApiError(HTTPStatus.CONFLICT, "The phase is over or its fence is old.", code="stale_fence")
+
+
+def groups_count(states: Iterable[GroupState]) -> None:
+    """Into the metrics: groups that just came to these states."""
+    counters = {
+        GroupState.READY: metrics.GROUPS_READY,
+        GroupState.DROPPED: metrics.GROUPS_DROPPED,
+        GroupState.EVALUATED: metrics.GROUPS_EVALUATED,
+    }
+    for state in states:
+        counters[state].inc()
+
+
+def _unknown() -> ApiError:
+    return ApiError(HTTPStatus.NOT_FOUND, "There is no such session in this job.")
+
+
+def _bad_metrics() -> ApiError:
+    message = f"Names in metrics have at most {MAX_METRIC_CHARS} characters and no NUL."
+    return bad_request(message, param="metrics")
+
+
+def _has_bad_metrics(finish: SessionFinish) -> bool:
+    return any("\0" in name or len(name) > MAX_METRIC_CHARS for name in finish.metrics)
+
+
+def _verdict(finish: SessionFinish) -> SessionVerdict:
+    return SessionVerdict(
+        reward=0.0 if finish.is_timeout and finish.reward is None else finish.reward,
+        reason=(finish.failure or "").replace("\0", "\ufffd"),  # text columns hold no NUL
+        is_timeout=finish.is_timeout,
+        is_handed_back=finish.is_handed_back and finish.reward is None and not finish.is_timeout,
+        metrics=finish.metrics,
+    )

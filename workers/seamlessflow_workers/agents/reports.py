@@ -1,0 +1,80 @@
+"""Ends of sessions on their way to the gateway, several in one request.
+
+The end that makes a group whole is told at once, since training may wait for it; so is what was cut short. Others wait
+a moment for it, and whatever ends while a request is under way goes with the next. Invariant: each end is told once by
+this runner, in the order in which it was added.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from seamlessflow.core.protocol.data_plane import SessionFinish
+from seamlessflow_workers.agents.gateway_client import RunnerClient
+from seamlessflow_workers.clients.http import FencedOff, RequestRefused
+
+HOLD_S = 0.1
+MAX_PER_REQUEST = 256
+
+logger = logging.getLogger(__name__)
+
+
+class Reports:
+    """`on_told`: some are through, whatever the gateway said to them."""
+
+    def __init__(self, client: RunnerClient, *, on_told: Callable[[], None]) -> None:
+        self._client = client
+        self._on_told = on_told
+        self._ends: list[SessionFinish] = []
+        self._is_urgent = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """Those that are not through."""
+        return len(self._ends)
+
+    def add(self, finish: SessionFinish, *, is_urgent: bool) -> None:
+        self._ends.append(finish)
+        if is_urgent:
+            self._is_urgent.set()
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send())
+
+    async def flush(self, *, timeout_s: float) -> None:
+        """Tell what is left at once, and give up what is not through by then."""
+        self._is_urgent.set()
+        if self._sender is None:
+            return
+        _, late = await asyncio.wait([self._sender], timeout=timeout_s)
+        for sender in late:
+            logger.warning("%d ends of sessions could not be reported: the gateway is away", len(self._ends))
+            sender.cancel()
+            await asyncio.wait(late)
+
+    async def _send(self) -> None:
+        try:
+            while self._ends:
+                await self._hold()
+                ends = self._ends[:MAX_PER_REQUEST]
+                await self._tell(ends)
+                del self._ends[: len(ends)]
+                self._on_told()
+        finally:
+            self._sender = None
+
+    async def _hold(self) -> None:
+        try:
+            async with asyncio.timeout(HOLD_S):
+                await self._is_urgent.wait()
+        except TimeoutError:
+            return
+        if len(self._ends) <= MAX_PER_REQUEST:
+            self._is_urgent.clear()
+
+    async def _tell(self, ends: list[SessionFinish]) -> None:
+        try:
+            refused = await self._client.sessions_ended(ends)
+        except (FencedOff, RequestRefused) as error:
+            refused = {finish.session_id: str(error) for finish in ends}
+        for session_id, reason in refused.items():
+            logger.warning("the end of session %s was not accepted: %s", session_id, reason)
