@@ -36,8 +36,7 @@ MAX_TOKENS = 512
 class LongTailEnvironment:
     """One connection pool for all sessions; draws nothing itself."""
 
-    def __init__(self, base_url: str) -> None:
-        self._url = f"{base_url}/chat/completions"
+    def __init__(self) -> None:
         self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         self._slots: dict[int, Iterator[int]] = {}
 
@@ -49,7 +48,9 @@ class LongTailEnvironment:
             "max_tokens": task["lengths"][slot],
         }
         headers = {"Authorization": f"Bearer {policy.api_key}"}
-        async with self._http.post(self._url, json=body, headers=headers) as response:
+        async with self._http.post(
+            f"{policy.base_url}/chat/completions", json=body, headers=headers
+        ) as response:
             answer = await response.json()
         if response.status != 200:
             raise BrokenEpisode(f"HTTP {response.status}: {answer}")
@@ -84,9 +85,9 @@ def tasks_write(path: Path, *, num_tasks: int, group_size: int, telling_every: i
     return path
 
 
-def environment_create(section: EnvironmentSection, *, base_url: str) -> Any:
+def environment_create(section: EnvironmentSection) -> Any:
     assert section.command == [COMMAND], section
-    return LongTailEnvironment(base_url)
+    return LongTailEnvironment()
 
 
 if __name__ == "__main__":

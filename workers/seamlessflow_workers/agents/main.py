@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.job_spec import EnvironmentSection, JobSpec
 from seamlessflow.core.protocol.child import (
     Begin,
     Doing,
@@ -41,7 +41,7 @@ from seamlessflow_workers.supervisor.launch import bind_to_parent
 LINE_BYTES = 1 << 20
 
 PhaseRun = Callable[[PhaseOrder, DrainSignal], Coroutine[None, None, None]]
-MakeEnvironment = Callable[..., Environment]
+MakeEnvironment = Callable[[EnvironmentSection], Environment]
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +53,6 @@ def main(make_environment: MakeEnvironment = environment_create) -> None:
     arguments = parser.parse_args()
     bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("httpx", "httpx2", "openai"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
     resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
     uvloop.run(_serve(arguments.control_fd, resident, make_environment))
 
@@ -151,7 +149,7 @@ class AgentRunner:
     async def _run_until_drained(self, order: PhaseOrder, drained: DrainSignal) -> None:
         policy_url = f"{self._gateway_url}/v1"
         if self._environment is None:
-            self._environment = self._make_environment(self._spec.environment, base_url=policy_url)
+            self._environment = self._make_environment(self._spec.environment)
         async with RunnerClient(gateway_url=self._gateway_url, credential=order.credential) as client:
             self._client = client
             phase = AgentPhase(

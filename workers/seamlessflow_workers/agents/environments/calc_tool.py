@@ -7,17 +7,14 @@ evaluated as code.
 import operator
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionFunctionToolParam
+from typing import Any
 
 MAX_DIGITS = 12
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"*": operator.mul, "+": operator.add, "-": operator.sub}
 NUMBER = rf"(-?\d{{1,{MAX_DIGITS}}})"
 EXPRESSION = re.compile(rf"\s*{NUMBER}\s*([*+-])\s*{NUMBER}\s*", re.ASCII)
 
-CALC_TOOL: "ChatCompletionFunctionToolParam" = {
+CALC_TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "calc",

@@ -1,24 +1,30 @@
-"""The environments that speak through the real `openai` client, against an endpoint on a real socket."""
+"""The environments that ask the policy themselves, against an endpoint on a real socket."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-import openai
 import pytest
 
 from seamlessflow.core.job_spec import EnvironmentSection
-from seamlessflow_workers.agents.environments.base import Environment, PolicyEndpoint
+from seamlessflow_workers.agents.environments import policy_client
+from seamlessflow_workers.agents.environments.base import BrokenEpisode, Environment, PolicyEndpoint
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL
 from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
-from tests.integration.runner_gateway import FakeGateway, Messages, running_gateway, tool_call
+from tests.integration.runner_gateway import (
+    FakeGateway,
+    Messages,
+    honest_policy,
+    running_gateway,
+    tool_call,
+)
 
 TASK = {"question": "What is 285*966?", "answer": "275310"}
 
 
 @contextlib.asynccontextmanager
 async def environment_at(gateway: FakeGateway, section: EnvironmentSection) -> AsyncIterator[Environment]:
-    environment = environment_create(section, base_url=f"{gateway.url}/v1")
+    environment = environment_create(section)
     try:
         yield environment
     finally:
@@ -117,19 +123,51 @@ async def test_a_gateway_restart_is_ridden_out_by_marked_retries() -> None:
 
 async def test_a_refused_request_is_no_verdict() -> None:
     def refuses(messages: Messages) -> dict[str, object]:
-        raise openai_refusal()
+        raise refusal()
 
     async with running_gateway(refuses) as gateway, environment_at(gateway, calculator()) as environment:
-        with pytest.raises(openai.BadRequestError):
+        with pytest.raises(BrokenEpisode, match="status 400: no"):
             await environment.run(TASK, policy_at(gateway))
 
 
-def openai_refusal() -> Exception:
+async def test_what_may_pass_is_tried_again_with_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_client, "FIRST_PAUSE_S", 0.0)
+    statuses = [503, 429, 409, 408]
+
+    def overloaded(messages: Messages) -> dict[str, object]:
+        if statuses:
+            raise refusal(statuses.pop())
+        return dict(honest_policy(messages))
+
+    async with running_gateway(overloaded) as gateway, environment_at(gateway, calculator()) as environment:
+        verdict = await environment.run(TASK, policy_at(gateway))
+        assert verdict.reward == 1.0
+        assert gateway.num_retries == 4
+        assert gateway.requests_seen[0] == gateway.requests_seen[4]
+
+
+async def test_a_policy_that_never_answers_breaks_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_client, "MAX_RETRIES", 2)
+    monkeypatch.setattr(policy_client, "FIRST_PAUSE_S", 0.0)
+
+    def overloaded(messages: Messages) -> dict[str, object]:
+        raise refusal(503)
+
+    async with running_gateway(overloaded) as gateway, environment_at(gateway, calculator()) as environment:
+        with pytest.raises(BrokenEpisode, match="did not answer: status 503: no"):
+            await environment.run(TASK, policy_at(gateway))
+        assert gateway.num_retries == 2
+
+
+def refusal(status: int = 400) -> Exception:
     from aiohttp import web
 
-    return web.HTTPBadRequest(text='{"error": {"message": "no"}}', content_type="application/json")
+    class Refusal(web.HTTPException):
+        status_code = status
+
+    return Refusal(text='{"error": {"message": "no"}}', content_type="application/json")
 
 
 async def test_external_agents_are_not_run_here() -> None:
     with pytest.raises(NotRunHere, match="external"):
-        environment_create(EnvironmentSection(name="external"), base_url="http://127.0.0.1:1/v1")
+        environment_create(EnvironmentSection(name="external"))

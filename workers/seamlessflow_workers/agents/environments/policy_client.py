@@ -1,0 +1,151 @@
+"""How the built-in environments ask the policy: chat completions over one HTTP session for all episodes of a process.
+
+Speaks the gateway's OpenAI endpoint as any agent does, for a quarter of what the official SDK costs a call; agents that
+a job brings use whichever client they like. What may pass (no connection, 408, 409, 429, 5xx) is tried again with the
+same bytes, marked as the SDK marks it, so that the gateway continues a turn instead of sampling it anew.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping, Sequence
+
+import aiohttp
+import msgspec
+
+from seamlessflow_workers.agents.environments.base import POLICY_MODEL, BrokenEpisode, PolicyEndpoint
+
+MAX_RETRIES = 10  # with the pauses below about 50 s: a gateway restart is ridden out
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
+REQUEST_TIMEOUT_S = 3600.0  # the gateway may hold a request through updates and hand-overs
+CONNECT_TIMEOUT_S = 5.0
+RETRY_HEADER = "x-stainless-retry-count"
+_PASSING = frozenset({408, 409, 429})
+_MAX_REFUSAL_CHARACTERS = 500
+
+logger = logging.getLogger(__name__)
+
+
+class ToolFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    id: str
+    function: ToolFunction
+    type: str = "function"
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the policy said, as it goes back into the conversation."""
+
+    role: str
+    content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    message: Message
+
+
+class _Completion(msgspec.Struct, frozen=True):
+    choices: list[_Choice]
+
+
+class _Error(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: _Error = _Error()
+
+
+class _Again(Exception):
+    """This try failed; `pause_s`: when the gateway said to come again."""
+
+    def __init__(self, reason: str, *, pause_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.pause_s = pause_s
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_completion = msgspec.json.Decoder(_Completion).decode
+
+
+class PolicyClient:
+    """Create inside the running event loop. Sessions differ by their key alone."""
+
+    def __init__(self) -> None:
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # as many as the runner has sessions
+            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S),
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
+        )
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def ask(
+        self,
+        policy: PolicyEndpoint,
+        messages: Sequence[object],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+    ) -> Message:
+        """The policy's next message; `messages` are mappings or `Message`s. Raises BrokenEpisode."""
+        body: dict[str, object] = {"model": POLICY_MODEL, "messages": messages}
+        if tools:
+            body["tools"] = tools
+        raw = _encode(body)
+        num_retries = 0
+        while True:
+            try:
+                return await self._post(policy, raw, num_retries)
+            except _Again as failure:
+                if num_retries == MAX_RETRIES:
+                    raise BrokenEpisode(f"the policy did not answer: {failure}") from failure
+                pause_s = _pause_s(num_retries) if failure.pause_s is None else failure.pause_s
+                logger.info("asking the policy again in %.1f s: %s", pause_s, failure)
+            await asyncio.sleep(pause_s)
+            num_retries += 1
+
+    async def _post(self, policy: PolicyEndpoint, body: bytes, num_retries: int) -> Message:
+        headers = {
+            "Authorization": f"Bearer {policy.api_key}",
+            "Content-Type": "application/json",
+            RETRY_HEADER: str(num_retries),
+        }
+        try:
+            async with self._http.post(
+                f"{policy.base_url}/chat/completions", data=body, headers=headers
+            ) as response:
+                raw = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _Again(f"{type(error).__name__}: {error}") from error
+        if response.status == 200:
+            return _decode_completion(raw).choices[0].message
+        reason = f"status {response.status}: {_refusal(raw)}"
+        if response.status in _PASSING or response.status >= 500:
+            raise _Again(reason, pause_s=_asked_pause_s(response.headers.get("Retry-After")))
+        raise BrokenEpisode(f"the request to the policy was refused with {reason}")
+
+
+def _pause_s(num_retries: int) -> float:
+    """Doubled each time, spread so that episodes that failed together do not come again together."""
+    longest_s = min(FIRST_PAUSE_S * 2.0**num_retries, LONGEST_PAUSE_S)
+    return longest_s * (1 - 0.25 * random.random())
+
+
+def _asked_pause_s(header: str | None) -> float | None:
+    if header is None or not header.isascii() or not header.isdecimal():
+        return None
+    return min(float(header), LONGEST_PAUSE_S)
+
+
+def _refusal(raw: bytes) -> str:
+    try:
+        said = msgspec.json.decode(raw, type=_Refusal).error.message
+    except msgspec.DecodeError:
+        said = ""
+    return (said or raw.decode("utf-8", "replace"))[:_MAX_REFUSAL_CHARACTERS]
