@@ -27,6 +27,7 @@ from seamlessflow.core.protocol.worker import (
     WeightsReference,
 )
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
 
 TOKEN = "machine-token"
@@ -133,8 +134,9 @@ class FakeControlPlane:
         )
         return next(report for report in self.reports[order.phase_id] if report.state is state)
 
-    async def until_version(self, order: PhaseOrder, version: int) -> None:
+    async def until_version(self, order: PhaseOrder, version: int) -> PhaseReport:
         await until(lambda: self.last(order).served_version == version, what=f"version {version} is served")
+        return self.last(order)
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -184,11 +186,17 @@ def job_spec() -> dict[str, Any]:
     }
 
 
-def weights_in(folder: Path, version: int) -> WeightsReference:
+def weights_in(folder: Path, version: int, *, images: ShardImages | None = None) -> WeightsReference:
     """A whole version; the fake engine reads nothing of it."""
     tensors = HeldTensors(a=RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4))
     published = weights_publish(
-        folder / "versions", tensors, job_id=UUID(int=7), version=version, parent_version=0, dtype="float32"
+        folder / "versions",
+        tensors,
+        job_id=UUID(int=7),
+        version=version,
+        parent_version=0,
+        dtype="float32",
+        images=images,
     )
     return WeightsReference(version=version, uri=published.uri)
 

@@ -23,11 +23,18 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry import services as telemetry_services
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, LogChunk, MetricPoint
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import Interval, PhaseReport, Publication, PublicationReply
+from seamlessflow.core.protocol.worker import (
+    Interval,
+    PhaseReport,
+    Publication,
+    PublicationReply,
+    WeightsArrival,
+)
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.transports import WeightTransport
 from tests.fixtures.control_plane import (
     Cast,
     Worker,
@@ -52,6 +59,39 @@ def idle(seq: int, start_s: float, end_s: float) -> Interval:
 def publish(publication: Publication, credential: str) -> tuple[int, bytes]:
     response = worker_post("publications", msgspec.json.encode(publication), secret=credential)
     return response.status_code, response.content
+
+
+def test_how_a_version_came_to_an_engine_is_measured_and_a_failed_transfer_is_an_event(cast: Cast) -> None:
+    job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
+    phase = phase_make(job, beta.machine, Role.ROLLOUT)
+
+    def serve(version: int, transport: str, fallback: str = "") -> None:
+        arrival = WeightsArrival(
+            version=version,
+            transport=WeightTransport(transport),
+            num_bytes=0 if fallback else 1_000,
+            seconds=0.5,
+            fallback=fallback,
+        )
+        fields = {"endpoint": "http://127.0.0.1:9", "served_version": version, "arrival": arrival}
+        for _ in range(2):  # heartbeats repeat what is
+            beta.heartbeat(phases=[report(phase, PhaseState.ACTIVE, **fields)])
+
+    beta.heartbeat(phases=[report(phase, PhaseState.STARTING)])
+    serve(1, "ipc")
+    serve(2, "file", "the trainer\0 is gone")
+
+    points = MetricPoint.objects.filter(job=job).values_list("name", "step", "value")
+    assert sorted(points) == [
+        ("perf/weights_file_bytes", 2, 0.0),
+        ("perf/weights_file_s", 2, 0.5),
+        ("perf/weights_ipc_bytes", 1, 1_000.0),
+        ("perf/weights_ipc_s", 1, 0.5),
+    ]
+    event = Event.objects.get(kind="weights.fallback")
+    assert (event.subject_id, event.author) == (phase.id, "machine:beta")
+    assert event.reason == "the trainer\ufffd is gone"
+    assert event.data == {"machine_id": str(beta.machine.id), "version": 2}
 
 
 def test_orders_repeat_until_the_phase_is_over(cast: Cast) -> None:
@@ -409,8 +449,9 @@ def test_half_made_folders_of_jobs_that_ended_are_cleared(cast: Cast) -> None:
     for job in (ended, alive):
         for part in ("versions/.writing-3", "versions/2", "checkpoints/.saving-3"):
             (job_folder(job.id) / part).mkdir(parents=True)
+        (job_folder(job.id) / "versions" / ".offer.json").write_text("{}")
 
-    assert leftovers_clear(now=now) == 2
+    assert leftovers_clear(now=now) == 3
     assert leftovers_clear(now=now) == 0
 
     assert [path.name for path in (job_folder(ended.id) / "versions").iterdir()] == ["2"]

@@ -1,6 +1,7 @@
 """The supervisor's machine against a control plane that speaks the contract, with real child processes."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -19,12 +20,16 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases import controlled
 from seamlessflow_workers.phases.rollout import local_folder
 from seamlessflow_workers.supervisor.capabilities import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.machine import Machine
+from seamlessflow_workers.train.weight_offers import WeightOffers
+from seamlessflow_workers.weights.images import ShardImages
+from seamlessflow_workers.weights.manifest import MANIFEST_NAME, manifest_digest
 from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until, weights_in
 from tests.fakes.fake_engine import next_token
 from tests.fixtures.processes import processes_of
@@ -108,6 +113,32 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield made
 
 
+async def test_weights_come_from_the_trainers_memory_or_from_files_with_the_reason(stage: Stage) -> None:
+    plane, versions = stage.plane, stage.folder / "versions"
+    plane.reside(Role.ROLLOUT, train={"weight_transport": "ipc"})
+    order = plane.order(Role.ROLLOUT)
+    await plane.until_state(order, PhaseState.ACTIVE)
+    images = ShardImages()
+    first = weights_in(stage.folder, 1, images=images)
+    with contextlib.closing(WeightOffers(versions, WeightTransport.IPC)) as offers:
+        digest = manifest_digest((versions / "1" / MANIFEST_NAME).read_bytes())
+        offers.offer(images, version=1, manifest_sha256=digest)
+        plane.change(order, weights=first)
+        arrival = (await plane.until_version(order, 1)).arrival
+    assert arrival is not None
+    assert (arrival.transport, arrival.fallback) == (WeightTransport.IPC, "")
+    assert arrival.num_bytes > 0
+
+    plane.change(order, weights=weights_in(stage.folder, 2))
+    report = await plane.until_version(order, 2)
+    assert report.arrival is not None
+    assert report.arrival.transport is WeightTransport.FILE
+    assert report.arrival.fallback == "no trainer offers this version by ipc"
+    status, body = await stage.generate(report, order, num_tokens=3, version=2)
+    assert status == 200
+    assert json.loads(body)["choices"][0]["token_ids"][0] == next_token(PROMPT, version="2")
+
+
 async def test_an_engine_lives_through_orders_updates_and_hand_overs(stage: Stage) -> None:
     plane = stage.plane
     plane.reside(Role.ROLLOUT)
@@ -118,7 +149,9 @@ async def test_an_engine_lives_through_orders_updates_and_hand_overs(stage: Stag
     assert json.loads(body)["choices"][0]["token_ids"][0] == next_token(PROMPT, version="0")
 
     plane.change(order, weights=weights_in(stage.folder, 1))
-    await plane.until_version(order, 1)
+    arrival = (await plane.until_version(order, 1)).arrival
+    assert arrival is not None
+    assert (arrival.version, arrival.transport, arrival.fallback) == (1, "file", "")
     assert (await stage.generate(report, order, num_tokens=3, version=0))[0] == 409
     status, body = await stage.generate(report, order, num_tokens=3, version=1)
     assert json.loads(body)["choices"][0]["token_ids"][0] == next_token(PROMPT, version="1")

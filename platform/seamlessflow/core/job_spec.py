@@ -17,6 +17,7 @@ from seamlessflow.core.dataset.section import DataSection, DataSource
 from seamlessflow.core.evaluation.section import EvaluationSection
 from seamlessflow.core.spec_section import SpecSection
 from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.transports import WeightTransport
 
 SPEC_VERSION = 1
 Reference = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -138,6 +139,10 @@ class TrainSection(SpecSection):
     """Token budget of one forward and backward pass."""
     gradient_checkpointing: bool = False
     """Keep only the inputs of each layer and compute it again in the backward pass: less memory, a third slower."""
+    weight_transport: WeightTransport = WeightTransport.FILE
+    """How engines get new weights, which are always written as files too: `ipc`: from the trainer's memory, on its
+    host; `nccl`, `gloo`: a broadcast between GPUs, between processors; `auto`: the first of `ipc` and `nccl` that an
+    engine can. What fails is read from the files."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Published weights kept besides pinned ones."""

@@ -55,7 +55,10 @@ class ControlledChild(ResidentChild):
         descriptor = self._theirs.fileno()
         return ChildCommand(
             (*program, "--control-fd", str(descriptor), "--resident", str(path)),
-            environment=DEVICE_ENVIRONMENT[config.device],
+            environment={
+                **DEVICE_ENVIRONMENT[config.device],
+                "SEAMLESSFLOW_ADVERTISED_HOST": config.advertised_host,
+            },
             inherited_fds=(descriptor,),
         )
 

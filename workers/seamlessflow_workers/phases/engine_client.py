@@ -7,6 +7,10 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import msgspec
+
+from seamlessflow.core.protocol.worker import WeightsArrival
+from seamlessflow.core.types.transports import WeightTransport
 
 HEALTH_POLL_S = 0.02
 VERB_TIMEOUT_S = 600.0  # loading weights may take as long
@@ -14,7 +18,14 @@ SHOWN_CHARACTERS = 300
 # What this client and the gateways use of an engine, whatever kind and version it is.
 NEEDED_ROUTES = (
     *("/inference/v1/generate", "/abort_requests", "/pause", "/resume"),
-    *("/start_weight_update", "/update_weights", "/finish_weight_update", "/sleep", "/wake_up"),
+    *(
+        "/stage_weights",
+        "/start_weight_update",
+        "/update_weights",
+        "/finish_weight_update",
+        "/sleep",
+        "/wake_up",
+    ),
 )
 
 
@@ -44,6 +55,16 @@ class EngineClient:
         if missing := [route for route in NEEDED_ROUTES if route not in offered]:
             raise EngineError(f"the engine lacks {', '.join(missing)}")
 
+    async def stage_weights(
+        self, folder: Path, *, version: int, transport: WeightTransport
+    ) -> WeightsArrival:
+        """Have the engine receive and prove a version, while it goes on under the one before."""
+        raw = await self._post("/stage_weights", {"path": str(folder), "transport": transport})
+        try:
+            return msgspec.convert({**msgspec.json.decode(raw), "version": version}, type=WeightsArrival)
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise EngineError(f"/stage_weights was answered with something else: {error}") from error
+
     async def update_weights(self, folder: Path, *, version: int) -> None:
         """In place: running requests stay, and recompute their cache under the new weights."""
         await self._post("/pause?mode=keep&clear_cache=true")
@@ -72,11 +93,13 @@ class EngineClient:
         except (aiohttp.ClientError, TimeoutError):
             return False  # not listening yet
 
-    async def _post(self, verb: str, body: object | None = None) -> None:
+    async def _post(self, verb: str, body: object | None = None) -> bytes:
         try:
             async with self._session.post(f"http://engine{verb}", json=body) as response:
+                answer = await response.read()
                 if response.status >= 400:
-                    shown = (await response.text())[:SHOWN_CHARACTERS]
+                    shown = answer.decode(errors="replace")[:SHOWN_CHARACTERS]
                     raise EngineError(f"{verb} was answered with HTTP {response.status}: {shown}")
+                return answer
         except (aiohttp.ClientError, TimeoutError) as error:
             raise EngineError(f"{verb} got no answer: {error!r}") from error

@@ -18,6 +18,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.worker import Resident, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
+from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
 from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild, Surroundings
 from seamlessflow_workers.phases.running import RunningPhase
@@ -38,6 +39,7 @@ class RolloutChild(ResidentChild):
     _is_asleep = False
     _client: EngineClient | None = None
     _front: Front | None = None
+    _transport = WeightTransport.FILE
 
     def __init__(self, resident: Resident, surroundings: Surroundings, *, num_failures: int) -> None:
         self._changed = asyncio.Event()
@@ -46,6 +48,7 @@ class RolloutChild(ResidentChild):
 
     async def _prepare(self) -> ChildCommand:
         spec = self._spec()
+        self._transport = spec.train.weight_transport
         config, kind = self._surroundings.config, spec.rollout.engine
         if problem := config.engines[kind].problem:
             raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
@@ -146,6 +149,9 @@ class RolloutChild(ResidentChild):
         folder = await self._whole_weights(weights)
         if folder is None:
             return
+        self.phase.arrival = await self._client.stage_weights(
+            folder, version=weights.version, transport=self._transport
+        )
         self._front.hold()
         if self.phase.state is PhaseState.ACTIVE:
             self.phase.do(Doing(state=LedgerState.SYNCING))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.child import Doing
-from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport
+from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsArrival
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.supervisor.reading import PhaseView
 from seamlessflow_workers.supervisor.reconcile import ChildKey, KnownPhase
@@ -25,6 +25,7 @@ class RunningPhase:
     is_abandoned: bool = False
     endpoint: str | None = None
     served_version: int | None = None
+    arrival: WeightsArrival | None = None
     doing: Doing | None = None
     is_awaiting_weights: bool = False
     count_in_flight: Callable[[], int] = field(default=int)
@@ -78,6 +79,7 @@ class RunningPhase:
             endpoint=self.endpoint,
             served_version=self.served_version,
             num_in_flight=self.count_in_flight() if is_rollout else None,
+            arrival=self.arrival,
         )
 
     def view(self) -> PhaseView:

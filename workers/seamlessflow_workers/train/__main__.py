@@ -2,5 +2,6 @@
 
 from seamlessflow_workers.train.main import main
 from seamlessflow_workers.train.rank_group import engine_load
+from seamlessflow_workers.train.weight_offers import offers_open
 
-main(engine_load)
+main(engine_load, offers_open)

@@ -21,7 +21,8 @@ from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerU
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
-from seamlessflow_workers.train.trainer import BatchMismatch, Trainer
+from seamlessflow_workers.train.trainer import BatchMismatch, Trainer, VersionOffers
+from seamlessflow_workers.weights.manifest import versions_folder
 from seamlessflow_workers.weights.publish import WeightsWriteError
 
 logger = logging.getLogger(__name__)
@@ -40,9 +41,10 @@ EXIT_PHASE_FAILED = 3
 GIVE_UP_POLL_S = 0.1
 
 LoadEngine = Callable[[Path, JobSpec], StepEngine]  # runs in the thread that later computes
+OpenOffers = Callable[[Path, JobSpec], VersionOffers | None]  # of a job's versions, where it wants any
 
 
-def main(load_engine: LoadEngine) -> None:
+def main(load_engine: LoadEngine, open_offers: OpenOffers = lambda *_: None) -> None:
     parser = argparse.ArgumentParser(prog="seamlessflow_workers.train", description=__doc__.splitlines()[0])
     parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
     parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
@@ -50,10 +52,12 @@ def main(load_engine: LoadEngine) -> None:
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
-    asyncio.run(_serve(arguments.control_fd, resident, load_engine))
+    asyncio.run(_serve(arguments.control_fd, resident, load_engine, open_offers))
 
 
-async def _serve(control_fd: int, resident: Resident, load_engine: LoadEngine) -> None:
+async def _serve(
+    control_fd: int, resident: Resident, load_engine: LoadEngine, open_offers: OpenOffers
+) -> None:
     channel = await ControlChannel.open(control_fd)
     # One thread for everything of torch: steps, files and the event loop never compete for its state.
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
@@ -63,7 +67,14 @@ async def _serve(control_fd: int, resident: Resident, load_engine: LoadEngine) -
     )
     try:
         engine = await loading
-        trainer = Trainer(resident=resident, spec=spec, engine=engine, executor=executor, report=channel.send)
+        trainer = Trainer(
+            resident=resident,
+            spec=spec,
+            engine=engine,
+            executor=executor,
+            report=channel.send,
+            offers=open_offers(versions_folder(resident.artifact_root, resident.job_id), spec),
+        )
         await trainer.resume()
         await trainer.device_leave()
     except (ModelLoadError, CheckpointReadError) as error:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
@@ -29,6 +29,7 @@ from seamlessflow_workers.train.checkpoint import (
 )
 from seamlessflow_workers.train.rhythm import BatchRhythm
 from seamlessflow_workers.train.step_engine import StepEngine
+from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
 from seamlessflow_workers.weights.publish import PublishedWeights, weights_publish
 
@@ -40,6 +41,14 @@ _T = TypeVar("_T")
 Reporter = Callable[[Doing], None]
 
 
+class VersionOffers(Protocol):
+    """Whoever hands versions from memory to engines: `weight_offers.WeightOffers`."""
+
+    def offer(self, images: ShardImages, *, version: int, manifest_sha256: str) -> None:
+        """Becomes the owner of `images`."""
+        ...
+
+
 class BatchMismatch(ValueError):
     """The gateway gave a batch of another job."""
 
@@ -48,13 +57,21 @@ class Trainer:
     """One per process. Engine calls run in `executor`, one at a time; everything else on the event loop."""
 
     def __init__(
-        self, *, resident: Resident, spec: JobSpec, engine: StepEngine, executor: Executor, report: Reporter
+        self,
+        *,
+        resident: Resident,
+        spec: JobSpec,
+        engine: StepEngine,
+        executor: Executor,
+        report: Reporter,
+        offers: VersionOffers | None = None,
     ) -> None:
         self._resident = resident
         self._spec = spec
         self._engine = engine
         self._executor = executor
         self._report = report
+        self._offers = offers
         self._versions = versions_folder(resident.artifact_root, resident.job_id)
         self._checkpoints = checkpoints_folder(resident.artifact_root, resident.job_id)
         self._progress = Progress()
@@ -246,7 +263,8 @@ class Trainer:
         return reply.is_job_complete
 
     def _write_weights(self) -> PublishedWeights:
-        return weights_publish(
+        images = None if self._offers is None else ShardImages()
+        weights = weights_publish(
             self._versions,
             self._engine,
             job_id=self._resident.job_id,
@@ -254,7 +272,13 @@ class Trainer:
             parent_version=self._published_version,
             dtype=self._spec.model.dtype,
             adapter_config=self._engine.adapter_config,
+            images=images,
         )
+        if self._offers is not None and images is not None:
+            self._offers.offer(
+                images, version=self._progress.version, manifest_sha256=weights.manifest_sha256
+            )
+        return weights
 
     def _add_metric(self, name: str, value: float) -> None:
         progress = self._progress

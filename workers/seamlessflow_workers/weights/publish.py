@@ -18,6 +18,7 @@ from uuid import UUID
 
 import msgspec
 
+from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.manifest import (
     ADAPTER_CONFIG_NAME,
     ADAPTER_SHARD_NAME,
@@ -105,10 +106,11 @@ def weights_publish(
     max_shard_bytes: int = MAX_SHARD_BYTES,
     max_bucket_bytes: int = MAX_BUCKET_BYTES,
     adapter_config: bytes | None = None,
+    images: ShardImages | None = None,
 ) -> PublishedWeights:
     """Write `<versions>/<version>/`. A folder already there is replaced unless it holds the same weights.
 
-    With `adapter_config` the tensors are those of an adapter, named as peft names them.
+    With `adapter_config` the tensors are those of an adapter, named as peft names them; `images` keeps the shards.
     Raises WeightsWriteError, for a full disk with the way out in the sentence.
     """
     temporary, target = versions / f"{_WRITING_PREFIX}{version}", versions / str(version)
@@ -121,12 +123,12 @@ def weights_publish(
         if adapter_config is not None:
             planned = {ADAPTER_SHARD_NAME: sorted(layouts)}
             companions[ADAPTER_CONFIG_NAME] = write_durably(temporary / ADAPTER_CONFIG_NAME, [adapter_config])
-        shards = {
-            shard: write_durably(
-                temporary / shard, _safetensors_chunks(names, layouts, source, max_bucket_bytes)
-            )
-            for shard, names in planned.items()
-        }
+        shards = {}
+        for shard, names in planned.items():
+            chunks = _safetensors_chunks(names, layouts, source, max_bucket_bytes)
+            if images is not None:
+                chunks = images.tee(shard, chunks)
+            shards[shard] = write_durably(temporary / shard, chunks)
         raw = manifest_encode(
             Manifest(
                 job_id=job_id,

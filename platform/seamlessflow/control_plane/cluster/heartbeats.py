@@ -15,12 +15,14 @@ from django.db.models import F
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.cluster.orders import reply_build
 from seamlessflow.control_plane.cluster.phases import phase_move
-from seamlessflow.control_plane.common.services import engines_notify, scheduler_notify
+from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.services import phase_succeed
 from seamlessflow.control_plane.telemetry.ledger_services import Boot, ledger_close, ledger_extend
+from seamlessflow.control_plane.telemetry.services import metrics_record
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
-from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport
+from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport, WeightsArrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +143,12 @@ def _reports_apply(sender: _Sender, phases: list[Phase], reports: list[PhaseRepo
         phase = live.get((report.phase_id, report.fence))
         if phase is not None:
             # Facts before the move: gateways that hear of an active phase find its endpoint.
-            is_changed |= _facts_store(phase, report)
+            is_changed |= _facts_store(sender, phase, report)
             is_changed |= _state_follow(sender, phase, report)
     return is_changed
 
 
-def _facts_store(phase: Phase, report: PhaseReport) -> bool:
+def _facts_store(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
     told = {"endpoint": report.endpoint, "served_version": report.served_version}
     fresh = {
         name: value for name, value in told.items() if value is not None and value != getattr(phase, name)
@@ -155,7 +157,35 @@ def _facts_store(phase: Phase, report: PhaseReport) -> bool:
         return False
     Phase.objects.filter(id=phase.id, fence=phase.fence).update(**fresh)
     engines_notify(job_id=phase.job_id)
+    arrival = report.arrival
+    if arrival is not None and arrival.version == fresh.get("served_version"):
+        _arrival_record(sender, phase, arrival)
     return True
+
+
+def _arrival_record(sender: _Sender, phase: Phase, arrival: WeightsArrival) -> None:
+    """Once for each version that an engine came to serve: its metrics, and an event where a transfer failed."""
+    values = {
+        f"perf/weights_{arrival.transport}_s": arrival.seconds,
+        f"perf/weights_{arrival.transport}_bytes": float(arrival.num_bytes),
+    }
+    metrics_record(job_id=phase.job_id, project_id=phase.project_id, step=arrival.version, values=values)
+    if arrival.fallback:
+        event_record(
+            kind="weights.fallback",
+            subject_type=SubjectType.PHASE,
+            subject_id=phase.id,
+            job_id=phase.job_id,
+            project_id=phase.project_id,
+            author=sender.author,
+            reason=_storable(arrival.fallback),
+            data={"machine_id": str(phase.machine_id), "version": arrival.version},
+        )
+
+
+def _storable(text: str) -> str:
+    """A last log line may hold a NUL, a text column not."""
+    return text.replace("\0", "\ufffd")
 
 
 def _state_follow(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
@@ -166,6 +196,6 @@ def _state_follow(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
         fence=report.fence,
         boot_id=sender.boot_id,
         to=report.state,
-        reason=report.reason.replace("\0", "\ufffd"),  # a last log line may hold a NUL, a text column not
+        reason=_storable(report.reason),
         author=sender.author,
     )

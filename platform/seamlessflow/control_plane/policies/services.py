@@ -191,7 +191,10 @@ def leftovers_clear(*, now: datetime) -> int:
         for path in (job_folder(job_id) / part).glob(".*")
     ]
     for path in doomed:
-        shutil.rmtree(path)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()  # the last trainer's offer of its newest version
     return len(doomed)
 
 

@@ -17,6 +17,7 @@ import msgspec
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
+from seamlessflow.core.types.transports import WeightTransport
 
 PROTOCOL_VERSION = 1
 
@@ -35,6 +36,16 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     token: str  # the machine's; earlier ones are revoked
 
 
+class WeightsArrival(msgspec.Struct, frozen=True, kw_only=True):
+    """How the version that an engine serves came to it."""
+
+    version: int
+    transport: WeightTransport  # never auto
+    num_bytes: int  # by the transport; of files 0
+    seconds: float
+    fallback: str = ""  # why it was the files after all, in one clause
+
+
 class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a supervisor knows of one phase."""
 
@@ -45,6 +56,7 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None = None  # rollout: base URL of the front
     served_version: int | None = None  # rollout: version the engine serves
     num_in_flight: int | None = None  # rollout: requests at the front
+    arrival: WeightsArrival | None = None  # rollout: of the version served, unless the engine began with it
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,6 +70,7 @@ def _load(arguments: argparse.Namespace) -> "EngineService":
         max_num_queued_requests=arguments.max_num_queued_requests,
         # Two engines must not draw alike: siblings of a group would be copies of one another.
         seed=secrets.randbits(64) if arguments.seed is None else arguments.seed,
+        device=torch.device(arguments.device).type,
     )
     return EngineService(runner, settings)
 

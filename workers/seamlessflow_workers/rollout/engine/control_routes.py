@@ -1,7 +1,8 @@
 """Pause, weights, cache and sleep: vLLM's control verbs over HTTP.
 
 The four calls of a weight update come in order (init may be left out): start, update, finish. `update_weights` reads
-and checks the whole model before one parameter changes; when it fails the old weights and their version stay.
+and checks the whole model before one parameter changes; when it fails the old weights and their version stay. With
+`stage_weights` before them that has been done already, and the update only puts in place what was proven.
 These routes have no lock of their own: the server listens on loopback or a unix socket behind the machine's front.
 """
 
@@ -12,6 +13,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.engine.payloads import json_response
 from seamlessflow_workers.rollout.engine.request import InvalidRequestError
 from seamlessflow_workers.rollout.engine.served_engine import PauseMode, ServedEngine
@@ -25,6 +27,11 @@ class ProtocolOrderError(ValueError):
 
 class _InitBody(msgspec.Struct):
     init_info: dict[str, object]
+
+
+class _StageBody(msgspec.Struct):
+    path: str
+    transport: WeightTransport = WeightTransport.FILE
 
 
 class _UpdateInfo(msgspec.Struct):
@@ -56,6 +63,7 @@ class ControlRoutes:
             web.post("/resume", self.resume),
             web.get("/is_paused", self.is_paused, allow_head=False),
             web.post("/init_weight_transfer_engine", self.init_weight_transfer),
+            web.post("/stage_weights", self.stage_weights),
             web.post("/start_weight_update", self.start_weight_update),
             web.post("/update_weights", self.update_weights),
             web.post("/finish_weight_update", self.finish_weight_update),
@@ -83,6 +91,20 @@ class ControlRoutes:
     async def init_weight_transfer(self, request: web.Request) -> web.Response:
         _decode(await request.read(), _InitBody)
         return json_response({"message": "Weight transfer initialized"})
+
+    async def stage_weights(self, request: web.Request) -> web.Response:
+        """Ours, not vLLM's: before the pause, so that the old weights serve while the new ones come."""
+        body = _decode(await request.read(), _StageBody)
+        async with self._update_lock:
+            arrival = await self._engine.stage_weights(Path(body.path), body.transport)
+        return json_response(
+            {
+                "transport": arrival.transport,
+                "num_bytes": arrival.num_bytes,
+                "seconds": arrival.seconds,
+                "fallback": arrival.fallback,
+            }
+        )
 
     async def start_weight_update(self, _request: web.Request) -> web.Response:
         async with self._update_lock:

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.engine.request import GenerateRequest, parse_generate_body
 from seamlessflow_workers.rollout.engine.sequence import Sequence
+from seamlessflow_workers.rollout.transfer.receiving import Arrival, weights_receive
 
 
 class QueueFullError(Exception):
@@ -39,6 +41,7 @@ class EngineSettings:
     max_batched_tokens: int = 512
     max_num_queued_requests: int = 1024
     seed: int = 0
+    device: str = "cpu"  # cpu or cuda: decides which transports of weights there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class ServedEngine(ABC):
         self.in_flight: dict[str, list[Sequence]] = {}
         self.rejections: Counter[str] = Counter()
         self.failed = asyncio.Event()
+        self._arrival: Arrival | None = None  # of weights that are staged
+        self._staged_path: Path | None = None
 
     def parse(self, raw: bytes) -> GenerateRequest:
         return parse_generate_body(
@@ -137,12 +142,45 @@ class ServedEngine(ABC):
     @abstractmethod
     async def resume(self) -> None: ...
 
-    @abstractmethod
+    async def stage_weights(self, path: Path, transport: WeightTransport) -> Arrival:
+        """Receive, read and prove what `load_weights` of this path will put in place; the old weights go on serving.
+
+        Raises `WeightsError` when they do not fit.
+        """
+        self._forget_staged()
+        arrival = await asyncio.to_thread(weights_receive, path, transport, device=self.settings.device)
+        try:
+            await self._stage(arrival.folder)
+        except BaseException:
+            arrival.close()
+            raise
+        self._arrival, self._staged_path = arrival, path
+        return arrival
+
     async def load_weights(self, path: Path) -> None:
         """Swap the weights in place; nothing is sampled until `set_weight_version` names them.
 
         Raises `WeightsError` when they do not fit: then nothing was changed.
         """
+        if self._staged_path != path:
+            await self.stage_weights(path, WeightTransport.FILE)
+        try:
+            await self._apply_staged()
+        finally:
+            self._forget_staged()
+
+    def _forget_staged(self) -> None:
+        if self._arrival is not None:
+            self._arrival.close()
+        self._arrival = self._staged_path = None
+
+    @abstractmethod
+    async def _stage(self, path: Path) -> None:
+        """Read and prove; nothing is changed. Raises `WeightsError`."""
+
+    @abstractmethod
+    async def _apply_staged(self) -> None:
+        """Put in place what was staged last, and sample nothing until it is named."""
 
     @abstractmethod
     async def set_weight_version(self, version: str | None) -> None:

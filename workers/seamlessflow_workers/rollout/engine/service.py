@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seamlessflow_workers.rollout.engine.engine import Engine
 from seamlessflow_workers.rollout.engine.metrics import render_metrics
-from seamlessflow_workers.rollout.engine.runner import ModelRunner
+from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.engine.served_engine import (
     EngineSettings,
@@ -33,6 +33,7 @@ class EngineService(ServedEngine):
         )
         self._runner = runner
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._staged: StagedWeights | None = None
         self.engine = Engine(
             runner,
             weight_version=settings.weight_version,
@@ -83,9 +84,13 @@ class EngineService(ServedEngine):
     async def resume(self) -> None:
         await asyncio.wrap_future(self.engine.resume())
 
-    async def load_weights(self, path: Path) -> None:
-        """Read and checked while the old weights still serve, then copied between two tokens."""
-        staged = await asyncio.to_thread(self._runner.stage_weights, path)
+    async def _stage(self, path: Path) -> None:
+        self._staged = await asyncio.to_thread(self._runner.stage_weights, path)
+
+    async def _apply_staged(self) -> None:
+        """Copied between two tokens."""
+        staged, self._staged = self._staged, None
+        assert staged is not None
         await asyncio.wrap_future(self.engine.apply_weights(staged))
 
     async def set_weight_version(self, version: str | None) -> None:

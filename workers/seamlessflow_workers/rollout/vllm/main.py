@@ -67,6 +67,7 @@ async def _start(arguments: argparse.Namespace) -> "VllmService":
         model_name=arguments.served_model_name or arguments.model.resolve().name,
         weight_version=arguments.weight_version,
         max_num_queued_requests=arguments.max_num_queued_requests,
+        device=arguments.device,
     )
     try:
         llm = load_llm(engine_arguments(arguments), device=arguments.device)

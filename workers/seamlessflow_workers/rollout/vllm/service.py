@@ -180,8 +180,7 @@ class VllmService(ServedEngine):
         if not self._is_held:
             await self._let_run()
 
-    async def load_weights(self, path: Path) -> None:
-        await self._stage(path)
+    async def _apply_staged(self) -> None:
         self._is_held = True
         await self._llm.pause_generation(mode="keep", clear_cache=True)
         self._parked.update(self._followers)
@@ -191,7 +190,7 @@ class VllmService(ServedEngine):
             await self._llm.collective_rpc("apply_staged_weights")
         except Exception as error:
             self._fail(error)  # a mixture of weights must not serve
-            raise EngineFailedError(f"the weights of {path} could not be put in place: {error}") from error
+            raise EngineFailedError(f"the weights could not be put in place: {error}") from error
 
     async def set_weight_version(self, version: str | None) -> None:
         if version is not None:

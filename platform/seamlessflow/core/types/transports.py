@@ -1,0 +1,13 @@
+"""The ways by which new weights reach an engine."""
+
+from enum import StrEnum
+
+
+class WeightTransport(StrEnum):
+    """auto: the engine chooses. ipc: shared memory of one host. nccl, gloo: a broadcast between GPUs, processors."""
+
+    AUTO = "auto"
+    FILE = "file"
+    IPC = "ipc"
+    NCCL = "nccl"
+    GLOO = "gloo"

@@ -1,0 +1,151 @@
+"""A group for one broadcast of weights: the trainer is rank 0, every engine that asked for them another rank.
+
+NCCL where the weights go between GPUs, gloo between processors: the same calls on either. The group belongs to no
+default process group, and lives for one transfer only, so it never holds an engine that has left meanwhile. A member
+that dies or hangs ends it for all within the timeout; those that are left form another.
+"""
+
+import contextlib
+import mmap
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import BroadcastOptions, PrefixStore, Store, TCPStore
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.weights.images import ShardImages
+from seamlessflow_workers.weights.offers import Seat, TransferFailed
+
+_POLL_S = 0.0005
+_TRAINER = 0
+
+
+class BroadcastGroup:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        name: str,
+        rank: int,
+        num_ranks: int,
+        backend: WeightTransport,
+        host: str,
+        timeout_s: float,
+    ) -> None:
+        """All ranks meet in `store` under `name`; `host` is this one's own address. Raises TransferFailed."""
+        self._timeout = timedelta(seconds=timeout_s)
+        self._is_cuda = backend is WeightTransport.NCCL
+        self.is_sender = rank == _TRAINER
+        try:
+            own = PrefixStore(name, store)
+            own.set_timeout(self._timeout)
+            make = _nccl_group if self._is_cuda else _gloo_group
+            self._group = make(own, rank, num_ranks, host, self._timeout)
+        except (RuntimeError, ValueError) as error:
+            raise TransferFailed(
+                f"the group of {num_ranks} did not come together: {_first(error)}"
+            ) from error
+
+    def broadcast(self, shard: mmap.mmap, *, bucket_bytes: int, on_bucket: Callable[[], None]) -> None:
+        """The trainer's bytes into everybody's, bucket by bucket. Raises TransferFailed."""
+        bytes_here = torch.frombuffer(shard, dtype=torch.uint8)
+        for part in bytes_here.split(bucket_bytes):
+            on_bucket()
+            try:
+                self._broadcast_bucket(part)
+            except RuntimeError as error:
+                raise TransferFailed(f"the broadcast broke off: {_first(error)}") from error
+
+    def _broadcast_bucket(self, part: Tensor) -> None:
+        options = BroadcastOptions()
+        options.rootRank = _TRAINER
+        if not self._is_cuda:
+            self._group.broadcast([part], options).wait(self._timeout)
+            return
+        on_device = part.to("cuda", copy=True) if self.is_sender else torch.empty_like(part, device="cuda")
+        work = self._group.broadcast([on_device], options)
+        give_up_at_s = time.monotonic() + self._timeout.total_seconds()
+        while not work.is_completed():
+            if time.monotonic() > give_up_at_s:
+                raise RuntimeError(f"no end after {self._timeout.total_seconds():.0f} s")
+            time.sleep(_POLL_S)
+        work.wait()  # raises what went wrong
+        torch.cuda.synchronize()
+        if not self.is_sender:
+            part.copy_(on_device)
+
+    def close(self) -> None:
+        """Whatever state it is in: a transfer under way ends here and soon at the others."""
+        self._group.abort()
+        self._group = (
+            None  # gloo hangs up with its last reference, of which a failure's traceback must not be one
+        )
+
+
+def _gloo_group(store: Store, rank: int, num_ranks: int, host: str, timeout: timedelta) -> Any:
+    kind: Any = torch.distributed.ProcessGroupGloo
+    options = kind._Options()
+    options._timeout = timeout
+    options._devices = [kind.create_device(hostname=host)]
+    return kind(store, rank, num_ranks, options)
+
+
+def _nccl_group(store: Store, rank: int, num_ranks: int, _host: str, timeout: timedelta) -> Any:
+    kind: Any = torch.distributed.ProcessGroupNCCL
+    options = kind.Options()
+    options._timeout = timeout
+    return kind(store, rank, num_ranks, options)
+
+
+def shards_send(
+    group: BroadcastGroup, images: ShardImages, *, bucket_bytes: int, on_bucket: Callable[[], None]
+) -> None:
+    """Raises TransferFailed."""
+    for name in images.sizes():
+        shard = images.map(name)
+        group.broadcast(shard, bucket_bytes=bucket_bytes, on_bucket=on_bucket)
+        shard.close()
+
+
+def shards_receive(group: BroadcastGroup, sizes: Mapping[str, int], *, bucket_bytes: int) -> ShardImages:
+    """In the sender's order. Raises TransferFailed; then nothing is held."""
+    images = ShardImages()
+    try:
+        for name, num_bytes in sizes.items():
+            shard = images.reserve(name, num_bytes)
+            group.broadcast(shard, bucket_bytes=bucket_bytes, on_bucket=lambda: None)
+            shard.close()  # not where it failed: the tensors of the failure still refer to it
+            images.seal(name)
+    except BaseException:
+        images.close()
+        raise
+    return images
+
+
+def seat_take(
+    seat: Seat, *, trainer: str, own: str, backend: WeightTransport, timeout_s: float
+) -> ShardImages:
+    """Receive in the group that the trainer named; hosts are the trainer's and this engine's. Raises TransferFailed."""
+    try:
+        store = TCPStore(trainer, seat.store_port, is_master=False, timeout=timedelta(seconds=timeout_s))
+    except RuntimeError as error:
+        raise TransferFailed(f"the trainer's store: {_first(error)}") from error
+    group = BroadcastGroup(
+        store,
+        name=seat.group,
+        rank=seat.rank,
+        num_ranks=seat.num_ranks,
+        backend=backend,
+        host=own,
+        timeout_s=timeout_s,
+    )
+    with contextlib.closing(group):
+        return shards_receive(group, seat.shards, bucket_bytes=seat.bucket_bytes)
+
+
+def _first(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
