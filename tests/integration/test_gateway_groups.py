@@ -41,6 +41,21 @@ async def test_an_abandoned_group_runs_again_and_old_keys_are_closed(gateway_wor
     await world.chat(again["sessions"][0]["api_key"], [USER])
 
 
+async def test_asking_again_does_not_write_the_leases_of_what_runs_anew(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    agent = world.make_phase(Role.AGENT)
+    (group,) = await world.lease(agent, max_sessions=2)
+    expiry = "SELECT lease_expires_at, xmin::text FROM trajectory_group WHERE id = %s"
+    before = world.sql(expiry, [group["group_id"]])
+    await world.lease(agent, max_sessions=0)
+    (other,) = await world.lease(agent, max_sessions=2)
+
+    assert world.sql(expiry, [group["group_id"]]) == before
+    assert before[0][0] is not None
+    assert world.sql(expiry, [other["group_id"]])[0][0] > before[0][0]  # what is taken is held at once
+
+
 async def test_many_ends_are_taken_at_once_and_only_the_wrong_ones_refused(
     gateway_world: GatewayWorld,
 ) -> None:

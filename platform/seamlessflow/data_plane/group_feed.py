@@ -7,6 +7,7 @@ come in by `verdicts`.
 import datetime
 import logging
 import time
+from uuid import UUID
 
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.25
 EVALUATION_POLL_S = 1.0  # publications wake it
 MAX_WAIT_S = 60.0
+RENEW_SHARE = 0.05  # of a lease's length: how often asking renews the leases of what runs
+_Lane = tuple[UUID, bool]  # a phase's groups of training, or those of evaluations
 
 
 class GroupFeed:
@@ -50,6 +53,7 @@ class GroupFeed:
         self._pool = pool
         self._registry = registry
         self._wakes = wakes
+        self._renew_at: dict[_Lane, datetime.datetime] = {}  # the leases of its groups, not sooner than that
 
     async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
         """Groups to run now; waits up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
@@ -74,7 +78,8 @@ class GroupFeed:
             await job_lock(connection, claims.job_id)
             state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN
             held = await groups_leasable(connection, claims, state)
-            mine = [group.group_id for group in held if not group.is_abandoned]
+            is_due = now >= self._renew_at.get((claims.phase_id, request.is_evaluation), now)
+            mine = [group.group_id for group in held if is_due and not group.is_abandoned]
             for group in held:
                 if room <= 0:
                     break
@@ -94,10 +99,19 @@ class GroupFeed:
                 room -= len(taken.sessions) if taken else 0
                 mine.append(group.group_id)
                 leased += [taken] if taken else []
-            await groups_hold(connection, mine, claims, self._settings.group_lease_s)
+            if mine:
+                await groups_hold(connection, mine, claims, self._settings.group_lease_s)
+        if is_due:
+            self._renewed((claims.phase_id, request.is_evaluation), now)
         for taken in leased:
             self._begin(taken, job, claims, now)
         return GroupLeaseReply(groups=leased, is_admission_closed=admission.num_new == 0)
+
+    def _renewed(self, lane: _Lane, now: datetime.datetime) -> None:
+        """Leases run for long: not every poll writes the rows of all that runs anew."""
+        self._renew_at = {known: at for known, at in self._renew_at.items() if at > now}
+        after_s = self._settings.group_lease_s * RENEW_SHARE
+        self._renew_at[lane] = now + datetime.timedelta(seconds=after_s)
 
     async def _take(
         self,

@@ -1,14 +1,19 @@
 """Rings doorbells from a thread of its own, so that a broker that hangs never holds up a scheduling cycle.
 
-Invariant: the queue is bounded; what does not fit is dropped, because heartbeats repeat every order.
+Besides what a cycle decided, engines that are behind are rung for: a publication raises what they should serve and
+tells nobody but the scheduler. Invariant: the queue is bounded; what does not fit is dropped, because heartbeats repeat
+every order.
 """
 
 import logging
 import queue
 import threading
+from uuid import UUID
 
 from seamlessflow.control_plane.cluster.doorbells import doorbell_send
 from seamlessflow.control_plane.scheduling.services import Ring
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.snapshot import Snapshot
 
 MAX_QUEUED = 256
 _log = logging.getLogger(__name__)
@@ -38,3 +43,28 @@ class BellRinger:
     def _run(self) -> None:
         while (ring := self._queue.get()) is not None:
             doorbell_send(machine_name=ring.machine, phase_id=ring.phase_id, fence=ring.fence)
+
+
+class EnginesBehind:
+    """Which engines serve less than they should, each told once for a version."""
+
+    def __init__(self) -> None:
+        self._rung: dict[UUID, int] = {}  # newest version rung for, by phase
+
+    def rings(self, snapshot: Snapshot) -> list[Ring]:
+        """For engines that fell behind since they were last rung for."""
+        behind = [
+            (machine.name, phase)
+            for machine in snapshot.machines
+            if (phase := machine.phase) is not None
+            and phase.state is PhaseState.ACTIVE
+            and phase.served_version is not None
+            and phase.served_version < phase.desired_version
+        ]
+        fresh = [
+            Ring(machine=name, phase_id=phase.id, fence=phase.fence)
+            for name, phase in behind
+            if self._rung.get(phase.id, -1) < phase.desired_version
+        ]
+        self._rung = {phase.id: phase.desired_version for _, phase in behind}
+        return fresh

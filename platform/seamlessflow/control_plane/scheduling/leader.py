@@ -15,7 +15,7 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections, connections
 
 from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL
-from seamlessflow.control_plane.scheduling.doorbells import BellRinger
+from seamlessflow.control_plane.scheduling.doorbells import BellRinger, EnginesBehind
 from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S, snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.scheduling.scheduler import decide
@@ -56,6 +56,7 @@ class Leader:
         self._companion = companion
         self._on_turn = on_turn
         self._ringer = BellRinger()
+        self._behind = EnginesBehind()
 
     def run(self) -> None:
         num_failures = 0
@@ -104,7 +105,10 @@ class Leader:
     def _cycle(self, *, may_evict: bool) -> None:
         close_old_connections()
         started_at = time.monotonic()
-        for ring in plan_apply(decide(snapshot_load(may_evict=may_evict))):
+        snapshot = snapshot_load(may_evict=may_evict)
+        for ring in self._behind.rings(snapshot):
+            self._ringer.ring(ring)
+        for ring in plan_apply(decide(snapshot)):
             self._ringer.ring(ring)
         took_s = time.monotonic() - started_at
         if took_s > SLOW_CYCLE_S:
