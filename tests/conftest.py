@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.fixtures.devices",
     "tests.fixtures.vllm_servers",
     "tests.fixtures.deploy_tools",
+    "tests.fixtures.trainers",
 ]
 
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}

@@ -129,6 +129,9 @@ def test_a_finished_job_tells_everything(
     page.get_by_role("link", name="Phases").click()
     page.get_by_role("link", name=re.compile("Log of the train phase")).first.click()
     expect(page.get_by_test_id("log")).to_contain_text("reward/mean")
+    page.get_by_role("link", name=re.compile("All phases")).click()
+    for number in range(1, 5):
+        expect(page.get_by_test_id("log")).to_contain_text(f"batch {number}: ")
     page.get_by_role("link", name="Spec").click()
     expect(page.get_by_test_id("spec")).to_contain_text("num_updates: 4")
     page.get_by_role("link", name="Groups").click()

@@ -5,7 +5,6 @@ No gateway, scheduler or machine runs beside it: what is measured has the machin
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,11 +18,13 @@ import aiohttp
 
 from seamlessflow.cli.local.identity import same_identity, wrapped
 from seamlessflow.cli.local.planes import web_command
+from seamlessflow.cli.local.ports import LOOPBACK, held_port
 from tests.benchmarks.measuring import DEATH_SIGNAL, ROOT, STOP_TIMEOUT_S
 from tests.fixtures.gateway_world import SECRET, GatewayWorld, database_migrate
 from tests.fixtures.services import services_running
 
 START_TIMEOUT_S = 60.0
+PREFERRED_PORT = 8800  # below the range from which outgoing connections take theirs
 VISITOR = "u"  # the user that GatewayWorld makes
 
 
@@ -47,13 +48,14 @@ async def web_world() -> AsyncIterator[WebWorld]:
     with (
         tempfile.TemporaryDirectory(prefix="sf-bench-") as name,
         services_running(Path(name) / "services", "--not-durable") as services,
+        held_port(PREFERRED_PORT) as port,
     ):
         folder = Path(name)
         database_migrate(services.urls, artifacts=folder / "artifacts")
         data = GatewayWorld(services.urls["DATABASE_URL"], folder)
         data.make_job()
         data.make_token()
-        base_url = f"http://127.0.0.1:{_free_port()}"
+        base_url = f"http://{LOOPBACK}:{port}"
         environ = os.environ | services.urls | _web_environ(folder, base_url)
         with (folder / "web.log").open("wb") as log:
             process = subprocess.Popen(  # noqa: ASYNC220
@@ -77,13 +79,6 @@ def _web_environ(folder: Path, base_url: str) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "seamlessflow.control_plane.settings",
         "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT / 'workers'}",
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def _until_up(base_url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

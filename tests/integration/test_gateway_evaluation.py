@@ -232,3 +232,23 @@ async def test_sessions_that_end_at_once_finish_it_once(
     assert world.sql(ROWS) == [(0, "finished", 4, 1.0, 1.0, {"1": 1.0, "2": 1.0})]
     finished = world.sql("SELECT count(*) FROM common_event WHERE to_state = 'finished'")
     assert finished == [(1,)]
+
+
+@pytest.mark.parametrize("state", ["cancelled", "failed"])
+async def test_an_evaluation_ends_with_its_job(gateway_world: GatewayWorld, state: str) -> None:
+    world = gateway_world
+    await world.start_engines(answer, evaluation=EVALUATION)
+    agent = world.make_phase(Role.AGENT)
+    groups = await world.lease(agent, is_evaluation=True)
+    await world.finish(agent, groups[0]["sessions"][0]["session_id"], reward=1.0)
+    world.sql("UPDATE jobs_job SET state = %s", [state])
+
+    async def is_ended() -> bool:
+        return [row[:3] for row in world.sql(ROWS)] == [(0, "cancelled", None)]
+
+    await world.until(is_ended, what="the end of the evaluation")
+    ((ended, reason),) = world.sql(
+        """SELECT e.ended_at IS NOT NULL, v.reason FROM trajectory_evaluation e
+           JOIN common_event v ON v.job_id = e.job_id AND v.to_state = 'cancelled'"""
+    )
+    assert (ended, reason) == (True, f"version 0 was not measured whole: the job is {state}")

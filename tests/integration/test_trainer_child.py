@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,43 +23,29 @@ from tests.integration.trainer_harness import (
     Planes,
     PublicationLost,
     TrainerProcess,
-    make_model,
+    folder_with,
     make_spec,
 )
 
 NUM_UPDATES = 6
 FLAT_BATCH = 2  # nothing to train in it
+FLAT_BATCHES = frozenset({FLAT_BATCH})
 CHECKPOINT_EVERY = 4
 SPEC = make_spec(num_updates=NUM_UPDATES, checkpoint_every_updates=CHECKPOINT_EVERY)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def new_planes() -> Planes:
-    planes = Planes(num_updates=NUM_UPDATES, flat_batches=frozenset({FLAT_BATCH}))
-    planes.start()
-    return planes
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    make_model(folder / "model")
-    return folder / "model"
-
-
 @pytest.fixture
-def folder(tmp_path: Path, model_folder: Path) -> Path:
-    (tmp_path / "model").symlink_to(model_folder)
-    return tmp_path
+def folder(tmp_path: Path, trainer_model: Path) -> Path:
+    return folder_with(trainer_model, tmp_path)
 
 
 class FinishedRun:
     """A job that ran through without disturbance."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.planes = new_planes()
+    def __init__(self, folder: Path, planes: Planes) -> None:
+        self.folder, self.planes = folder, planes
         trainer = TrainerProcess(folder, self.planes, SPEC)
         try:
             trainer.receive_until(Ready)
@@ -67,21 +53,19 @@ class FinishedRun:
             self.ended, self.reports = trainer.receive_until(Ended)
         finally:
             trainer.kill()
-            self.planes.stop()
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> FinishedRun:
-    folder = tmp_path_factory.mktemp("finished")
-    (folder / "model").symlink_to(model_folder)
-    return FinishedRun(folder)
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, trainer_model: Path, start_planes: Callable[..., Planes]
+) -> FinishedRun:
+    folder = folder_with(trainer_model, tmp_path_factory.mktemp("finished"))
+    return FinishedRun(folder, start_planes(num_updates=NUM_UPDATES, flat_batches=FLAT_BATCHES))
 
 
 @pytest.fixture
-def planes() -> Iterator[Planes]:
-    planes = new_planes()
-    yield planes
-    planes.stop()
+def planes(start_planes: Callable[..., Planes]) -> Planes:
+    return start_planes(num_updates=NUM_UPDATES, flat_batches=FLAT_BATCHES)
 
 
 def versions_of(folder: Path) -> Path:

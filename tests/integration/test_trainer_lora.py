@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.integration.trainer_harness import (
     Planes,
     PublicationLost,
     TrainerProcess,
-    make_model,
+    folder_with,
     make_spec,
     run_check,
 )
@@ -40,15 +40,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "model"
-    make_model(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def rows(model_folder: Path) -> dict[str, dict[str, Any]]:
-    return run_check(["tests.integration.trainer_lora_check", str(model_folder)])
+def rows(trainer_model: Path) -> dict[str, dict[str, Any]]:
+    return run_check(["tests.integration.trainer_lora_check", str(trainer_model)])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -78,9 +71,7 @@ class Run:
     """A job of LoRA in its own folder, its trainers started one after another."""
 
     def __init__(self, folder: Path, model: Path, planes: Planes, **train: Any) -> None:
-        folder.mkdir(exist_ok=True)
-        (folder / "model").symlink_to(model)
-        self.folder, self.planes = folder, planes
+        self.folder, self.planes = folder_with(model, folder), planes
         self.spec = make_spec(
             num_updates=NUM_UPDATES, checkpoint_every_updates=CHECKPOINT_EVERY, lora=LORA, **train
         )
@@ -110,29 +101,17 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def new_planes() -> Iterator[Callable[[], Planes]]:
-    started: list[Planes] = []
-
-    def start() -> Planes:
-        started.append(Planes(num_updates=NUM_UPDATES))
-        started[-1].start()
-        return started[-1]
-
-    yield start
-    for planes in started:
-        planes.stop()
-
-
-@pytest.fixture(scope="module")
 def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, model_folder: Path, new_planes: Callable[[], Planes]
+    tmp_path_factory: pytest.TempPathFactory, trainer_model: Path, start_planes: Callable[..., Planes]
 ) -> Run:
-    run = Run(tmp_path_factory.mktemp("undisturbed") / "run", model_folder, new_planes())
+    run = Run(
+        tmp_path_factory.mktemp("undisturbed") / "run", trainer_model, start_planes(num_updates=NUM_UPDATES)
+    )
     run.to_the_end()
     return run
 
 
-def test_version_is_the_adapter_alone_in_the_format_of_peft(undisturbed: Run, model_folder: Path) -> None:
+def test_version_is_the_adapter_alone_in_the_format_of_peft(undisturbed: Run, trainer_model: Path) -> None:
     folder = undisturbed.version(NUM_UPDATES)
     weights_check(folder, version=NUM_UPDATES)
     assert {file.name for file in folder.iterdir()} == {
@@ -142,7 +121,7 @@ def test_version_is_the_adapter_alone_in_the_format_of_peft(undisturbed: Run, mo
     }
     tensors = load_file(folder / "adapter_model.safetensors")
     assert all(name.startswith(PREFIX) and ".lora_" in name for name in tensors)
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    model = AutoModelForCausalLM.from_pretrained(trainer_model)
     linear = [layer for layer in model.model.layers.modules() if isinstance(layer, torch.nn.Linear)]
     num_numbers = sum(RANK * (layer.in_features + layer.out_features) for layer in linear)
     manifest = manifest_read(folder)
@@ -164,11 +143,11 @@ def test_checkpoint_holds_nothing_of_the_frozen_model(undisturbed: Run) -> None:
     assert not saved.get("frozen_param_fragments")
 
 
-def test_engine_serves_what_peft_makes_of_the_version(undisturbed: Run, model_folder: Path) -> None:
+def test_engine_serves_what_peft_makes_of_the_version(undisturbed: Run, trainer_model: Path) -> None:
     folder = undisturbed.version(NUM_UPDATES)
     runner = load_runner(
         LoadOptions(
-            model=model_folder,
+            model=trainer_model,
             weights=folder,
             dtype=torch.float32,
             device=torch.device("cpu"),
@@ -176,7 +155,7 @@ def test_engine_serves_what_peft_makes_of_the_version(undisturbed: Run, model_fo
             num_slots=1,
         )
     )
-    base = AutoModelForCausalLM.from_pretrained(model_folder)
+    base = AutoModelForCausalLM.from_pretrained(trainer_model)
     before = {name: tensor.clone() for name, tensor in base.state_dict().items()}
     merged = PeftModel.from_pretrained(base, str(folder)).merge_and_unload().state_dict()
     num_changed = 0
@@ -190,17 +169,19 @@ def test_engine_serves_what_peft_makes_of_the_version(undisturbed: Run, model_fo
 @pytest.mark.parametrize("train", [{}, {"zero_stage": 3, "num_ranks": 2}], ids=["alone", "two ranks"])
 def test_killed_anywhere_the_versions_are_the_same_to_the_bit(
     tmp_path: Path,
-    model_folder: Path,
-    new_planes: Callable[[], Planes],
+    trainer_model: Path,
+    start_planes: Callable[..., Planes],
     train: dict[str, Any],
     undisturbed: Run,
 ) -> None:
     """Kill -9 before version 1 is recorded (no checkpoint yet), before 2 (its checkpoint is written), after 3."""
     expected = undisturbed
     if train:
-        expected = Run(tmp_path / "undisturbed", model_folder, new_planes(), **train)
+        expected = Run(
+            tmp_path / "undisturbed", trainer_model, start_planes(num_updates=NUM_UPDATES), **train
+        )
         expected.to_the_end()
-    run = Run(tmp_path / "killed", model_folder, new_planes(), **train)
+    run = Run(tmp_path / "killed", trainer_model, start_planes(num_updates=NUM_UPDATES), **train)
     trainer: TrainerProcess
     kills_left = {1, 2, 3}
 
@@ -235,12 +216,12 @@ def test_configuration_has_the_same_bytes_in_every_process(undisturbed: Run) -> 
 
 
 def test_layer_that_the_model_does_not_have_is_one_clear_sentence(
-    tmp_path: Path, model_folder: Path, new_planes: Callable[[], Planes]
+    tmp_path: Path, trainer_model: Path, start_planes: Callable[..., Planes]
 ) -> None:
-    (tmp_path / "model").symlink_to(model_folder)
+    folder_with(trainer_model, tmp_path)
     spec = make_spec(lora={"target_modules": ["q_proj", "qkv_proj"]})
     JobSpec.model_validate(spec)
-    trainer = TrainerProcess(tmp_path, new_planes(), spec)
+    trainer = TrainerProcess(tmp_path, start_planes(num_updates=NUM_UPDATES), spec)
     assert trainer.receive() is None
     trainer.close()
     log = (tmp_path / "trainer.log").read_text()

@@ -1,7 +1,7 @@
 """Several processes that train together, from outside: one's loss curve, and a kill -9 of any of them."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,7 +16,7 @@ from tests.integration.trainer_harness import (
     Planes,
     PublicationLost,
     TrainerProcess,
-    make_model,
+    folder_with,
     make_spec,
     run_check,
 )
@@ -30,28 +30,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Sequence = dict[int, Publication]
 
 
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    make_model(folder / "model")
-    return folder / "model"
-
-
-@pytest.fixture(scope="module")
-def planes() -> Iterator[Callable[[], Planes]]:
-    started: list[Planes] = []
-
-    def start() -> Planes:
-        planes = Planes(num_updates=NUM_UPDATES)
-        planes.start()
-        started.append(planes)
-        return planes
-
-    yield start
-    for planes in started:
-        planes.stop()
-
-
 def start_trainer(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int) -> TrainerProcess:
     spec = make_spec(
         num_updates=NUM_UPDATES,
@@ -62,12 +40,6 @@ def start_trainer(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: i
     trainer = TrainerProcess(folder, planes, spec)
     trainer.receive_until(Ready)
     return trainer
-
-
-def folder_with(model: Path, folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "model").symlink_to(model)
-    return folder
 
 
 def run_through(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int) -> Sequence:
@@ -92,23 +64,26 @@ def other_rank(trainer: TrainerProcess) -> psutil.Process:
 
 @pytest.fixture(scope="module")
 def alone(
-    tmp_path_factory: pytest.TempPathFactory, model_folder: Path, planes: Callable[[], Planes]
+    tmp_path_factory: pytest.TempPathFactory, trainer_model: Path, start_planes: Callable[..., Planes]
 ) -> Sequence:
-    folder = folder_with(model_folder, tmp_path_factory.mktemp("alone") / "run")
-    return run_through(folder, planes(), zero_stage=1, num_ranks=1)
+    folder = folder_with(trainer_model, tmp_path_factory.mktemp("alone") / "run")
+    return run_through(folder, start_planes(num_updates=NUM_UPDATES), zero_stage=1, num_ranks=1)
 
 
 @pytest.fixture(scope="module")
 def together(
-    tmp_path_factory: pytest.TempPathFactory, model_folder: Path, planes: Callable[[], Planes]
+    tmp_path_factory: pytest.TempPathFactory, trainer_model: Path, start_planes: Callable[..., Planes]
 ) -> dict[int, tuple[Path, Sequence]]:
     """Folder and publications of an undisturbed run of two ranks, by ZeRO stage."""
     folders = {
-        stage: folder_with(model_folder, tmp_path_factory.mktemp("together") / str(stage))
+        stage: folder_with(trainer_model, tmp_path_factory.mktemp("together") / str(stage))
         for stage in (1, 2, 3)
     }
     return {
-        stage: (folder, run_through(folder, planes(), zero_stage=stage, num_ranks=2))
+        stage: (
+            folder,
+            run_through(folder, start_planes(num_updates=NUM_UPDATES), zero_stage=stage, num_ranks=2),
+        )
         for stage, folder in folders.items()
     }
 
@@ -128,13 +103,13 @@ def test_two_ranks_give_the_loss_curve_of_one(
 @pytest.mark.parametrize("stage", [2, 3])
 def test_whichever_rank_is_killed_the_weights_are_the_same_to_the_bit(
     tmp_path: Path,
-    model_folder: Path,
-    planes: Callable[[], Planes],
+    trainer_model: Path,
+    start_planes: Callable[..., Planes],
     together: dict[int, tuple[Path, Sequence]],
     stage: int,
 ) -> None:
     """Rank 0 before version 3 is recorded (no checkpoint yet), rank 1 after version 5 is (one of batch 4)."""
-    folder, own_planes = folder_with(model_folder, tmp_path / "run"), planes()
+    folder, own_planes = folder_with(trainer_model, tmp_path / "run"), start_planes(num_updates=NUM_UPDATES)
     trainer = start_trainer(folder, own_planes, zero_stage=stage, num_ranks=2)
     other = other_rank(trainer)
 
@@ -171,9 +146,9 @@ def test_whichever_rank_is_killed_the_weights_are_the_same_to_the_bit(
 
 
 def test_weights_are_gathered_by_bucket_never_the_whole_model_at_once(
-    model_folder: Path, tmp_path: Path
+    trainer_model: Path, tmp_path: Path
 ) -> None:
-    rows = run_check(["tests.integration.trainer_gather_check", str(model_folder), str(tmp_path)])
+    rows = run_check(["tests.integration.trainer_gather_check", str(trainer_model), str(tmp_path)])
     whole, small = rows["whole"], rows["small"]
     assert small["sha256"] == whole["sha256"]
     assert whole["num_gathers"] == 1

@@ -68,6 +68,13 @@ def make_model(folder: Path) -> None:
     )
 
 
+def folder_with(model: Path, folder: Path) -> Path:
+    """A job's folder, made if need be, in which a trainer finds the model."""
+    folder.mkdir(exist_ok=True)
+    (folder / "model").symlink_to(model)
+    return folder
+
+
 def run_check(module_and_arguments: Sequence[str], **environment: str) -> dict[str, dict[str, Any]]:
     """The rows that a check script printed as JSON lines, by their case; the script must end well."""
     result = subprocess.run(

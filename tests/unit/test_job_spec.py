@@ -167,3 +167,11 @@ def test_what_has_no_meaning_on_recorded_trajectories_is_refused(changes: dict[s
 def test_choices_among_recorded_sessions_need_that_source() -> None:
     assert "needs source 'trajectories'" in problems(data={"jobs": ["calculator"]})["data"]
     assert "data.source to 'trajectories'" in problems(environment={"name": "none"})[""]
+
+
+def test_an_adapter_learns_ten_times_as_fast_by_default() -> None:
+    def rate(**train: Any) -> float:
+        return job_spec_parse(spec(train=train)).train.learning_rate
+
+    assert (rate(), rate(lora=None), rate(lora={})) == (1e-6, 1e-6, 1e-5)
+    assert rate(lora={}, learning_rate=1e-6) == 1e-6

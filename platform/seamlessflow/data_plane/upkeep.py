@@ -8,6 +8,7 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.engines.pool import EnginePool
 from seamlessflow.data_plane.store.batches import batches_applied_note
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
+from seamlessflow.data_plane.store.evaluations import evaluations_cancel
 from seamlessflow.data_plane.store.groups import groups_renew
 from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
 from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
@@ -58,6 +59,7 @@ class Upkeep:
             engines = await engines_read(connection, secret=self._settings.secret_key)
             ended = await jobs_ended(connection, list(jobs)) if jobs else set()
             await batches_applied_note(connection)
+            await evaluations_cancel(connection)
         for job_id in ended:
             jobs[job_id].is_over = True
         self._engines.jobs_over = ended

@@ -1,43 +1,44 @@
-// The output of one phase's children, followed. A trainer's tells most, so it is shown first; a phase that was chosen
-// stays chosen.
-import { useEffect, useRef, useState } from "react";
-import { useSearchParams } from "react-router";
+// What the children on a machine wrote, followed: of all phases of a role in a row, since a child outlives them, or of
+// one. A trainer's tells most, so it is shown first; what was chosen stays chosen.
+import { useEffect, useMemo, useRef, useState } from "react";
+import { Link, useSearchParams } from "react-router";
 import type { PhaseRow } from "../../live/rows";
 import { bytes, clock } from "../../ui/format";
 import type { TabProps } from "./JobPage";
+import { type Lane, lanesOf, neighbours } from "./logPlan";
 import { phasesInOrder } from "./PhasesTab";
 import { useLog } from "./useLog";
 
 const AT_END_PX = 40;
 
-export function LogsTab({ live }: TabProps) {
+export function LogsTab({ jobId, live }: TabProps) {
   const [address, setAddress] = useSearchParams();
-  const phases = phasesInOrder(live.phases.values());
+  const lanes = useMemo(() => lanesOf(live.phases.values()), [live.phases]);
   const [first, setFirst] = useState<string>();
-  const chosen = address.get("phase") ?? first;
-  const [stream, setStream] = useState("");
-  const offered = firstChoice(phases);
+  const phaseId = address.get("phase");
+  const offered = lanes[0]?.key;
   useEffect(() => {
-    // Phases may live for seconds only: what is shown stays, or the log would jump.
+    // Another machine may come to train: what is shown stays, or the log would jump.
     setFirst((known) => known ?? offered);
   }, [offered]);
-  const log = useLog(chosen, stream);
-  if (phases.length === 0) return <p className="none">No machine has been leased yet.</p>;
-  const choose = (id: string) => {
+  const key = phaseId ?? address.get("of") ?? first ?? "";
+  const near = phaseId === null ? undefined : neighbours(lanes, phaseId);
+  const lane = near?.lane ?? lanes.find((one) => one.key === key);
+  const shown = phaseId === null ? lane?.phases : lane?.phases.filter((phase) => phase.id === phaseId);
+  const [stream, setStream] = useState("");
+  const log = useLog(key, shown ?? [], stream);
+  if (lanes.length === 0) return <p className="none">No machine has been leased yet.</p>;
+  const choose = (value: string) => {
     setStream("");
-    setAddress({ phase: id }, { replace: true });
+    setAddress(value.includes(":") ? { of: value } : { phase: value }, { replace: true });
   };
   return (
     <section className="card log-card">
       <div className="card-head">
         <label>
-          <span className="visually-hidden">Phase</span>
-          <select value={chosen ?? ""} onChange={(event) => choose(event.target.value)}>
-            {phases.map((phase) => (
-              <option key={phase.id} value={phase.id}>
-                {phaseSaid(phase)}
-              </option>
-            ))}
+          <span className="visually-hidden">Whose log</span>
+          <select value={key} onChange={(event) => choose(event.target.value)}>
+            <Choices lanes={lanes} />
           </select>
         </label>
         {log.streams.length > 1 ? (
@@ -50,10 +51,48 @@ export function LogsTab({ live }: TabProps) {
             </select>
           </label>
         ) : null}
-        <span className="muted end">{log.problem || (log.offset ? bytes(log.offset) : "nothing was written yet")}</span>
+        {near ? (
+          <nav className="log-nav" aria-label="Phases of this role on this machine">
+            <PhaseLink jobId={jobId} phase={near.before} word="Previous phase" />
+            <PhaseLink jobId={jobId} phase={near.after} word="Next phase" />
+            <Link to={`/jobs/${jobId}/logs?of=${near.lane.key}`}>All phases ({near.lane.phases.length})</Link>
+          </nav>
+        ) : null}
+        <span className="muted end">
+          {log.problem || (log.numBytes ? bytes(log.numBytes) : "nothing was written yet")}
+        </span>
       </div>
       <LogText text={log.text} />
     </section>
+  );
+}
+
+function Choices({ lanes }: { lanes: readonly Lane[] }) {
+  return (
+    <>
+      <optgroup label="All phases of a role on a machine">
+        {lanes.map((lane) => (
+          <option key={lane.key} value={lane.key}>
+            {lane.role} on {lane.machine}, {lane.phases.length} {lane.phases.length === 1 ? "phase" : "phases"}
+          </option>
+        ))}
+      </optgroup>
+      <optgroup label="One phase">
+        {phasesInOrder(lanes.flatMap((lane) => lane.phases)).map((phase) => (
+          <option key={phase.id} value={phase.id}>
+            {phaseSaid(phase)}
+          </option>
+        ))}
+      </optgroup>
+    </>
+  );
+}
+
+function PhaseLink({ jobId, phase, word }: { jobId: string; phase: PhaseRow | undefined; word: string }) {
+  return phase ? (
+    <Link to={`/jobs/${jobId}/logs?phase=${phase.id}`}>{word}</Link>
+  ) : (
+    <span className="muted">{word}</span>
   );
 }
 
@@ -87,10 +126,4 @@ function LogText({ text }: { text: string }) {
 
 function phaseSaid(phase: PhaseRow): string {
   return `${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence}, ${phase.state}`;
-}
-
-function firstChoice(phases: readonly PhaseRow[]): string | undefined {
-  const trainers = phases.filter((phase) => phase.role === "train");
-  const isLive = (phase: PhaseRow) => phase.ended_at === null;
-  return (trainers.find(isLive) ?? trainers[0] ?? phases.find(isLive) ?? phases[0])?.id;
 }

@@ -1,6 +1,10 @@
-// Follows the log of one phase and stream by byte offset, as long as somebody looks. What is kept is bounded.
-import { useEffect, useState } from "react";
+// Follows the logs of phases one after another by byte offset, as long as somebody looks. What is kept is bounded.
+import { useEffect, useRef, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../api/client";
+import { useServerClock } from "../../live/LiveProvider";
+import type { PhaseRow } from "../../live/rows";
+import { clock } from "../../ui/format";
+import { following } from "./logPlan";
 
 const POLL_MS = 1000;
 const MAX_KEPT = 400_000; // characters
@@ -10,45 +14,64 @@ export interface LogState {
   text: string;
   streams: readonly string[];
   stream: string;
-  offset: number;
+  numBytes: number;
   problem: string;
 }
 
-const NOTHING: LogState = { text: "", streams: [], stream: "", offset: 0, problem: "" };
+const NOTHING: LogState = { text: "", streams: [], stream: "", numBytes: 0, problem: "" };
 
-/** `stream` empty: the first by name. */
-export function useLog(phaseId: string | undefined, stream: string): LogState {
+/** `key` names what is shown: another one begins anew, more phases behind those of the same one are read on.
+ * `stream` empty: the first by name. */
+export function useLog(key: string, phases: readonly PhaseRow[], stream: string): LogState {
   const [log, setLog] = useState<LogState>(NOTHING);
+  const latest = useRef(phases);
+  latest.current = phases;
+  const now = useServerClock();
+  const isReady = phases.length > 0;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the key says when to begin anew; phases are read from the ref.
   useEffect(() => {
     setLog(NOTHING);
-    if (!phaseId) return;
+    if (!isReady) return;
     let isLooked = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let current = latest.current[0] as PhaseRow;
     let offset = 0;
     const read = async () => {
-      const part = await readPart(phaseId, stream, offset);
+      const part = await readPart(current.id, stream, offset);
       if (!isLooked) return;
-      if (part instanceof ApiProblem) setLog((log) => ({ ...log, problem: part.message }));
-      else {
-        offset = part.next_offset;
-        setLog((log) => ({
-          text: (log.text + part.text).slice(-MAX_KEPT),
-          streams: part.streams,
-          stream: part.stream,
-          offset: part.next_offset,
-          problem: "",
-        }));
+      if (part instanceof ApiProblem) {
+        setLog((log) => ({ ...log, problem: part.message }));
+        timer = setTimeout(read, POLL_MS);
+        return;
       }
-      const isMore = !(part instanceof ApiProblem) && part.text !== "";
-      timer = setTimeout(read, isMore ? AGAIN_MS : POLL_MS);
+      const heading = offset === 0 && part.text !== "" && latest.current.length > 1 ? headingOf(current) : "";
+      const numNew = part.next_offset - offset;
+      offset = part.next_offset;
+      setLog((log) => ({
+        text: (log.text + heading + part.text).slice(-MAX_KEPT),
+        streams: part.streams.length > 0 ? part.streams : log.streams,
+        stream: part.stream || log.stream,
+        numBytes: log.numBytes + numNew,
+        problem: "",
+      }));
+      const next = part.text === "" ? following(latest.current, current, now()) : undefined;
+      if (next) {
+        current = next;
+        offset = 0;
+      }
+      timer = setTimeout(read, next || part.text !== "" ? AGAIN_MS : POLL_MS);
     };
     void read();
     return () => {
       isLooked = false;
       clearTimeout(timer);
     };
-  }, [phaseId, stream]);
+  }, [key, stream, isReady]);
   return log;
+}
+
+function headingOf(phase: PhaseRow): string {
+  return `── ${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence} ──\n`;
 }
 
 async function readPart(phaseId: string, stream: string, offset: number) {

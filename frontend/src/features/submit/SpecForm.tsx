@@ -2,7 +2,7 @@
 import { type ReactNode, useId } from "react";
 import type { Field, Section } from "./fields";
 import { JobPicker } from "./JobPicker";
-import { parsed, type Spec, shown, valueAt, withValue } from "./spec";
+import { fallbackIn, parsed, type Spec, shown, valueAt, withValue } from "./spec";
 import { UploadButton } from "./UploadButton";
 
 interface Props {
@@ -29,6 +29,7 @@ export function SpecForm({ sections, spec, faults, project, onChange }: Props) {
                 <SpecField
                   key={field.path.join(".")}
                   field={field}
+                  fallback={fallbackIn(spec, field)}
                   value={valueAt(spec, field.path)}
                   fault={faults.get(field.path.join("."))}
                   project={project}
@@ -51,13 +52,14 @@ function summaryOf(section: Section, spec: Spec): string {
 
 interface FieldProps {
   field: Field;
+  fallback: unknown;
   value: unknown;
   fault: string | undefined;
   project: string;
   onChange: (value: unknown) => void;
 }
 
-function SpecField({ field, value, fault, project, onChange }: FieldProps) {
+function SpecField({ field, fallback, value, fault, project, onChange }: FieldProps) {
   const id = useId();
   const helpId = `${id}-help`;
   const text = shown(field, value);
@@ -78,7 +80,7 @@ function SpecField({ field, value, fault, project, onChange }: FieldProps) {
       <div className="input-row">
         {field.kind === "choice" || field.kind === "flag" ? (
           <select {...common} value={text} onChange={(event) => onChange(parsed(field, event.target.value))}>
-            {field.isRequired ? null : <option value="">{String(field.fallback ?? "")} (default)</option>}
+            {field.isRequired ? null : <option value="">{String(fallback ?? "")} (default)</option>}
             {field.choices.map((choice) => (
               <option key={choice}>{choice}</option>
             ))}
@@ -86,7 +88,7 @@ function SpecField({ field, value, fault, project, onChange }: FieldProps) {
         ) : isLong ? (
           <LinesInput field={field} value={value} common={common} onChange={onChange} />
         ) : (
-          <TextInput field={field} text={text} common={common} onChange={onChange} />
+          <TextInput field={field} fallback={fallback} text={text} common={common} onChange={onChange} />
         )}
         {field.hasJobs ? <JobPicker value={value} onChange={onChange} /> : null}
         {field.upload ? <UploadButton kind={field.upload} project={project} onUploaded={onChange} /> : null}
@@ -106,12 +108,12 @@ interface InputProps {
 }
 
 /** What one types stays as typed while the value is the same: "1.", "0.90" and a comma at the end are on their way. */
-function TextInput({ field, text, common, onChange }: InputProps & { text: string }) {
+function TextInput({ field, fallback, text, common, onChange }: InputProps & { fallback: unknown; text: string }) {
   return (
     <input
       {...common}
       inputMode={field.kind === "integer" ? "numeric" : field.kind === "number" ? "decimal" : "text"}
-      placeholder={placeholderOf(field)}
+      placeholder={placeholderOf(field, fallback)}
       key={`${field.path.join(".")}`}
       defaultValue={text}
       ref={(element) => {
@@ -139,8 +141,8 @@ function LinesInput({ field, value, common, onChange }: InputProps & { value: un
   );
 }
 
-function placeholderOf(field: Field): string {
-  if (field.fallback !== undefined && field.fallback !== null) return shown(field, field.fallback);
+function placeholderOf(field: Field, fallback: unknown): string {
+  if (fallback !== undefined && fallback !== null) return shown(field, fallback);
   if (field.upload === "archive") return "artifact://…, hub://… or a path on the server";
   if (field.upload) return "artifact://… or a path on the server";
   return field.kind === "tags" ? "any machine with the role" : "";

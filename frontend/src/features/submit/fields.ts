@@ -13,6 +13,8 @@ export interface Field {
   isRequired: boolean;
   /** What the platform takes when the field is left out; undefined where it must be given or has no single value. */
   fallback: unknown;
+  /** … or this, once the field of that name beside it is given. */
+  fallbackWith: Readonly<Record<string, unknown>>;
   choices: readonly string[];
   range: string;
   /** Takes a file: the upload's address becomes the value. */
@@ -46,6 +48,7 @@ interface Node {
   maximum?: number;
   exclusiveMinimum?: number;
   exclusiveMaximum?: number;
+  "x-default-with"?: Record<string, unknown>;
 }
 
 const ROOT = schema as unknown as Node & { $defs: Record<string, Node> };
@@ -126,6 +129,7 @@ function fieldOf(path: Path, node: Node, required: readonly string[]): Field {
     unit: UNITS.find(([end]) => name.endsWith(end))?.[1] ?? "",
     isRequired: required.includes(name),
     fallback: node.default ?? shape.default,
+    fallbackWith: node["x-default-with"] ?? {},
     choices: shape.enum ?? (shape.type === "boolean" ? ["true", "false"] : []),
     range: rangeOf(shape),
     upload: UPLOADS[path.join(".")] ?? null,

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { type Field, sections } from "./fields";
-import { faultsByField, parsed, shown, valueAt, withValue } from "./spec";
+import { fallbackIn, faultsByField, parsed, shown, valueAt, withValue } from "./spec";
 
 const all = sections().flatMap((section) => section.fields);
 const field = (name: string) => all.find((one) => one.path.join(".") === name) as Field;
@@ -41,6 +41,13 @@ it("sets a value, and takes it out together with a section that is empty then", 
   expect(spec).toEqual({ name: "a", train: { num_updates: 5 } });
   expect(valueAt(spec, ["train", "num_updates"])).toBe(5);
   expect(withValue(spec, ["train", "num_updates"], undefined)).toEqual({ name: "a" });
+});
+
+it("shows the default that a field has beside what else is set", () => {
+  const rate = field("train.learning_rate");
+  expect(fallbackIn({}, rate)).toBe(1e-6);
+  expect(fallbackIn({ train: { lora: null } }, rate)).toBe(1e-6);
+  expect(fallbackIn({ train: { lora: { rank: 8 } } }, rate)).toBe(1e-5);
 });
 
 it("reads what a person typed and shows it again", () => {

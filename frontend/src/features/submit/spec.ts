@@ -25,6 +25,13 @@ function emptyToNothing(section: Spec): Spec | undefined {
   return Object.keys(section).length === 0 ? undefined : section;
 }
 
+/** What the platform takes if the field is left out of this spec. */
+export function fallbackIn(spec: Spec, field: Field): unknown {
+  const isGiven = (name: string) => (valueAt(spec, [...field.path.slice(0, -1), name]) ?? null) !== null;
+  const [, value] = Object.entries(field.fallbackWith).find(([name]) => isGiven(name)) ?? [];
+  return value ?? field.fallback;
+}
+
 /** The text of an input for a value. */
 export function shown(field: Field, value: unknown): string {
   if (value === undefined || value === null) return "";

@@ -41,10 +41,11 @@ class SessionState(StrEnum):
 
 
 class EvaluationState(StrEnum):
-    """running: groups of it still lack verdicts; finished: the version is measured."""
+    """running: groups of it still lack verdicts; finished: the version is measured; cancelled: its job ended before."""
 
     RUNNING = "running"
     FINISHED = "finished"
+    CANCELLED = "cancelled"
 
 
 class BatchState(StrEnum):
@@ -76,7 +77,11 @@ SESSION_MOVES = TransitionTable(
 )
 EVALUATION_MOVES = TransitionTable(
     "evaluation",
-    {EvaluationState.RUNNING: frozenset({EvaluationState.FINISHED}), EvaluationState.FINISHED: frozenset()},
+    {
+        EvaluationState.RUNNING: frozenset({EvaluationState.FINISHED, EvaluationState.CANCELLED}),
+        EvaluationState.FINISHED: frozenset(),
+        EvaluationState.CANCELLED: frozenset(),
+    },
 )
 BATCH_MOVES = TransitionTable(
     "batch",

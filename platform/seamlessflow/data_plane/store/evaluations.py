@@ -14,8 +14,11 @@ from seamlessflow.core.evaluation.pass_at_k import pass_at_k_mean
 from seamlessflow.core.evaluation.schedule import is_evaluation_due
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import EVALUATION_MOVES, EvaluationState
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import job_event, scheduler_notify
+
+_TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,29 @@ async def evaluation_finish_if_whole(
     )
     await scheduler_notify(connection, "evaluation finished")
     return True
+
+
+async def evaluations_cancel(connection: Connection) -> None:
+    """End those whose jobs are over: nobody runs what is left of them. Figures stay unknown."""
+    EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.CANCELLED)
+    async with connection.transaction():
+        cursor = await connection.execute(
+            """UPDATE trajectory_evaluation e SET state = %s, ended_at = now() FROM jobs_job j
+               WHERE e.state = %s AND j.id = e.job_id AND j.state = ANY(%s)
+               RETURNING e.project_id, e.job_id, e.version, j.state""",
+            [EvaluationState.CANCELLED.value, EvaluationState.RUNNING.value, _TERMINAL],
+        )
+        for project_id, job_id, version, job_state in await cursor.fetchall():
+            await job_event(
+                connection,
+                project_id=project_id,
+                job_id=job_id,
+                kind="evaluation.state",
+                from_state=EvaluationState.RUNNING.value,
+                to_state=EvaluationState.CANCELLED.value,
+                reason=f"version {version} was not measured whole: the job is {job_state}",
+                data={"version": version},
+            )
 
 
 @dataclass(frozen=True, slots=True)

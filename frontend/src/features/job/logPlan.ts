@@ -1,0 +1,49 @@
+// Which phases' logs are read one after another: a child outlives its phases, so what one process wrote is spread over
+// those of its role on its machine. Pure.
+import type { PhaseRow } from "../../live/rows";
+
+/** Phases of one role on one machine, oldest first. */
+export interface Lane {
+  key: string;
+  role: string;
+  machine: string;
+  phases: readonly PhaseRow[];
+}
+
+// What a phase wrote last may arrive so long after its end.
+const SHIPPING_MS = 5000;
+const ORDER = ["train", "rollout", "agent"];
+
+/** A trainer's output tells most, so it comes first. */
+export function lanesOf(phases: Iterable<PhaseRow>): Lane[] {
+  const found = new Map<string, PhaseRow[]>();
+  for (const phase of phases) {
+    const key = `${phase.role}:${phase.machine}`;
+    found.set(key, [...(found.get(key) ?? []), phase]);
+  }
+  return [...found]
+    .map(([key, own]) => {
+      const sorted = own.sort((a, b) => a.leased_at - b.leased_at || a.fence - b.fence);
+      const { role, machine } = sorted[0] as PhaseRow;
+      return { key, role, machine, phases: sorted };
+    })
+    .sort((a, b) => ORDER.indexOf(a.role) - ORDER.indexOf(b.role) || a.machine.localeCompare(b.machine));
+}
+
+/** The lane of a phase and its neighbours in it. */
+export function neighbours(lanes: readonly Lane[], phaseId: string) {
+  for (const lane of lanes) {
+    const place = lane.phases.findIndex((phase) => phase.id === phaseId);
+    if (place >= 0) return { lane, before: lane.phases[place - 1], after: lane.phases[place + 1] };
+  }
+  return undefined;
+}
+
+/** The phase to read on with, once nothing more is to come of this one; `now` by the server's clock. */
+export function following(phases: readonly PhaseRow[], current: PhaseRow, now: number): PhaseRow | undefined {
+  const known = phases.find((phase) => phase.id === current.id);
+  const next = phases.find((phase) => phase.leased_at > current.leased_at);
+  const ended_at = (known ?? current).ended_at;
+  if (!next || (known && ended_at === null)) return undefined;
+  return ended_at !== null && now - ended_at < SHIPPING_MS ? undefined : next;
+}
