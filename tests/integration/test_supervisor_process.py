@@ -108,6 +108,8 @@ async def test_kill_leaves_no_process(
     assert len(children) == len(words)
     forked = next(child for child in children if "seamlessflow_workers.agents" in " ".join(child.cmdline()))
     assert forked.ppid() == process.pid
+    # A title instead of arguments: it was never executed.
+    assert b"-m seamlessflow_workers.agents" in Path(f"/proc/{forked.pid}/cmdline").read_bytes()
     process.kill()
     await until(lambda: not any(is_alive(child) for child in children), what="nothing is left")
 

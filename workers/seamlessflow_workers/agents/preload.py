@@ -2,7 +2,4 @@
 
 # ruff: noqa: F401 - importing is the purpose
 
-import seamlessflow_workers.agents.environments.arithmetic
-import seamlessflow_workers.agents.environments.calculator
-import seamlessflow_workers.agents.environments.command
-import seamlessflow_workers.agents.main
+import seamlessflow_workers.agents.main  # with all environments

@@ -5,7 +5,8 @@ import os
 import signal
 import socket
 
-from seamlessflow_workers.nursery.serving import serve
+from seamlessflow_workers.nursery.preloading import open_descriptors
+from seamlessflow_workers.nursery.serving import STANDARD_STREAMS, serve
 from seamlessflow_workers.supervisor.launch import bind_to_parent
 
 
@@ -15,6 +16,8 @@ def main() -> None:
     arguments = parser.parse_args()
     supervisor_pid = os.getppid()
     bind_to_parent(parent_pid=supervisor_pid, death_signal=signal.SIGKILL)
+    for descriptor in open_descriptors() - STANDARD_STREAMS - {arguments.control_fd}:
+        os.close(descriptor)  # of whoever started the supervisor: no child's business
     child = serve(socket.socket(fileno=arguments.control_fd), supervisor_pid=supervisor_pid)
     child.become()
 

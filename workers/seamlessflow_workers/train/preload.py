@@ -13,3 +13,4 @@ import transformers.models.qwen3.modeling_qwen3
 
 import seamlessflow_workers.train.main
 import seamlessflow_workers.train.rank_group
+import seamlessflow_workers.train.weight_offers

@@ -2,6 +2,9 @@
 
 # ruff: noqa: F401 - importing is the purpose
 
+import uvloop
+
 import seamlessflow_workers.rollout.engine.model_loading
+import seamlessflow_workers.rollout.engine.process
 import seamlessflow_workers.rollout.engine.server
 import seamlessflow_workers.rollout.engine.service
