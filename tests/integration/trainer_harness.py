@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from seamlessflow.core.batching.format import Batch, BatchHeader, batch_encode
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.protocol.child import (
     Begin,
+    Begun,
     Doing,
     Ended,
     Failed,
@@ -32,6 +34,7 @@ from seamlessflow.core.protocol.child import (
 )
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.protocol.worker import (
+    GangOrder,
     PhaseOrder,
     Publication,
     PublicationReply,
@@ -45,7 +48,7 @@ PROJECT = UUID("01890000-0000-7000-8000-00000000000b")
 VOCABULARY = 64
 DEADLINE_S = 90.0
 CREDENTIAL = "sfp_test"
-Message = TypeVar("Message", Ready, Doing, Ended, Failed)
+Message = TypeVar("Message", Ready, Begun, Doing, Ended, Failed)
 
 MAKE_MODEL = """
 import sys, torch
@@ -245,8 +248,10 @@ class TrainerProcess:
         *,
         prefix: Sequence[str] = (),
         module: str = "seamlessflow_workers.train",
+        listening: socket.socket | None = None,
     ) -> None:
-        """`prefix` is a command that becomes the trainer, `module` the trainer itself."""
+        """`prefix` is a command that becomes the trainer, `module` the trainer itself. `listening`: where it meets
+        those of other machines."""
         resident = Resident(
             job_id=JOB,
             project_id=PROJECT,
@@ -258,7 +263,8 @@ class TrainerProcess:
             gateway_url=planes.url,
             control_plane_url=planes.url,
         )
-        (folder / "resident.json").write_bytes(msgspec.json.encode(resident))
+        path = folder / f"resident-{secrets.token_hex(4)}.json"
+        path.write_bytes(msgspec.json.encode(resident))
         self.planes = planes
         self.control, theirs = socket.socketpair()
         self.log = (folder / "trainer.log").open("ab")
@@ -269,10 +275,16 @@ class TrainerProcess:
             module,
             "--control-fd",
             str(theirs.fileno()),
+            "--resident",
+            str(path),
         ]
+        inherited = [theirs.fileno()]
+        if listening is not None:
+            command += ["--rendezvous-fd", str(listening.fileno())]
+            inherited.append(listening.fileno())
         self.process = subprocess.Popen(
-            [*command, "--resident", folder / "resident.json"],
-            pass_fds=[theirs.fileno()],
+            command,
+            pass_fds=inherited,
             env=child_environment(),
             stdout=self.log,
             stderr=self.log,
@@ -284,7 +296,7 @@ class TrainerProcess:
     def send(self, message: ToChild) -> None:
         self.control.sendall(encode_line(message))
 
-    def begin(self, phase: int, *, num_batches: int | None = None) -> UUID:
+    def begin(self, phase: int, *, num_batches: int | None = None, gang: GangOrder | None = None) -> UUID:
         phase_id = UUID(int=phase)
         order = PhaseOrder(
             phase_id=phase_id,
@@ -293,10 +305,11 @@ class TrainerProcess:
             job_id=JOB,
             project_id=PROJECT,
             is_draining=False,
-            credential=CREDENTIAL,
+            credential=CREDENTIAL if gang is None or gang.leads else "",
             front_token="",
             weights=WeightsReference(version=self.planes.latest_version, uri=""),
             num_batches=num_batches,
+            gang=gang,
         )
         self.send(Begin(order=order))
         return phase_id

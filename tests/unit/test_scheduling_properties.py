@@ -1,6 +1,8 @@
 """Properties of the scheduling decision over random snapshots, and a simulation that must come to an end."""
 
 import random
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -10,9 +12,11 @@ from hypothesis import strategies as st
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.scheduling.decisions import (
+    Decision,
     DrainPhase,
     FailPhase,
     Lease,
+    LeaseGang,
     MoveJob,
     Plan,
     SetDesiredVersion,
@@ -20,7 +24,7 @@ from seamlessflow.core.scheduling.decisions import (
 from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
 from seamlessflow.core.scheduling.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.snapshots import JOBS, snapshots
 
@@ -35,6 +39,15 @@ def test_the_same_snapshot_in_any_order_gives_the_same_plan(
     assert decide(Snapshot(machines=tuple(machines), jobs=tuple(jobs))) == decide(snapshot)
 
 
+def singly(plan: Plan) -> Iterator[Decision]:
+    """With the leases of a gang one by one."""
+    for decision in plan.decisions:
+        if isinstance(decision, LeaseGang):
+            yield from decision.leases()
+        else:
+            yield decision
+
+
 @given(snapshots())
 def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
     plan = decide(snapshot)
@@ -43,6 +56,11 @@ def test_a_plan_never_breaks_a_rule(snapshot: Snapshot) -> None:
     jobs = {job.id: job for job in snapshot.jobs}
     leased, moved, ended = [], [], []
     for decision in plan.decisions:
+        if isinstance(decision, LeaseGang):
+            job = jobs[decision.job_id]
+            assert len(decision.machines) == job.num_train_machines > 1, "all or none"
+            assert not any(m.phase and m.phase.role is Role.TRAIN for m in snapshot.held_by(job.id))
+    for decision in singly(plan):
         assert decision.reason
         match decision:
             case Lease():
@@ -96,12 +114,13 @@ def test_no_machine_where_training_is_due_is_leased_for_rollout(snapshot: Snapsh
         job = next(job for job in snapshot.jobs if job.id == lease.job_id)
         trains = any(m.phase is not None and m.phase.role is Role.TRAIN for m in snapshot.held_by(job.id))
         promised = any(
-            isinstance(d, Lease) and d.role is Role.TRAIN and d.job_id == job.id for d in plan.decisions
+            isinstance(d, Lease) and d.role is Role.TRAIN and d.job_id == job.id for d in singly(plan)
         )
+        is_short = job.trains_in_gangs and "train together" in plan.waiting_reasons[job.id]
         drained = any(isinstance(d, DrainPhase) and "turns to training" in d.reason for d in plan.decisions)
         able = next(m for m in snapshot.machines if m.id == lease.machine_id).tags >= job.tags_of(Role.TRAIN)
         waits = any(m.phase is not None and m.phase.is_leaving for m in snapshot.held_by(job.id))
-        assert not (able and job.num_due_batches) or trains or promised or drained or waits
+        assert not (able and job.num_due_batches) or trains or promised or drained or waits or is_short
 
 
 @dataclass
@@ -127,6 +146,10 @@ class World:
             match decision:
                 case Lease():
                     self._lease(decision)
+                case LeaseGang():
+                    gang_id = UUID(int=self.num_phases + 50_000)
+                    for member, lease in enumerate(decision.leases()):
+                        self._lease(lease, GangView(id=gang_id, member=member))
                 case DrainPhase():
                     self._set_phase(decision.machine, state=PhaseState.DRAINING, age_s=0.0)
                 case FailPhase():
@@ -141,7 +164,7 @@ class World:
     def _check(self, plan: Plan) -> None:
         """Whatever was edited or failed: no machine works against its tags, and who waits is told why."""
         leaving = {d.phase_id for d in plan.decisions if isinstance(d, DrainPhase | FailPhase)}
-        for lease in (d for d in plan.decisions if isinstance(d, Lease)):
+        for lease in (d for d in singly(plan) if isinstance(d, Lease)):
             machine = self.machines[lease.machine]
             assert self.jobs[lease.job_id].tags_of(lease.role) <= machine.tags
             assert not machine.is_cordoned
@@ -161,7 +184,20 @@ class World:
         self.machines[name] = machine_edited(machine, edit)
         assert told is None or told.first == decide(self.snapshot())
 
-    def _lease(self, lease: Lease) -> None:
+    def check_gangs(self) -> None:
+        """A job trains on all its machines or on none, and what remains of a gang is on its way out."""
+        training: dict[UUID, list[PhaseView]] = defaultdict(list)
+        for machine in self.machines.values():
+            if machine.phase is not None and machine.phase.gang is not None:
+                training[machine.phase.job_id].append(machine.phase)
+        for job_id, phases in training.items():
+            gangs = {phase.gang.id: phase.gang for phase in phases if phase.gang is not None}
+            assert len(gangs) == 1
+            (gang,) = gangs.values()
+            is_whole = len(phases) == self.jobs[job_id].num_train_machines
+            assert is_whole or gang.failure or gang.has_ended
+
+    def _lease(self, lease: Lease, gang: GangView | None = None) -> None:
         machine = self.machines[lease.machine]
         assert machine.phase is None
         self.num_phases += 1
@@ -173,6 +209,7 @@ class World:
             state=PhaseState.LEASED,
             fence=fence,
             desired_version=self.jobs[lease.job_id].latest_version,
+            gang=gang,
         )
         self.budgets[phase.id] = lease.num_batches
         self.machines[lease.machine] = replace(machine, phase=phase)
@@ -187,7 +224,15 @@ class World:
         assert machine.phase is not None
         job = self.jobs[machine.phase.job_id]
         self.machines[name] = replace(machine, phase=None)
-        self.jobs[job.id] = replace(job, num_failures=job.num_failures + has_failed)
+        gang = machine.phase.gang
+        for fellow in list(self.machines.values()):
+            theirs = fellow.phase.gang if fellow.phase is not None else None
+            if gang is not None and theirs is not None and theirs.id == gang.id:
+                failure = theirs.failure or ("it failed" if has_failed else "")
+                has_ended = theirs.has_ended or not has_failed
+                self._set_phase(fellow.name, gang=replace(theirs, failure=failure, has_ended=has_ended))
+        is_counted = has_failed and not (gang is not None and gang.failure)  # a gang fails once
+        self.jobs[job.id] = replace(job, num_failures=job.num_failures + is_counted)
 
     def work(self) -> None:
         """Every healthy machine does one step of what it was told."""
@@ -209,8 +254,10 @@ class World:
             elif phase.role is Role.ROLLOUT and self._agents_live(phase.job_id):
                 job = self.jobs[phase.job_id]
                 self.jobs[job.id] = replace(job, num_ready_groups=job.num_ready_groups + 2)
-            elif phase.role is Role.TRAIN:
+            elif phase.role is Role.TRAIN and (phase.gang is None or phase.gang.member == 0):
                 self._train(name, phase)
+            elif phase.gang is not None and phase.gang.has_ended:
+                self._end(name)  # released by its leader
 
     def _agents_live(self, job_id: UUID) -> bool:
         return any(
@@ -264,6 +311,15 @@ class World:
             self.machines[name] = replace(machine, tags=wanted, is_cordoned=False, is_draining=False)
 
 
+GANG_LAYOUTS = [
+    {"alpha": {"rollout", "train"}, "beta": {"rollout", "train"}, "gamma": {"agent"}},
+    {"alpha": {"train"}, "beta": {"train"}, "delta": {"rollout"}, "gamma": {"agent"}},
+    {"alpha": {"train"}, "beta": {"rollout", "train"}, "delta": {"rollout"}, "gamma": {"agent"}},
+    {
+        **{name: {"rollout", "train"} for name in ("alpha", "beta", "delta", "epsilon")},
+        **{name: {"agent"} for name in ("gamma", "zeta")},
+    },
+]
 LAYOUTS = [
     {"alpha": {"rollout", "train"}, "beta": {"rollout"}, "gamma": {"agent"}},
     {"alpha": {"rollout", "train"}, "gamma": {"agent"}},
@@ -274,7 +330,7 @@ LAYOUTS = [
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
-    layout=st.sampled_from(LAYOUTS),
+    layout=st.sampled_from(LAYOUTS) | st.sampled_from(GANG_LAYOUTS),
     num_disturbances=st.integers(0, 60),
     cancel_at=st.none() | st.integers(0, 80),
     pause_at=st.none() | st.integers(0, 40),
@@ -289,7 +345,14 @@ def test_whatever_happens_every_job_reaches_one_end(
         for n, name in enumerate(sorted(tags), 1)
     }
     jobs = {
-        job_id: JobView(id=job_id, order=n, state=JobState.QUEUED, groups_per_batch=4, num_updates=3)
+        job_id: JobView(
+            id=job_id,
+            order=n,
+            state=JobState.QUEUED,
+            groups_per_batch=4,
+            num_updates=3,
+            num_train_machines=2 if layout in GANG_LAYOUTS else 1,
+        )
         for n, job_id in enumerate(JOBS[:2])
     }
     world = World(chance=chance, machines=machines, jobs=jobs)
@@ -310,6 +373,7 @@ def test_whatever_happens_every_job_reaches_one_end(
         if step == cancel_at:
             world.jobs[first] = replace(world.jobs[first], desired=DesiredJobState.CANCEL)
         world.cycle()
+        world.check_gangs()
         world.work()
         if all(job.state in TERMINAL_JOB_STATES for job in world.jobs.values()):
             break

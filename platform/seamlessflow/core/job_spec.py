@@ -135,6 +135,9 @@ class TrainSection(SpecSection):
     num_ranks: Annotated[int, Field(ge=1, le=64)] = 1
     """Processes of one machine that train together, one for each of its GPUs: they share a batch, and ZeRO its
     states."""
+    num_machines: Annotated[int, Field(ge=1, le=64)] = 1
+    """Machines that train together, with `num_ranks` processes each: all of them, or training waits. They must see the
+    artifacts and the model under the same paths."""
     objective: TrainObjective = TrainObjective.ONCE
     """How an answer counts that several branches of a session share: `once`, or `by_leaves` in each of them."""
     tree: bool = True
@@ -238,6 +241,20 @@ class JobSpec(SpecSection):
             raise ValueError(
                 "train.tree: a ratio of whole sequences has no sum over the branches through a token; "
                 "with objective 'by_leaves' set tree to false, or take objective 'once'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _batch_has_work_for_all(self) -> "JobSpec":
+        train, rollout = self.train, self.rollout
+        num_processes = train.num_machines * train.num_ranks
+        num_sessions = rollout.groups_per_batch * rollout.group_size
+        is_known = not self.data.is_recorded  # of recorded groups, how many sessions there are is seen later
+        if is_known and train.num_machines > 1 and num_processes > num_sessions:
+            raise ValueError(
+                f"train.num_machines: {train.num_machines} machines with {train.num_ranks} processes each are "
+                f"{num_processes}, but a batch has {num_sessions} sessions (rollout.groups_per_batch x "
+                "rollout.group_size) to share out; accepted: at most as many processes as sessions"
             )
         return self
 

@@ -14,6 +14,7 @@ import msgspec
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.child import (
     Begin,
+    Begun,
     Doing,
     Drain,
     Ended,
@@ -25,8 +26,10 @@ from seamlessflow.core.protocol.child import (
     decode_from_child,
     encode_line,
 )
+from seamlessflow.core.protocol.worker import PhaseOrder
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
+from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.supervisor.config import DEVICE_ENVIRONMENT
 from seamlessflow_workers.supervisor.process import ChildCommand
 
@@ -42,6 +45,11 @@ class ControlledChild(ResidentChild):
     _has_begun = False
     _renewed_s = 0.0  # monotonic
     _is_drain_sent = False
+    _gang: tuple[str, ...] | None = None  # machines that its process trains with, once it has begun to
+
+    def fits(self, order: PhaseOrder) -> bool:
+        """A trainer is bound to the machines that it once trained with."""
+        return order.gang is None or self._gang in (None, tuple(order.gang.machines))
 
     async def _prepare(self) -> ChildCommand:
         ours, self._theirs = socket.socketpair()
@@ -52,14 +60,18 @@ class ControlledChild(ResidentChild):
         # The address under which this machine reaches the control plane, which need not be the one that people open.
         resident = msgspec.structs.replace(self.resident, control_plane_url=config.control_plane_url)
         path.write_bytes(msgspec.json.encode(resident))
-        descriptor = self._theirs.fileno()
+        descriptor, meeting = self._theirs.fileno(), self._surroundings.rendezvous_fd
+        is_of_gang = self.key.role is Role.TRAIN and resident.spec["train"].get("num_machines", 1) > 1
         return ChildCommand(
-            (*program, "--control-fd", str(descriptor), "--resident", str(path)),
+            (
+                *(*program, "--control-fd", str(descriptor), "--resident", str(path)),
+                *(("--rendezvous-fd", str(meeting)) if is_of_gang else ()),
+            ),
             environment={
                 **DEVICE_ENVIRONMENT[config.device],
                 "SEAMLESSFLOW_ADVERTISED_HOST": config.advertised_host,
             },
-            inherited_fds=(descriptor,),
+            inherited_fds=(descriptor, meeting) if is_of_gang else (descriptor,),
         )
 
     async def _spawn(self) -> None:
@@ -87,11 +99,8 @@ class ControlledChild(ResidentChild):
         phase = self.phase
         if self.is_loading or phase is None or phase.is_over:
             return
-        if phase.state is PhaseState.STARTING:
-            self._has_begun, self._is_drain_sent = True, False
-            self._renewed_s = time.monotonic()
-            self._send(Begin(order=phase.order))
-            phase.activate()
+        if phase.state is PhaseState.STARTING and not self._has_begun:
+            self._begin_work(phase)
         elif phase.state is PhaseState.DRAINING and not self._has_begun:
             self._finish_phase("drained before it began")
         elif phase.state is PhaseState.DRAINING and not self._is_drain_sent:
@@ -101,6 +110,15 @@ class ControlledChild(ResidentChild):
             self._renewed_s = time.monotonic()
             self._send(Renew(phase_id=phase.order.phase_id, credential=phase.order.credential))
 
+    def _begin_work(self, phase: RunningPhase) -> None:
+        self._has_begun, self._is_drain_sent = True, False
+        self._renewed_s = time.monotonic()
+        self._send(Begin(order=phase.order))
+        if phase.order.gang is None:
+            phase.activate()
+        else:
+            self._gang = tuple(phase.order.gang.machines)  # active once the child has said Begun
+
     def _take(self, message: FromChild) -> None:
         phase = self.phase
         if phase is None or isinstance(message, Ready):
@@ -109,6 +127,9 @@ class ControlledChild(ResidentChild):
             phase.do(message)
         elif message.phase_id != phase.order.phase_id:
             log.warning("%s spoke of phase %s, which is not the present one", self._noun, message.phase_id)
+        elif isinstance(message, Begun):
+            if phase.state is PhaseState.STARTING:
+                phase.activate()
         elif isinstance(message, Ended):
             self._has_begun = False
             self._finish_phase(message.reason)

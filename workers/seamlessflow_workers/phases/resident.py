@@ -49,6 +49,7 @@ class Surroundings:
     loading: asyncio.Lock
     on_moved: Callable[[], None]  # a phase or a child changed
     on_observed: Callable[[], None]  # only the ledger may have
+    rendezvous_fd: int  # listening socket at which trainers of other machines meet one of this machine
     nursery: Spawner | None = None
 
 
@@ -103,6 +104,10 @@ class ResidentChild(ABC):
             self.phase.is_abandoned = True
             asyncio.get_running_loop().call_later(ABANDON_S, self._enforce_abandonment, self.phase)
             self.drain()
+
+    def fits(self, order: PhaseOrder) -> bool:
+        """Whether the child as it is can carry this order out; another one is started where it cannot."""
+        return True
 
     async def leave(self) -> None:  # noqa: B027 - an optional step
         """Before the machine goes: what can be handed over within moments is. Nothing by default."""

@@ -12,6 +12,7 @@ import uuid
 from uuid import UUID
 
 import aiohttp
+import msgspec
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseOrder, Resident
@@ -44,6 +45,7 @@ from seamlessflow_workers.supervisor.reconcile import (
     StopChild,
     reconcile,
 )
+from seamlessflow_workers.supervisor.rendezvous import Rendezvous
 
 NUM_INTERVALS_MAX = 256  # in one heartbeat
 LEAVE_S = 2.5
@@ -56,7 +58,12 @@ log = logging.getLogger(__name__)
 class Machine:
     def __init__(self, config: SupervisorConfig, home: MachineHome, session: aiohttp.ClientSession) -> None:
         self._config = config
-        self._capabilities = machine_capabilities(config.cores, config.engines)
+        self._rendezvous = Rendezvous.open(
+            listen_host=config.listen_host, advertised_host=config.advertised_host
+        )
+        self._capabilities = msgspec.structs.replace(
+            machine_capabilities(config.cores, config.engines), rendezvous=self._rendezvous.address
+        )
         self._session = session
         self._boot_id = uuid.uuid4()
         self._reply: HeartbeatReply | None = None
@@ -82,6 +89,7 @@ class Machine:
             on_moved=self._on_moved,
             on_observed=self._observe,
             nursery=self.nursery,
+            rendezvous_fd=self._rendezvous.listening.fileno(),
         )
         self._doorbell = self._make_doorbell(config, home)
 
@@ -171,6 +179,8 @@ class Machine:
             phase.fail(f"the order of phase {order.phase_id} came without a resident for its job and role")
             return
         child = self.children.get(phase.key)
+        if child is not None and not child.fits(order):
+            child.stop()
         if child is None or child.is_leaving:
             child = self._start_child(resident)
         child.begin(phase)
@@ -232,6 +242,7 @@ class Machine:
             is_loading=any(child.is_loading for child in self.children.values()),
             resident_jobs=frozenset(r.job_id for r in self._reply.residents) if self._reply else frozenset(),
             is_cordoned=self._reply is not None and self._reply.is_cordoned,
+            awaits_gang_of=self._reply.awaits_gang_of if self._reply else None,
         )
         num_in_flight = phase.count_in_flight() if phase else 0
         self._ledger.observe(
@@ -247,6 +258,7 @@ class Machine:
             child.stop()
         if self._child_tasks:
             await asyncio.wait(self._child_tasks)
+        self._rendezvous.close()
         if self._doorbell is not None:
             await self._doorbell.stop()
         try:

@@ -39,6 +39,7 @@ class MachineView:
     is_loading: bool  # a child is being started
     resident_jobs: frozenset[UUID]
     is_cordoned: bool
+    awaits_gang_of: UUID | None = None  # the job for which it is kept free until other machines are
 
 
 def machine_reading(view: MachineView) -> Reading:
@@ -51,6 +52,8 @@ def _phase_reading(phase: PhaseView, previous_role: Role | None) -> Reading:
     if phase.state is not PhaseState.ACTIVE:
         if phase.is_awaiting_weights:
             return Reading(LedgerState.IDLE, IdleCause.AWAITING_WEIGHTS, phase.job_id)
+        if phase.doing_cause is IdleCause.AWAITING_GANG:
+            return Reading(LedgerState.IDLE, IdleCause.AWAITING_GANG, phase.job_id)
         is_switch = previous_role is not None and previous_role is not phase.role
         return Reading(LedgerState.SWITCHING if is_switch else LedgerState.STARTING, None, phase.job_id)
     if phase.doing is not None and phase.doing is not LedgerState.IDLE:
@@ -61,6 +64,8 @@ def _phase_reading(phase: PhaseView, previous_role: Role | None) -> Reading:
 
 
 def _vacant_reading(view: MachineView) -> Reading:
+    if view.awaits_gang_of is not None:
+        return Reading(LedgerState.IDLE, IdleCause.AWAITING_GANG, view.awaits_gang_of)
     job_id = next(iter(view.resident_jobs)) if len(view.resident_jobs) == 1 else None
     if view.is_cordoned:
         return Reading(LedgerState.IDLE, IdleCause.CORDONED, job_id)

@@ -4,7 +4,10 @@ One process needs no launcher and opens no port: its rendezvous is a store in it
 (WORLD_SIZE above 1) the usual environment variables rule.
 """
 
+import fcntl
 import os
+import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +27,9 @@ from deepspeed.runtime.fp16.loss_scaler import LossScaler
 from deepspeed.runtime.zero.config import ZeroStageEnum
 from deepspeed.utils.tensor_fragment import fragment_address
 
+_LOOPBACK = "127.0.0.1"
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
+
 __all__ = [
     "LossScaler",
     "TorchCheckpointEngine",
@@ -37,13 +43,19 @@ __all__ = [
 
 
 def process_group_start(
-    *, rank: int | None = None, num_ranks: int | None = None, store: Store | None = None
+    *,
+    rank: int | None = None,
+    local_rank: int | None = None,
+    num_ranks: int | None = None,
+    store: Store | None = None,
+    address: str = _LOOPBACK,
 ) -> None:
     """Start NCCL or gloo. Call once per process, before an engine is made.
 
-    With a `store` in which all ranks meet, `rank` of `num_ranks` is said here; without one, by a launcher's variables.
+    With a `store` in which all ranks meet, `rank` of `num_ranks` is said here, `local_rank` on its machine, and the
+    `address` at which the others reach it; without one, a launcher's variables rule.
     """
-    given = {"RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_RANK": rank}
+    given = {"RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_RANK": local_rank}
     os.environ.update({name: str(value) for name, value in given.items() if value is not None})
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
@@ -58,13 +70,36 @@ def process_group_start(
     if os.environ["WORLD_SIZE"] == "1":
         store = HashStore()
     if store is not None:
-        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_ADDR", address)
         os.environ.setdefault("MASTER_PORT", "0")  # only looked at, never opened
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        _interface_choose(address)
         torch.distributed.init_process_group(
             backend, store=store, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"])
         )
     deepspeed.init_distributed(dist_backend=backend)
+
+
+def _interface_choose(address: str) -> None:
+    """Have collectives use the interface that bears the address; who set one by hand knows better, and where no
+    interface is found (IPv6, a second address) torch's own guess stays."""
+    name = _interface_of(address)
+    if name is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        if address != _LOOPBACK:
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
+
+
+def _interface_of(address: str) -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asked, _SIOCGIFADDR, request)
+            except OSError:
+                continue  # it has no IPv4 address
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return None
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""A rank of a trainer that is not the first: `python -m seamlessflow_workers.train.follower FD`.
+"""A rank of a trainer that is not the first of its machine: `python -m seamlessflow_workers.train.follower FD`.
 
-Commands of rank 0 come over the inherited socket FD; each is carried out on this rank's share. It holds no connection
-to any plane and no credential.
+Commands come from the first over the inherited socket FD; each is carried out on this rank's share. It holds no
+connection to any plane and no credential.
 """
 
 import logging
@@ -13,6 +13,7 @@ from seamlessflow.core.batching.format import batch_decode
 from seamlessflow_workers.train.checkpoint import CheckpointReadError
 from seamlessflow_workers.train.control import die_with_parent, end_process
 from seamlessflow_workers.train.rank_commands import (
+    Command,
     Gather,
     Load,
     Offload,
@@ -37,31 +38,36 @@ def main(descriptor: int) -> None:
     try:
         load = command_receive(connection)
         assert isinstance(load, Load)
-        _obey(connection, follower_join(load))
+        obey(connection, follower_join(load))
     except RankGone as error:
         end_process(0, str(error))
     except (ModelLoadError, CheckpointReadError) as error:
         end_process(EXIT_NOT_LOADED, str(error))
 
 
-def _obey(connection: socket.socket, engine: StepEngine) -> None:
+def obey(connection: socket.socket, engine: StepEngine) -> None:
     """Until rank 0 is gone. What rank 0 says in the middle of a collective waits in the socket."""
     while True:
-        match command_receive(connection):
-            case Step(batch=batch, step_version=version, optimizer_step=number):
-                engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
-            case Gather(names=names):
-                engine.tensors(names)
-            case Save(folder=folder, tag=tag):
-                engine.state_save(Path(folder), tag)
-            case Restore(folder=folder, tag=tag):
-                engine.state_load(Path(folder), tag)
-            case Offload():
-                engine.offload()
-            case Reload():
-                engine.reload()
-            case Load():
-                raise ValueError("this rank is loaded already")
+        carry_out(command_receive(connection), engine)
+
+
+def carry_out(command: Command, engine: StepEngine) -> None:
+    """This rank's part of what rank 0 does."""
+    match command:
+        case Step(batch=batch, step_version=version, optimizer_step=number):
+            engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
+        case Gather(names=names):
+            engine.tensors(names)
+        case Save(folder=folder, tag=tag):
+            engine.state_save(Path(folder), tag)
+        case Restore(folder=folder, tag=tag):
+            engine.state_load(Path(folder), tag)
+        case Offload():
+            engine.offload()
+        case Reload():
+            engine.reload()
+        case _:
+            raise ValueError(f"a rank that is loaded cannot be told {type(command).__name__}")
 
 
 if __name__ == "__main__":

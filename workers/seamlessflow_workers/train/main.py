@@ -7,16 +7,18 @@ the next one starts from the last checkpoint, never from weights of which nobody
 import argparse
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
 
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready, Renew
-from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready, Renew, ToChild
+from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, Resident
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
@@ -32,6 +34,7 @@ _ANTICIPATED = (
     CheckpointReadError,
     CheckpointWriteError,
     FencedOff,
+    ModelLoadError,  # of a gang, which loads in its first phase
     RankGone,
     RequestRefused,
     WeightsWriteError,
@@ -44,24 +47,89 @@ LoadEngine = Callable[[Path, JobSpec], StepEngine]  # runs in the thread that la
 OpenOffers = Callable[[Path, JobSpec], VersionOffers | None]  # of a job's versions, where it wants any
 
 
-def main(load_engine: LoadEngine, open_offers: OpenOffers = lambda *_: None) -> None:
+class PhaseWorker(Protocol):
+    """What carries out phases: a `Trainer`, or the part of one that a machine of a gang has."""
+
+    is_in_vain: bool
+
+    @property
+    def is_stepping(self) -> bool: ...
+
+    async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str: ...
+
+    async def device_leave(self) -> None: ...
+
+    def renew(self, credential: str) -> None: ...
+
+
+class MakeGangWorker(Protocol):
+    """The part in a gang that its first order gives to this machine."""
+
+    def __call__(
+        self,
+        gang: GangOrder,
+        *,
+        resident: Resident,
+        spec: JobSpec,
+        executor: Executor,
+        channel: ControlChannel,
+        listening: socket.socket,
+    ) -> PhaseWorker: ...
+
+
+def main(
+    load_engine: LoadEngine,
+    open_offers: OpenOffers = lambda *_: None,
+    make_gang_worker: MakeGangWorker | None = None,
+) -> None:
     parser = argparse.ArgumentParser(prog="seamlessflow_workers.train", description=__doc__.splitlines()[0])
     parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
     parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
+    parser.add_argument("--rendezvous-fd", type=int, help="inherited socket at which trainers of a gang meet")
     arguments = parser.parse_args()
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
-    asyncio.run(_serve(arguments.control_fd, resident, load_engine, open_offers))
+    spec = JobSpec.model_validate(resident.spec)
+    if spec.train.num_machines > 1:
+        if arguments.rendezvous_fd is None or make_gang_worker is None:
+            parser.error("--rendezvous-fd is required where train.num_machines is more than 1")
+        listening = socket.socket(fileno=arguments.rendezvous_fd)
+        asyncio.run(_serve_gangs(arguments.control_fd, listening, resident, spec, make_gang_worker))
+    else:
+        asyncio.run(_serve(arguments.control_fd, resident, spec, load_engine, open_offers))
+
+
+def _torch_thread() -> ThreadPoolExecutor:
+    """One thread for everything of torch: steps, files and the event loop never compete for its state."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
+
+
+async def _serve_gangs(
+    control_fd: int, listening: socket.socket, resident: Resident, spec: JobSpec, make: MakeGangWorker
+) -> None:
+    """Which part of a gang this is, and with whom, the first phase says; only then a model is loaded."""
+    channel, executor = await ControlChannel.open(control_fd), _torch_thread()
+    channel.send(Ready())
+    begin = await channel.receive()
+    while not isinstance(begin, Begin):  # of a phase that an earlier process had
+        begin = await channel.receive()
+    assert begin.order.gang is not None
+    worker = make(
+        begin.order.gang,
+        resident=resident,
+        spec=spec,
+        executor=executor,
+        channel=channel,
+        listening=listening,
+    )
+    await _obey(channel, worker, begin)
 
 
 async def _serve(
-    control_fd: int, resident: Resident, load_engine: LoadEngine, open_offers: OpenOffers
+    control_fd: int, resident: Resident, spec: JobSpec, load_engine: LoadEngine, open_offers: OpenOffers
 ) -> None:
-    channel = await ControlChannel.open(control_fd)
-    # One thread for everything of torch: steps, files and the event loop never compete for its state.
-    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
-    spec = JobSpec.model_validate(resident.spec)
+    channel, executor = await ControlChannel.open(control_fd), _torch_thread()
     loading = asyncio.get_running_loop().run_in_executor(
         executor, load_engine, Path(resident.model_path), spec
     )
@@ -84,11 +152,12 @@ async def _serve(
     await _obey(channel, trainer)
 
 
-async def _obey(channel: ControlChannel, trainer: Trainer) -> None:
-    """Answer the supervisor for ever; `ControlChannel.receive` ends the process with the socket."""
+async def _obey(channel: ControlChannel, trainer: PhaseWorker, first: Begin | None = None) -> None:
+    """Answer the supervisor for ever, `first` first; `ControlChannel.receive` ends the process with the socket."""
     phase: _Phase | None = None
+    message: ToChild | None = first
     while True:
-        message = await channel.receive()
+        message = message or await channel.receive()
         is_busy = phase is not None and not phase.task.done()
         match message:
             case Begin(order=order) if (
@@ -112,12 +181,13 @@ async def _obey(channel: ControlChannel, trainer: Trainer) -> None:
                 trainer.renew(credential)
             case Renew():
                 logger.info("a credential came for a phase that is over")
+        message = None
 
 
 class _Phase:
     """A phase under way: running → ended, or the end of the process."""
 
-    def __init__(self, order: PhaseOrder, trainer: Trainer, channel: ControlChannel) -> None:
+    def __init__(self, order: PhaseOrder, trainer: PhaseWorker, channel: ControlChannel) -> None:
         self.order = order
         self.drained = asyncio.Event()
         self._trainer = trainer

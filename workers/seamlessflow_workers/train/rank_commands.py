@@ -1,28 +1,37 @@
 """What rank 0 of a trainer tells the other ranks: the calls of its engine, in their order, as frames on a socket.
 
-A frame is its length (8 bytes, big-endian) and msgpack. Nothing comes back: ranks meet in the collectives of the work
-itself. A socket that ends means that rank 0 is gone, and with it the reason for this rank to live.
+A frame is its length (8 bytes, big-endian) and msgpack. Of the work nothing comes back: ranks meet in its collectives.
+Ranks on other machines hear by the same frames of the phases of their gang, and say when they are there for one. A
+socket that ends means that rank 0 is gone, and with it the reason for this rank to live.
 """
 
 import socket
 import struct
 from collections.abc import Iterable
+from uuid import UUID
 
 import msgspec
 
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.train.step_engine import RankGone
 
 _LENGTH = struct.Struct(">Q")
+MAX_REPORT_BYTES = 1 << 16
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
     """The first command: which rank of how many this is, and where all meet."""
 
     rank: int
+    local_rank: int  # of those on its machine, which is the GPU it takes
     num_ranks: int
-    store_port: int  # of a store on the loopback
+    store_host: str  # "" on another machine: the address under which it reached rank 0
+    store_port: int
+    address: str  # of this machine towards the others; "" on another machine: as above
     model_path: str
     spec: bytes  # JSON of core.job_spec.JobSpec
+    proof_path: str = ""  # on another machine: a file that holds `proof`, if it sees the same artifacts
+    proof: str = ""
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
@@ -55,33 +64,92 @@ class Reload(msgspec.Struct, frozen=True, tag="reload"):
     pass
 
 
-Command = Load | Step | Gather | Save | Restore | Offload | Reload
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """To other machines: what the leader does from now on, in the words of the ledger."""
+
+    state: LedgerState
+    cause: IdleCause | None
+
+
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """To other machines: the phase of this gang is over."""
+
+    gang_id: UUID
+    reason: str
+
+
+class Here(msgspec.Struct, frozen=True, tag="here"):
+    """From another machine: its phase of this gang has begun."""
+
+    gang_id: UUID
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """From another machine, before it ends: why it cannot take part, in a clause."""
+
+    reason: str
+
+
+Command = Load | Step | Gather | Save | Restore | Offload | Reload | Told | Release
+Report = Here | Refused
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
 
 def command_send(connections: Iterable[socket.socket], command: Command) -> None:
     """The same to each, encoded once. Raises RankGone."""
     raw = msgspec.msgpack.encode(command)
-    try:
-        for connection in connections:
-            connection.sendall(_LENGTH.pack(len(raw)))
-            connection.sendall(raw)
-    except OSError as error:
-        raise RankGone(f"a rank of the trainer cannot be told anything any more: {error}") from error
+    for connection in connections:
+        frame_send(connection, raw)
 
 
 def command_receive(connection: socket.socket) -> Command:
     """The next command. Raises RankGone."""
+    try:
+        return _decoder.decode(frame_receive(connection))
+    except msgspec.DecodeError as error:
+        raise RankGone(f"rank 0 of the trainer said what is no command: {error}") from error
+
+
+def report_send(connection: socket.socket, report: Report) -> None:
+    """Raises RankGone."""
+    frame_send(connection, msgspec.msgpack.encode(report))
+
+
+def report_receive(connection: socket.socket) -> Report:
+    """The next report of a rank on another machine. Raises RankGone."""
+    try:
+        return _report_decoder.decode(frame_receive(connection, max_bytes=MAX_REPORT_BYTES))
+    except msgspec.DecodeError as error:
+        raise RankGone(f"a rank of the trainer said what is no report: {error}") from error
+
+
+def frame_send(connection: socket.socket, raw: bytes) -> None:
+    """Raises RankGone."""
+    try:
+        connection.sendall(_LENGTH.pack(len(raw)))
+        connection.sendall(raw)
+    except OSError as error:
+        raise RankGone(f"a rank of the trainer cannot be told anything any more: {error}") from error
+
+
+def frame_receive(connection: socket.socket, *, max_bytes: int | None = None) -> bytearray:
+    """The next frame, which may hold so many bytes. Raises RankGone."""
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
-    return _decoder.decode(_read(connection, length))
+    if max_bytes is not None and length > max_bytes:
+        raise RankGone(f"a frame of {length} bytes came, accepted are {max_bytes}")
+    return _read(connection, length)
 
 
 def _read(connection: socket.socket, num_bytes: int) -> bytearray:
     raw = bytearray(num_bytes)
     view = memoryview(raw)
     while view:
-        num_read = connection.recv_into(view)
+        try:
+            num_read = connection.recv_into(view)
+        except OSError as error:
+            raise RankGone(f"the other end of a trainer is gone: {error}") from error
         if num_read == 0:
-            raise RankGone("rank 0 of the trainer has ended")
+            raise RankGone("the other end of a trainer has ended")
         view = view[num_read:]
     return raw

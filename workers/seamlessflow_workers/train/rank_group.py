@@ -1,11 +1,14 @@
-"""Several processes of one machine that train together, behind the same protocol as one: `step_engine.StepEngine`.
+"""Several processes that train together, behind the same protocol as one: `step_engine.StepEngine`.
 
-This process is rank 0: it starts the others, tells each what it does itself (`rank_commands`) and computes its own
-share. All meet in a store on the loopback, over a socket bound before anyone is told its port. A rank that ends ends
-the whole trainer, which starts again from its last checkpoint; without rank 0 the others end by themselves.
+This process is rank 0, or the first rank of another machine of a gang: it starts the others of its machine, tells each
+what it does itself (`rank_commands`) and computes its own share; rank 0 tells the other machines too. All meet in a
+store of rank 0, over a socket bound before anyone is told its port: on the loopback, or where the machine listens to
+others. A rank that ends ends the whole trainer, which starts again from its last checkpoint; without rank 0 the others
+end by themselves.
 """
 
 import logging
+import secrets
 import socket
 import subprocess
 import sys
@@ -17,14 +20,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import torch
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import Store, TCPStore
 
 from seamlessflow.core.batching.format import Batch, batch_encode
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.control import end_process
 from seamlessflow_workers.train.distributed import process_group_start
 from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.train.gang_members import Member
 from seamlessflow_workers.train.rank_commands import (
     Command,
     Gather,
@@ -45,44 +50,139 @@ EXIT_RANK_LOST = 4
 _LAST_WORD_S = 10.0  # what stopped a rank may stop rank 0 as well, which can say it better
 _DYING_S = 1.0
 _LOOPBACK = "127.0.0.1"
+_UNSPECIFIED = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - compared with, not bound
+_JOIN_LIMIT = timedelta(minutes=30)  # the others may read their models from slower disks
 _ZERO_STAGE_OF_SPREAD_WEIGHTS = 3
+_PROOF_PREFIX = ".gang-"
 
 
 def engine_load(model_path: Path, spec: JobSpec) -> StepEngine:
-    """The engine of one process, or of `train.num_ranks`. Raises ModelLoadError."""
+    """The engine of one process, or of `train.num_ranks` of one machine. Raises ModelLoadError."""
     if spec.train.num_ranks == 1:
         process_group_start()
         return TrainEngine(model_path, spec)
-    _require_devices(spec.train.num_ranks)
-    return RankGroup(model_path, spec)
+    return gang_lead(model_path, spec, members=(), listen_host=_LOOPBACK, artifacts=None)
+
+
+def gang_lead(
+    model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path | None
+) -> "RankGroup":
+    """Rank 0 with the others of its machine, and the first of each other machine. Raises ModelLoadError, RankGone.
+
+    `artifacts`: a folder that all machines are to see.
+    """
+    num_local = spec.train.num_ranks
+    _require_devices(num_local)
+    family = socket.AF_INET6 if ":" in listen_host else socket.AF_INET
+    with socket.create_server((listen_host, 0), family=family) as listening:
+        port = listening.getsockname()[1]
+        own_host = _UNSPECIFIED.get(listen_host, listen_host)
+        store = TCPStore(
+            own_host,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=listening.detach(),
+            timeout=_JOIN_LIMIT,
+        )
+    address = members[0].connection.getsockname()[0] if members else _LOOPBACK
+    order = Load(
+        rank=0,
+        local_rank=0,
+        num_ranks=num_local * (1 + len(members)),
+        store_host=own_host,
+        store_port=port,
+        address=address,
+        model_path=str(model_path),
+        spec=spec.model_dump_json().encode(),
+    )
+    with _artifacts_proof(artifacts) as (proof_path, proof):
+        for number, member in enumerate(members, 1):
+            there = {"store_host": "", "address": "", "proof_path": proof_path, "proof": proof}
+            command_send(
+                [member.connection], msgspec.structs.replace(order, rank=number * num_local, **there)
+            )
+        return RankGroup(order, store, members)
+
+
+def gang_follow(load: Load, connection: socket.socket) -> StepEngine:
+    """The engine of the first rank of another machine, and of the others there. Raises ModelLoadError."""
+    if load.proof_path and _proof_read(Path(load.proof_path)) != load.proof:
+        raise ModelLoadError(
+            f"does not see the artifacts of the machine that leads: {Path(load.proof_path).parent} must be the same "
+            "folder on all machines that train together (ARTIFACT_ROOT)"
+        )
+    num_local = JobSpec.model_validate_json(load.spec).train.num_ranks
+    _require_devices(num_local)
+    here = msgspec.structs.replace(
+        load, store_host=connection.getpeername()[0], address=connection.getsockname()[0], proof_path=""
+    )
+    return follower_join(here) if num_local == 1 else RankGroup(here, _store_of(here), ())
+
+
+def follower_join(load: Load) -> TrainEngine:
+    """The engine of a rank that has none below it. Raises ModelLoadError."""
+    return _engine_join(load, _store_of(load))
+
+
+def _engine_join(load: Load, store: Store) -> TrainEngine:
+    process_group_start(
+        rank=load.rank,
+        local_rank=load.local_rank,
+        num_ranks=load.num_ranks,
+        store=store,
+        address=load.address,
+    )
+    return TrainEngine(Path(load.model_path), JobSpec.model_validate_json(load.spec))
+
+
+def _store_of(load: Load) -> TCPStore:
+    return TCPStore(load.store_host, load.store_port, is_master=False, timeout=_JOIN_LIMIT)
+
+
+@contextmanager
+def _artifacts_proof(artifacts: Path | None) -> Iterator[tuple[str, str]]:
+    """Path and contents of a file that only who sees the same folder can read; it is there while all load."""
+    if artifacts is None:
+        yield "", ""
+        return
+    artifacts.mkdir(parents=True, exist_ok=True)
+    for left in artifacts.glob(f"{_PROOF_PREFIX}*"):  # of a trainer that was killed while others loaded
+        left.unlink(missing_ok=True)
+    proof = secrets.token_hex(16)
+    path = artifacts / f"{_PROOF_PREFIX}{proof}"
+    path.write_text(proof)
+    try:
+        yield str(path), proof
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _proof_read(path: Path) -> str | None:
+    try:
+        list(path.parent.iterdir())  # a network file system may remember that it was not there
+        return path.read_text()
+    except OSError:
+        return None
 
 
 class RankGroup:
-    """Rank 0 and, in processes of their own, the others."""
+    """The first rank of a machine and, in processes of their own, those that it tells what to do."""
 
-    def __init__(self, model_path: Path, spec: JobSpec) -> None:
-        """Returns when all ranks have loaded. Raises ModelLoadError."""
-        num_ranks = spec.train.num_ranks
-        with socket.create_server((_LOOPBACK, 0)) as listening:
-            port = listening.getsockname()[1]
-            store = TCPStore(
-                _LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
-            )
+    def __init__(self, load: Load, store: Store, members: Sequence[Member]) -> None:
+        """Returns when all ranks have loaded. Raises ModelLoadError, and RankGone for one of another machine."""
+        spec = JobSpec.model_validate_json(load.spec)
         self._is_spread = spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS
-        self._others = [_Rank(rank) for rank in range(1, num_ranks)]
-        for other in self._others:
+        self._members = tuple(members)
+        self._local = [_Rank(number) for number in range(1, spec.train.num_ranks)]
+        for rank in self._local:
             command_send(
-                [other.connection],
-                Load(
-                    rank=other.number,
-                    num_ranks=num_ranks,
-                    store_port=port,
-                    model_path=str(model_path),
-                    spec=spec.model_dump_json().encode(),
-                ),
+                [rank.connection],
+                msgspec.structs.replace(load, rank=load.rank + rank.number, local_rank=rank.number),
             )
-        process_group_start(rank=0, num_ranks=num_ranks, store=store)
-        self._own = TrainEngine(model_path, spec)
+        self._connections = [*(m.connection for m in self._members), *(r.connection for r in self._local)]
+        with self._explained():
+            self._own = _engine_join(load, store)
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
         command = Step(batch=batch_encode(batch), step_version=step_version, optimizer_step=optimizer_step)
@@ -121,15 +221,25 @@ class RankGroup:
     @contextmanager
     def _together(self, command: Command) -> Iterator[None]:
         """Tell the others, do the same here. Raises RankGone where that fails because one of them has ended."""
-        try:
-            command_send([other.connection for other in self._others], command)
+        with self._explained():
+            command_send(self._connections, command)
             yield
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except ModelLoadError:
+            raise
         except RuntimeError as error:  # of a collective as well
-            for other in self._others:
-                if (code := other.exit_code()) is not None:
+            for rank in self._local:
+                if (code := rank.exit_code()) is not None:
                     raise RankGone(
-                        f"rank {other.number} of the trainer ended with exit code {code}"
+                        f"rank {rank.number} of the trainer ended with exit code {code}"
                     ) from error
+            for member in self._members:
+                if (loss := member.loss()) is not None:
+                    raise RankGone(loss) from error
             raise
 
 
@@ -161,13 +271,6 @@ class _Rank:
         end_process(
             EXIT_RANK_LOST, f"rank {self.number} is gone; the trainer starts again from its checkpoint"
         )
-
-
-def follower_join(load: Load) -> TrainEngine:
-    """The engine of another rank. Raises ModelLoadError."""
-    store = TCPStore(_LOOPBACK, load.store_port, is_master=False, timeout=timedelta(minutes=5))
-    process_group_start(rank=load.rank, num_ranks=load.num_ranks, store=store)
-    return TrainEngine(Path(load.model_path), JobSpec.model_validate_json(load.spec))
 
 
 def _require_devices(num_ranks: int) -> None:

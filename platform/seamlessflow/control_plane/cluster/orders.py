@@ -10,6 +10,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Q
 
+from seamlessflow.control_plane.cluster.gangs import awaited_gang, gang_orders
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.cluster.selectors import OPEN_POOL
 from seamlessflow.control_plane.jobs.models import Job
@@ -19,7 +20,13 @@ from seamlessflow.core.job_spec import spec_roles
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token, phase_credential_sign
-from seamlessflow.core.protocol.worker import HeartbeatReply, PhaseOrder, Resident, WeightsReference
+from seamlessflow.core.protocol.worker import (
+    GangOrder,
+    HeartbeatReply,
+    PhaseOrder,
+    Resident,
+    WeightsReference,
+)
 from seamlessflow.core.types.tags import Role
 
 HEARTBEAT_INTERVAL_S = 1.0
@@ -34,16 +41,17 @@ def reply_build(
     *, machine: Machine, phases: Sequence[Phase], num_intervals_acked: int, now: datetime
 ) -> HeartbeatReply:
     jobs = _resident_jobs(machine, phases)
-    uris = _version_uris(phases, jobs)
+    uris, gangs = _version_uris(phases, jobs), gang_orders(phases)
     return HeartbeatReply(
         machine_id=machine.id,
         name=machine.name,
         tags=machine.tags,
-        orders=[_order(phase, uris, now) for phase in phases],
+        orders=[_order(phase, uris, gangs.get(phase.id), now) for phase in phases],
         residents=[_resident(job, role, uris) for job in jobs for role in _roles_here(job, machine)],
         interval_s=HEARTBEAT_INTERVAL_S,
         num_intervals_acked=num_intervals_acked,
         is_cordoned=machine.is_cordoned,
+        awaits_gang_of=None if phases else awaited_gang(machine),
     )
 
 
@@ -89,8 +97,8 @@ def _version(phase: Phase) -> int:
     return phase.desired_version if phase.role == Role.ROLLOUT else latest
 
 
-def _order(phase: Phase, uris: VersionUris, now: datetime) -> PhaseOrder:
-    version = _version(phase)
+def _order(phase: Phase, uris: VersionUris, gang: GangOrder | None, now: datetime) -> PhaseOrder:
+    version, follows = _version(phase), gang is not None and not gang.leads
     claims = PhaseClaims(
         phase_id=phase.id,
         job_id=phase.job_id,
@@ -109,10 +117,11 @@ def _order(phase: Phase, uris: VersionUris, now: datetime) -> PhaseOrder:
         project_id=phase.project_id,
         is_draining=phase.state == PhaseState.DRAINING,
         drain_grace_s=phase.drain_grace_s,
-        credential=phase_credential_sign(claims, secret=secret),
+        credential="" if follows else phase_credential_sign(claims, secret=secret),
         front_token=front_token(phase.id, phase.fence, secret=secret),
         weights=WeightsReference(version=version, uri=uris[phase.job_id, version]),
         num_batches=phase.num_batches,
+        gang=gang,
     )
 
 

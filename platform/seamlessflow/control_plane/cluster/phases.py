@@ -41,7 +41,9 @@ def phase_move(
     fenced = Q(id=phase_id) if fence is None else Q(id=phase_id, fence=fence)
     for _ in range(MAX_ROUNDS):
         phase = (
-            Phase.objects.filter(fenced).only("state", "job_id", "project_id", "machine_id", "role").first()
+            Phase.objects.filter(fenced)
+            .only("state", "job_id", "project_id", "machine_id", "role", "gang_id")
+            .first()
         )
         if phase is None or not PHASE_MOVES.allows(PhaseState(phase.state), to):
             return False
@@ -85,8 +87,14 @@ def _tell(phase: Phase, *, to: PhaseState, reason: str, author: str) -> None:
         author=author,
         data={"machine_id": str(phase.machine_id), "role": phase.role},
     )
-    if to is PhaseState.FAILED:
+    if to is PhaseState.FAILED and not _has_failed_before(phase):
         Job.objects.filter(id=phase.job_id).update(num_failures=F("num_failures") + 1)
     if phase.role == Role.ROLLOUT:
         engines_notify(job_id=phase.job_id)
     scheduler_notify(reason=f"phase {phase.id} is {to}")
+
+
+def _has_failed_before(phase: Phase) -> bool:
+    """A gang fails once, however many members it has; the job's row, locked, makes them come one after another."""
+    fellows = Phase.objects.filter(gang_id=phase.gang_id, state=PhaseState.FAILED).exclude(id=phase.id)
+    return phase.gang_id is not None and fellows.exists()

@@ -108,6 +108,10 @@ class PhaseOutput(serializers.Serializer):
     desired_version = serializers.IntegerField()
     served_version = serializers.IntegerField(allow_null=True)
     num_batches = serializers.IntegerField(allow_null=True)
+    gang_member = serializers.IntegerField(
+        allow_null=True,
+        help_text="Train, on several machines: phases of one fence are a gang, and member 0 leads.",
+    )
     leased_at = serializers.DateTimeField()
     active_at = serializers.DateTimeField(allow_null=True)
     draining_at = serializers.DateTimeField(allow_null=True)

@@ -51,6 +51,7 @@ def phase_row(phase: Phase) -> Row:
         "desired_version": phase.desired_version,
         "served_version": phase.served_version,
         "num_batches": phase.num_batches,
+        "gang_member": phase.gang_member,
         "leased_at": epoch_ms(phase.leased_at),
         "ended_at": epoch_ms(phase.ended_at),
     }

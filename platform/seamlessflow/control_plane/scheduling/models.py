@@ -43,6 +43,12 @@ class Phase(models.Model):
     )
     next_num_batches = models.PositiveIntegerField(null=True)
     next_reason = models.TextField(blank=True, default="", db_default="")
+    gang_id = models.UUIDField(
+        null=True, db_index=True, help_text="Train: the phases of one gang, on several machines, share it."
+    )
+    gang_member = models.PositiveSmallIntegerField(
+        null=True, help_text="Of a gang: 0 leads; the ranks follow."
+    )
     drain_grace_s = models.FloatField(
         null=True, help_text="Draining: what is under way may go on for so long; null: as it needs."
     )

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
@@ -19,7 +19,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.job_spec import spec_roles
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
 HEARTBEAT_LIMIT_S = 15.0
@@ -80,7 +80,27 @@ def snapshot_load(*, may_evict: bool = True) -> Snapshot:
 
 
 def _live_phases() -> list[Phase]:
-    return list(Phase.objects.filter(state__in=LIVE_PHASE_STATES).order_by("id"))
+    """With what became of the other members of their gangs."""
+    fellows = Phase.objects.filter(gang_id=OuterRef("gang_id"))
+    failed = fellows.filter(state=PhaseState.FAILED).order_by("ended_at")
+    live = Phase.objects.filter(state__in=LIVE_PHASE_STATES).annotate(
+        gang_failure=Subquery(failed.values("reason")[:1]),
+        gang_has_ended=Exists(fellows.filter(state=PhaseState.ENDED)),
+    )
+    return list(live.order_by("id"))
+
+
+def _gang_view(phase: Phase) -> GangView | None:
+    if phase.gang_id is None or phase.gang_member is None:
+        return None
+    seen: Any = phase  # annotated by `_live_phases`
+    failure = None if seen.gang_failure is None else seen.gang_failure or "it failed"
+    return GangView(
+        id=phase.gang_id,
+        member=phase.gang_member,
+        failure=failure or "",
+        has_ended=seen.gang_has_ended,
+    )
 
 
 def _phase_view(phase: Phase, now: datetime) -> PhaseView:
@@ -98,6 +118,7 @@ def _phase_view(phase: Phase, now: datetime) -> PhaseView:
         desired_version=phase.desired_version,
         served_version=phase.served_version,
         age_s=(now - since).total_seconds(),
+        gang=_gang_view(phase),
     )
 
 
@@ -116,6 +137,7 @@ def _machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> M
         unheard_s=unheard_s,
         engine_kinds=frozenset(said["engine_kinds"]) if "engine_kinds" in said else None,
         engine_problems=said.get("engine_problems", {}),
+        has_rendezvous=bool(said.get("rendezvous")) if said else None,
         phase=phase,
     )
 
@@ -176,6 +198,7 @@ def _job_view(job: Job, order: int, demand: _Demand, pools: frozenset[str]) -> J
         pools=pools,
         rollout_tags=frozenset(placement["rollout"]),
         train_tags=frozenset(placement["train"]),
+        num_train_machines=spec["train"].get("num_machines", 1),
         agent_tags=frozenset(placement["agent"]),
     )
 

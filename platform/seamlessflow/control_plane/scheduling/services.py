@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record
 from seamlessflow.control_plane.jobs.models import Job
@@ -26,6 +27,7 @@ from seamlessflow.core.scheduling.decisions import (
     DrainPhase,
     FailPhase,
     Lease,
+    LeaseGang,
     MoveJob,
     NextPhase,
     Plan,
@@ -61,17 +63,20 @@ def plan_apply(plan: Plan) -> list[Ring]:
             _log.info("no longer holds: %s", decision)
             continue
         _log.info("applied: %s", decision)
-        if isinstance(applied, Ring):
-            rings.append(applied)
+        if isinstance(applied, list):
+            rings += applied
     _waiting_reasons_store(plan)
     return rings
 
 
-def _apply(decision: Decision) -> Ring | bool | None:
+def _apply(decision: Decision) -> list[Ring] | bool | None:
     """None: nothing was changed."""
     match decision:
         case Lease():
-            return phase_lease(decision)
+            ring = phase_lease(decision)
+            return None if ring is None else [ring]
+        case LeaseGang():
+            return _gang_lease(decision)
         case DrainPhase():
             return _phase_drain(decision)
         case FailPhase():
@@ -99,11 +104,41 @@ def phase_lease(lease: Lease) -> Ring | None:
     job = Job.objects.select_for_update(of=("self",)).filter(id=lease.job_id).first()
     if machine is None or job is None or not _is_leasable(machine, job, lease.role):
         return None
-    fence = machine.last_fence + 1
-    if lease.role is Role.TRAIN:
+    return _phase_create(machine, job, lease, fence=_fence_take([machine], job, lease.role))
+
+
+@transaction.atomic
+def _gang_lease(gang: LeaseGang) -> list[Ring] | None:
+    """Lease all machines under one fence, above that of each of them and of the job, or none of them."""
+    wanted = [machine_id for machine_id, _ in gang.machines]
+    # In one order, as any other transaction that locks several; machines before jobs.
+    rows = Machine.objects.select_for_update().filter(id__in=wanted).order_by("id")
+    machines = {machine.id: machine for machine in rows}
+    job = Job.objects.select_for_update(of=("self",)).filter(id=gang.job_id).first()
+    if job is None or len(machines) < len(wanted):
+        return None
+    if not all(_is_leasable(machine, job, Role.TRAIN) for machine in machines.values()):
+        return None
+    fence, gang_id = _fence_take(list(machines.values()), job, Role.TRAIN), new_id()
+    return [
+        _phase_create(
+            machines[lease.machine_id], job, lease, fence=fence, gang_id=gang_id, gang_member=member
+        )
+        for member, lease in enumerate(gang.leases())
+    ]
+
+
+def _fence_take(machines: list[Machine], job: Job, role: Role) -> int:
+    fence = max(machine.last_fence for machine in machines) + 1
+    if role is Role.TRAIN:
         fence = max(fence, job.train_fence + 1)
         Job.objects.filter(id=job.id).update(train_fence=fence)
-    Machine.objects.filter(id=machine.id).update(last_fence=fence)
+    Machine.objects.filter(id__in=[machine.id for machine in machines]).update(last_fence=fence)
+    return fence
+
+
+def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gang: Any) -> Ring:
+    """`gang`: of a member of one, its `gang_id` and `gang_member`."""
     phase = Phase.objects.create(
         project_id=job.project_id,
         job=job,
@@ -114,6 +149,7 @@ def phase_lease(lease: Lease) -> Ring | None:
         desired_version=job.latest_version,
         num_batches=lease.num_batches,
         **_next_fields(lease.then),
+        **gang,
     )
     event_record(
         kind="phase.state",
@@ -138,6 +174,8 @@ def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
     if phase is None or phase.job.published_batch >= phase.job.spec["train"]["num_updates"]:
         return False
     role = Role(phase.next_role)
+    if role is Role.TRAIN and phase.job.spec["train"].get("num_machines", 1) > 1:
+        return False  # it waits for the other machines of its gang: the scheduler leases them together
     lease = Lease(
         machine_id=phase.machine_id,
         machine=phase.machine.name,
@@ -172,7 +210,7 @@ def _is_leasable(machine: Machine, job: Job, role: Role) -> bool:
     return not (single and Phase.objects.filter(live_phase_conflict(job_id=job.id, role=role)).exists())
 
 
-def _phase_drain(decision: DrainPhase) -> Ring | None:
+def _phase_drain(decision: DrainPhase) -> list[Ring] | None:
     moved = phase_move(
         phase_id=decision.phase_id,
         to=PhaseState.DRAINING,
@@ -180,16 +218,16 @@ def _phase_drain(decision: DrainPhase) -> Ring | None:
         author=AUTHOR,
         fields={**_next_fields(decision.then), "drain_grace_s": decision.grace_s},
     )
-    return _ring(decision.phase_id, decision.machine) if moved else None
+    return [_ring(decision.phase_id, decision.machine)] if moved else None
 
 
 @transaction.atomic
-def _version_raise(decision: SetDesiredVersion) -> Ring | None:
+def _version_raise(decision: SetDesiredVersion) -> list[Ring] | None:
     phases = Phase.objects.filter(id=decision.phase_id, desired_version__lt=decision.version)
     if not phases.filter(state__in=LIVE_PHASE_STATES).update(desired_version=decision.version):
         return None
     engines_notify(job_id=Phase.objects.values_list("job_id", flat=True).get(id=decision.phase_id))
-    return _ring(decision.phase_id, decision.machine)
+    return [_ring(decision.phase_id, decision.machine)]
 
 
 def _ring(phase_id: UUID, machine: str) -> Ring:

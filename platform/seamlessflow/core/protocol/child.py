@@ -41,6 +41,12 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="re
     """Child → supervisor: loaded, may be begun."""
 
 
+class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="begun"):
+    """Child → supervisor: of a gang, whose members take their time to come together: this one has."""
+
+    phase_id: UUID
+
+
 class Doing(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="doing"):
     """Child → supervisor: the ledger state from now on."""
 
@@ -63,7 +69,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="f
 
 
 ToChild = Begin | Drain | Renew
-FromChild = Ready | Doing | Ended | Failed
+FromChild = Ready | Begun | Doing | Ended | Failed
 
 
 def encode_line(message: ToChild | FromChild) -> bytes:

@@ -63,6 +63,11 @@ def front_token(phase_id: UUID, fence: int, *, secret: str) -> str:
     return "sff_" + _mac(f"{phase_id}:{fence}", purpose="front", secret=secret)
 
 
+def gang_secret(gang_id: UUID, fence: int, *, secret: str) -> str:
+    """What the members of one gang know, and nobody else."""
+    return "sfg_" + _mac(f"{gang_id}:{fence}", purpose="gang", secret=secret)
+
+
 def _mac(text: str, *, purpose: str, secret: str) -> str:
     digest = hmac.new(secret.encode(), f"{purpose}:{text}".encode(), hashlib.sha256).digest()
     return _encode(digest)

@@ -78,6 +78,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     engine_kinds: list[str] = []
     engine_problems: dict[str, str] = {}  # kinds that cannot run here, and why, in one clause
     software: dict[str, str] = {}
+    rendezvous: str = ""  # host:port at which its trainer meets those of other machines; "": it cannot
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +100,23 @@ class WeightsReference(msgspec.Struct, frozen=True, kw_only=True):
     uri: str
 
 
+class GangOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A train phase is one of several, on as many machines, which train as one under one fence.
+
+    Member 0 leads: it alone leases batches and publishes. The ranks of member m follow on those of members before it.
+    """
+
+    gang_id: UUID
+    member: int
+    machines: list[str]  # names, by member
+    address: str  # host:port at which the leader admits the others; "" while its supervisor has not said
+    secret: str  # proves to members that they belong together; of this gang alone
+
+    @property
+    def leads(self) -> bool:
+        return self.member == 0
+
+
 class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What one phase should be."""
 
@@ -111,12 +129,13 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     drain_grace_s: float | None = (
         None  # draining: what is under way may go on for so long; None: the child decides
     )
-    credential: str  # for the gateway and the control plane
+    credential: str  # for the gateway and the control plane; "" for members of a gang that do not lead
     front_token: str  # rollout: what gateways present to the front
     weights: WeightsReference  # rollout: serve this; train: latest published
     num_batches: int | None = (
         None  # train: after so many updates end, unless the next batch is there; None: go on
     )
+    gang: GangOrder | None = None  # train: with other machines
 
 
 class Resident(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +165,9 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float  # send the next heartbeat after this, unless a doorbell rings
     num_intervals_acked: int  # intervals with seq below this are stored
     is_cordoned: bool = False
+    awaits_gang_of: UUID | None = (
+        None  # the job for which it is kept free until other machines are, to train with it
+    )
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,27 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseGang:
+    """Give free machines to a job to train on all of them, or on none. `machines`: (id, name) by member; 0 leads."""
+
+    machines: tuple[tuple[UUID, str], ...]
+    job_id: UUID
+    num_batches: int | None = None
+    reason: str
+    then: NextPhase | None = None
+
+    def leases(self) -> tuple[Lease, ...]:
+        """What each machine is given."""
+        return tuple(
+            Lease(
+                machine_id=machine_id, machine=name, job_id=self.job_id, role=Role.TRAIN,
+                num_batches=self.num_batches, reason=self.reason, then=self.then,
+            )
+            for machine_id, name in self.machines
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrainPhase:
     """Ask a live phase to hand over and end. `grace_s`: what is under way may go on for so long (None: as it needs)."""
 
@@ -70,7 +91,7 @@ class MoveJob:
     reason: str
 
 
-Decision = Lease | DrainPhase | FailPhase | SetDesiredVersion | MoveJob
+Decision = Lease | LeaseGang | DrainPhase | FailPhase | SetDesiredVersion | MoveJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,13 @@ def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
     return f"{machine.name} cannot run the engine {job.engine}: {problem}"
 
 
+def lacks_rendezvous(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """Trainers of other machines could not meet the one of this machine."""
+    if role is not Role.TRAIN or not job.trains_in_gangs or machine.has_rendezvous in (None, True):
+        return None
+    return f"the supervisor of {machine.name} is too old to train together with other machines"
+
+
 def is_draining(machine: MachineView, job: JobView, role: Role) -> str | None:
     return f"{machine.name} is being drained" if machine.is_draining else None
 
@@ -54,7 +61,14 @@ def is_held(machine: MachineView, job: JobView, role: Role) -> str | None:
 
 # Why a phase that lives on a machine has to leave it.
 KEEP_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, is_draining)
-LEASE_FILTERS: tuple[Filter, ...] = (*KEEP_FILTERS, lacks_engine, is_unheard, is_cordoned, is_held)
+LEASE_FILTERS: tuple[Filter, ...] = (
+    *KEEP_FILTERS,
+    lacks_engine,
+    lacks_rendezvous,
+    is_unheard,
+    is_cordoned,
+    is_held,
+)
 
 
 def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobView, role: Role) -> str | None:
@@ -77,10 +91,23 @@ def shortage(machines: Sequence[MachineView], job: JobView, role: Role, claims: 
     """Why nobody fills the role, in one clause."""
     wanted = ", ".join(sorted(job.tags_of(role)))
     tagged = [machine for machine in machines if lacks_tags(machine, job, role) is None]
+    if role is Role.TRAIN and job.trains_in_gangs:
+        return _gang_shortage(tagged, job, wanted, claims)
     if not tagged:
         return f"no machine has the tags for role {role}: {wanted}"
     reasons = [_why_not(machine, job, role, claims) for machine in tagged]
     return f"no machine is free for role {role}: {'; '.join(reasons)}"
+
+
+def _gang_shortage(tagged: Sequence[MachineView], job: JobView, wanted: str, claims: Claims) -> str:
+    able = candidates(tagged, job, Role.TRAIN, claims)
+    names = ", ".join(machine.name for machine in able)
+    text = f"{job.num_train_machines} machines are to train together and {len(able) or 'none'} can"
+    text += f" ({names})" if names else ""
+    if len(tagged) < job.num_train_machines:
+        return f"{text}: {len(tagged) or 'none'} {'has' if len(tagged) == 1 else 'have'} the tags: {wanted}"
+    reasons = [_why_not(machine, job, Role.TRAIN, claims) for machine in tagged if machine not in able]
+    return f"{text}: {'; '.join(reasons) or 'another is needed for another role'}"
 
 
 def _why_not(machine: MachineView, job: JobView, role: Role, claims: Claims) -> str:

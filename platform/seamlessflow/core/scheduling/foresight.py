@@ -15,12 +15,13 @@ from seamlessflow.core.scheduling.decisions import (
     DrainPhase,
     FailPhase,
     Lease,
+    LeaseGang,
     MoveJob,
     Plan,
     SetDesiredVersion,
 )
 from seamlessflow.core.scheduling.scheduler import decide
-from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 
 MAX_ROUNDS = 32  # queue → start → run → turn to training takes fewer than ten
 
@@ -65,6 +66,11 @@ def _obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
                 machines[decision.machine_id] = _leased(
                     machines[decision.machine_id], decision, jobs[decision.job_id]
                 )
+            case LeaseGang():
+                for member, lease in enumerate(decision.leases()):
+                    gang = GangView(id=decision.machines[0][0], member=member)
+                    machine = _leased(machines[lease.machine_id], lease, jobs[lease.job_id])
+                    machines[lease.machine_id] = _with_phase(machine, gang=gang)
             case DrainPhase():
                 machine_id = by_phase[decision.phase_id]
                 machines[machine_id] = _with_phase(machines[machine_id], state=PhaseState.DRAINING)

@@ -1,7 +1,8 @@
 """Which machine fills which role of one job.
 
-One machine runs the agents (none if they are external), one trains, all others that may roll out do. The training
-machine may be one of those that roll out: then the two take turns (`multiplexing`). Agents need a machine of their own.
+One machine runs the agents (none if they are external), one trains, or as many as the job wants together, all others
+that may roll out do. Machines that train may be among those that roll out: then the two take turns (`multiplexing`).
+Agents need a machine of their own.
 A job on recorded trajectories trains and nothing else.
 """
 
@@ -16,16 +17,22 @@ from seamlessflow.core.types.tags import Role
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`shortages` has one clause for each role that nobody can fill."""
+    """`trainers`: as many as there are, up to those that the job wants. `shortages` has one clause for each role that
+    cannot be filled."""
 
     agent: MachineView | None
-    train: MachineView | None
+    trainers: tuple[MachineView, ...]
     rollout: tuple[MachineView, ...]
     shortages: tuple[str, ...]
 
     @property
+    def train(self) -> MachineView | None:
+        """The one that trains, or leads those that do."""
+        return self.trainers[0] if self.trainers else None
+
+    @property
     def machines(self) -> tuple[MachineView, ...]:
-        chosen = [machine for machine in (self.agent, self.train) if machine is not None]
+        chosen = [machine for machine in (self.agent, *self.trainers) if machine is not None]
         return (*chosen, *(machine for machine in self.rollout if machine not in chosen))
 
 
@@ -46,9 +53,11 @@ def _with_agent(
     others = [machine for machine in machines if agent is None or machine.id != agent.id]
     trainers = sorted(candidates(others, job, Role.TRAIN, claims), key=lambda m: train_key(m, job.id))
     rollout = tuple(candidates(others, job, Role.ROLLOUT, claims)) if job.has_rollout else ()
-    filled = {Role.ROLLOUT: bool(rollout) or not job.has_rollout, Role.TRAIN: bool(trainers)}
+    filled = {Role.ROLLOUT: bool(rollout) or not job.has_rollout}
+    filled[Role.TRAIN] = len(trainers) >= job.num_train_machines
     filled[Role.AGENT] = agent is not None or not job.has_agents
     missing = tuple(
         shortage(machines, job, role, claims) for role, is_filled in filled.items() if not is_filled
     )
-    return Layout(agent=agent, train=trainers[0] if trainers else None, rollout=rollout, shortages=missing)
+    wanted = tuple(trainers[: job.num_train_machines])
+    return Layout(agent=agent, trainers=wanted, rollout=rollout, shortages=missing)

@@ -1,4 +1,4 @@
-"""Training of one job: a long phase on a dedicated machine, or turns on a machine that also rolls out.
+"""Training of one job: a long phase on dedicated machines, or turns on machines that also roll out.
 
 Returning a machine to training is mandatory as soon as a full batch is there; lending it to rollout is what it does
 meanwhile. A machine on which training is due is never leased for rollout.
@@ -7,6 +7,7 @@ meanwhile. A machine on which training is due is never leased for rollout.
 from dataclasses import dataclass
 
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, Lease, NextPhase
+from seamlessflow.core.scheduling.gangs import gang_gather, is_gathering
 from seamlessflow.core.scheduling.layout import Layout
 from seamlessflow.core.scheduling.scores import is_dedicated
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView
@@ -16,30 +17,33 @@ MAX_BATCHES_PER_TURN = 2
 # Of the time between two batches, what handing a machine over and back may cost before turns are made longer.
 MAX_HAND_OVER_SHARE = 0.05
 EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for so long gives the machine back
+_RECORDED = "trains on recorded trajectories"
 BACK_TO_ROLLOUT = NextPhase(role=Role.ROLLOUT, reason="its turn to train is over")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainTurn:
-    """Decisions about training, and the machine that rollout must leave alone (if any)."""
+    """Decisions about training, and the machines that rollout must leave alone."""
 
     decisions: tuple[Decision, ...] = ()
-    reserved: MachineView | None = None
+    reserved: tuple[MachineView, ...] = ()
 
 
 def train_turn(
-    job: JobView, layout: Layout, live_train: MachineView | None, *, is_running: bool
+    job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
 ) -> TrainTurn:
-    """What training needs now. `live_train`: where a train phase of the job lives, wherever that is."""
-    if live_train is not None:
-        return _during(job, live_train)
+    """What training needs now. `live_train`: where train phases of the job live, wherever that is."""
+    if job.trains_in_gangs:
+        return _gang_turn(job, layout, live_train, is_running=is_running)
+    if live_train:
+        return _during(job, live_train[0])
     machine = layout.train
     if machine is None or job.num_remaining_updates == 0:
         return TrainTurn()
     if not job.has_rollout:
-        return _dedicated(job, machine, reason="trains on recorded trajectories")
+        return _dedicated(job, machine, reason=_RECORDED)
     if is_dedicated(machine):
-        return _dedicated(job, machine) if is_running else TrainTurn(reserved=machine)
+        return _dedicated(job, machine) if is_running else TrainTurn(reserved=(machine,))
     if job.num_due_batches < batches_to_wait_for(job):
         return TrainTurn()
     return _take_over(job, machine)
@@ -62,40 +66,69 @@ def batches_to_wait_for(job: JobView) -> int:
     return num_wanted
 
 
+def _gang_turn(
+    job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
+) -> TrainTurn:
+    if live_train:  # each is asked alike: the leader knows what the others know
+        turns = [_during(job, machine) for machine in live_train]
+        is_long = not job.has_rollout or all(map(is_dedicated, live_train))
+        drains = () if is_long else tuple(decision for turn in turns for decision in turn.decisions)
+        is_broken = any(m.phase and m.phase.gang and m.phase.gang.failure for m in live_train)
+        again = layout.trainers if is_broken and job.num_due_batches else ()
+        return TrainTurn(drains, (*live_train, *again))
+    members = layout.trainers
+    if len(members) < job.num_train_machines or job.num_remaining_updates == 0:
+        return TrainTurn()
+    if not job.has_rollout or all(map(is_dedicated, members)):
+        reason = "dedicated to training" if job.has_rollout else _RECORDED
+        leases = gang_gather(job, members, num_batches=None, reason=reason, then=None)
+        return TrainTurn(leases if is_running or not job.has_rollout else (), members)
+    num_wanted = 1 if is_gathering(members) else batches_to_wait_for(job)
+    if job.num_due_batches < num_wanted:
+        return TrainTurn()
+    num_batches = min(job.num_due_batches, MAX_BATCHES_PER_TURN)
+    decisions = gang_gather(job, members, num_batches=num_batches, reason=_due(job), then=BACK_TO_ROLLOUT)
+    return TrainTurn(tuple(decisions), members)
+
+
+def _due(job: JobView) -> str:
+    return f"{job.num_due_batches} full {'batch is' if job.num_due_batches == 1 else 'batches are'} ready"
+
+
 def _during(job: JobView, machine: MachineView) -> TrainTurn:
     phase = machine.phase
     if phase is None or phase.is_leaving or is_dedicated(machine) or not job.has_rollout:
-        return TrainTurn(reserved=machine)
+        return TrainTurn(reserved=(machine,))
     if job.num_due_batches or phase.age_s < EMPTY_TURN_GRACE_S:
-        return TrainTurn(reserved=machine)
+        return TrainTurn(reserved=(machine,))
     reason = "no full batch is left to train; back to rollout"
     drain = DrainPhase(phase_id=phase.id, machine=machine.name, reason=reason, then=BACK_TO_ROLLOUT)
-    return TrainTurn((drain,), machine)
+    return TrainTurn((drain,), (machine,))
 
 
 def _dedicated(job: JobView, machine: MachineView, *, reason: str = "dedicated to training") -> TrainTurn:
     if machine.phase is not None:
-        return TrainTurn(reserved=machine)
+        return TrainTurn(reserved=(machine,))
     lease = Lease(machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, reason=reason)
-    return TrainTurn((lease,), machine)
+    return TrainTurn((lease,), (machine,))
 
 
 def _take_over(job: JobView, machine: MachineView) -> TrainTurn:
     num_batches = min(job.num_due_batches, MAX_BATCHES_PER_TURN)
-    reason = f"{job.num_due_batches} full {'batch is' if job.num_due_batches == 1 else 'batches are'} ready"
+    reason = _due(job)
     phase: PhaseView | None = machine.phase
     if phase is None:
         lease = Lease(
             machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.TRAIN, num_batches=num_batches,
             reason=reason, then=BACK_TO_ROLLOUT,
         )  # fmt: skip
-        return TrainTurn((lease,), machine)
+        return TrainTurn((lease,), (machine,))
     if phase.is_leaving:
-        return TrainTurn(reserved=machine)
+        return TrainTurn(reserved=(machine,))
     drain = DrainPhase(
         phase_id=phase.id,
         machine=machine.name,
         reason=f"{reason}: the machine turns to training",
         then=NextPhase(role=Role.TRAIN, num_batches=num_batches, reason=reason),
     )
-    return TrainTurn((drain,), machine)
+    return TrainTurn((drain,), (machine,))

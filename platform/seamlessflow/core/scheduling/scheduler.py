@@ -18,6 +18,7 @@ from seamlessflow.core.scheduling.decisions import (
     SetDesiredVersion,
 )
 from seamlessflow.core.scheduling.filters import KEEP_FILTERS, first_rejection
+from seamlessflow.core.scheduling.gangs import elder_in_need, gang_drains, gang_wait, gangs_to_fail
 from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
 from seamlessflow.core.scheduling.layout import Layout, layout_choose
@@ -29,12 +30,14 @@ from seamlessflow.core.types.tags import Role
 def decide(snapshot: Snapshot) -> Plan:
     """Decide one cycle. At most one decision per phase, one lease per machine, one move per job."""
     failing = list(phases_to_fail(snapshot.machines, may_evict=snapshot.may_evict))
+    failing += list(gangs_to_fail(snapshot.machines, failing))
     failing_ids = {decision.phase_id for decision in failing}
     claims: dict[UUID, UUID] = {}
     decisions: list[Decision] = [*failing, *_orphans(snapshot)]
     waiting: dict[UUID, str] = {}
+    in_need: list[JobView] = []
     for job in snapshot.jobs:
-        wanted, waiting[job.id] = _decide_job(job, snapshot, claims)
+        wanted, waiting[job.id] = _decide_job(job, snapshot, claims, in_need)
         decisions += wanted
     kept = (
         d
@@ -64,7 +67,10 @@ def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
         yield decision
 
 
-def _decide_job(job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID]) -> tuple[list[Decision], str]:
+def _decide_job(
+    job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID], in_need: list[JobView]
+) -> tuple[list[Decision], str]:
+    """`in_need`: older jobs at work whose gang is not complete; this one is added if it is one of them."""
     held = snapshot.held_by(job.id)
     ending = ending_of(job)
     if ending is not None:
@@ -76,7 +82,22 @@ def _decide_job(job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID]) -> t
     if layout.shortages and not held:
         return _send_back(job, layout)
     claims.update((machine.id, job.id) for machine in (*held, *layout.machines))
+    if layout.shortages and (elder := elder_in_need(in_need, job, snapshot)):
+        return _give_way(held, elder)
+    if len(layout.trainers) < job.num_train_machines and job.trains_in_gangs:
+        in_need.append(job)
     return _run(job, held, layout)
+
+
+def _give_way(held: tuple[MachineView, ...], elder: JobView) -> tuple[list[Decision], str]:
+    """The job goes back to the queue once nothing of it lives."""
+    reason = f"gives way to an older job that needs {elder.num_train_machines} machines to train"
+    drains = [
+        _drain(machine, reason, grace_s=EPISODE_GRACE_S if _role(machine) is Role.AGENT else None)
+        for machine in held
+        if not _is_leaving(machine)
+    ]
+    return list(drains), reason
 
 
 def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[list[Decision], str]:
@@ -125,11 +146,12 @@ def _send_back(job: JobView, layout: Layout) -> tuple[list[Decision], str]:
 
 
 def _run(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> tuple[list[Decision], str]:
-    decisions: list[Decision] = list(_misfits(job, held))
+    misfits = list(_misfits(job, held))
+    decisions: list[Decision] = [*misfits, *gang_drains(held, misfits)]
     move = _progress(job, held)
     if move is not None:
         decisions.append(move)
-    live_train = next((machine for machine in held if _role(machine) is Role.TRAIN), None)
+    live_train = tuple(machine for machine in held if _role(machine) is Role.TRAIN)
     is_running = JobState.RUNNING in (job.state, move.to_state if move else None)
     turn = train_turn(job, layout, live_train, is_running=is_running)
     decisions += turn.decisions
@@ -175,9 +197,9 @@ def _agent(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> Itera
         yield _drain(machine, "the machine is needed for the agents")
 
 
-def _rollout(job: JobView, layout: Layout, *, reserved: MachineView | None) -> Iterator[Lease]:
+def _rollout(job: JobView, layout: Layout, *, reserved: tuple[MachineView, ...]) -> Iterator[Lease]:
     for machine in layout.rollout:
-        if machine.phase is None and machine != reserved:
+        if machine.phase is None and machine not in reserved:
             yield Lease(
                 machine_id=machine.id, machine=machine.name, job_id=job.id, role=Role.ROLLOUT,
                 reason="free and may roll out",
@@ -201,6 +223,8 @@ def _waiting(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> str
         return "; ".join(layout.shortages)
     if job.num_failures and job.last_failure:
         return f"tried again after {job.num_failures} failed phases; the last: {job.last_failure}"
+    if wait := gang_wait(layout.trainers, held) if job.trains_in_gangs else "":
+        return wait
     if _is_up(job, held):
         is_measured_last = job.num_remaining_updates == 0
         return "all updates are published; the last version is being evaluated" if is_measured_last else ""

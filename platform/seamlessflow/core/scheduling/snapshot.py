@@ -14,6 +14,16 @@ from seamlessflow.core.types.tags import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GangView:
+    """The gang that a train phase is a member of. Its phases live and end together."""
+
+    id: UUID
+    member: int  # 0 leads
+    failure: str = ""  # why a member's phase has failed, the first that did
+    has_ended: bool = False  # a member's phase has ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseView:
     """A live phase. `age_s` counts from the lease, then from becoming active, then from the order to drain."""
 
@@ -25,6 +35,7 @@ class PhaseView:
     desired_version: int = 0
     served_version: int | None = None
     age_s: float = 0.0
+    gang: GangView | None = None
 
     @property
     def is_leaving(self) -> bool:
@@ -45,6 +56,9 @@ class MachineView:
     unheard_s: float = 0.0
     engine_kinds: frozenset[str] | None = None  # None: it has not said yet
     engine_problems: Mapping[str, str] = field(default_factory=dict)  # of the kinds it cannot run
+    has_rendezvous: bool | None = (
+        None  # trainers of other machines can meet one here; None: it has not said yet
+    )
     phase: PhaseView | None = None
 
     def phase_of(self, job_id: UUID) -> PhaseView | None:
@@ -80,6 +94,7 @@ class JobView:
     pools: frozenset[str] = frozenset({"default"})
     rollout_tags: frozenset[str] = frozenset()
     train_tags: frozenset[str] = frozenset()
+    num_train_machines: int = 1
     agent_tags: frozenset[str] = frozenset()
 
     def tags_of(self, role: Role) -> frozenset[str]:
@@ -95,6 +110,10 @@ class JobView:
     def has_agents(self) -> bool:
         """Whether a machine of the platform runs agents for it."""
         return self.has_rollout and not self.has_external_agents
+
+    @property
+    def trains_in_gangs(self) -> bool:
+        return self.num_train_machines > 1
 
     @property
     def num_remaining_updates(self) -> int:

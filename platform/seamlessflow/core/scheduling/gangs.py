@@ -1,0 +1,157 @@
+"""Training of one job on several machines: a gang, whose phases are leased, drained and given up together.
+
+Machines that also roll out hand over together, and those that are free first wait for the last (the ledger calls it
+`awaiting_gang`): handing over takes moments, and a machine that began to roll out again would only be taken back. Of
+two jobs that hold what the other's gang needs the younger gives way, so no two wait for each other for ever.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, FailPhase, LeaseGang, NextPhase
+from seamlessflow.core.scheduling.filters import LEASE_FILTERS, first_rejection, is_held
+from seamlessflow.core.scheduling.scores import is_dedicated
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
+
+GATHER_LIMIT_S = 300.0  # from the lease until every member's trainer runs and has found the others
+TOLD_AFTER_S = 5.0  # a wait that people are told of
+
+
+def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase]) -> Iterator[FailPhase]:
+    """The rest of each gang that lost a member, and all of one that does not come together."""
+    reasons = {decision.phase_id: decision.reason for decision in failing}
+    for members in _gangs(machines).values():
+        reason = _break_up(members, reasons)
+        for machine, phase in members:
+            if reason is not None and phase.id not in reasons:
+                yield FailPhase(phase_id=phase.id, machine=machine.name, reason=reason)
+
+
+def _break_up(members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UUID, str]) -> str | None:
+    gang = members[0][1].gang
+    assert gang is not None
+    lost = gang.failure or next((reasons[phase.id] for _, phase in members if phase.id in reasons), "")
+    if lost:
+        return f"the gang lost a member: {lost}"
+    waiting = [(machine, phase) for machine, phase in members if phase.state in _GATHERING]
+    if all(phase.age_s <= GATHER_LIMIT_S for _, phase in waiting):
+        return None
+    return f"the gang did not come together within {GATHER_LIMIT_S:g} s: {_late(members)} did not join"
+
+
+def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
+    """What remains of each gang of which a member leaves, has left, or is told to by `drained`."""
+    leaving = {decision.phase_id: decision for decision in drained}
+    for members in _gangs(machines).values():
+        first = next((leaving[phase.id] for _, phase in members if phase.id in leaving), None)
+        gang = members[0][1].gang
+        assert gang is not None
+        if first is None and not gang.has_ended and not any(phase.is_leaving for _, phase in members):
+            continue
+        reason = f"trains with {first.machine}: {first.reason}" if first else "the training of its gang ends"
+        for machine, phase in members:
+            if phase.id not in leaving and not phase.is_leaving:
+                yield DrainPhase(
+                    phase_id=phase.id,
+                    machine=machine.name,
+                    reason=reason,
+                    grace_s=first.grace_s if first else None,
+                )
+
+
+def gang_gather(
+    job: JobView,
+    members: Sequence[MachineView],
+    *,
+    num_batches: int | None,
+    reason: str,
+    then: NextPhase | None,
+) -> tuple[Decision, ...]:
+    """Lease all machines once they are free; until then have those that are not hand over."""
+    if all(machine.phase is None for machine in members):
+        machines = tuple((machine.id, machine.name) for machine in members)
+        return (
+            LeaseGang(machines=machines, job_id=job.id, num_batches=num_batches, reason=reason, then=then),
+        )
+    return tuple(
+        DrainPhase(
+            phase_id=machine.phase.id,
+            machine=machine.name,
+            reason=f"{reason}: the machine turns to training",
+            then=NextPhase(role=Role.TRAIN, num_batches=num_batches, reason=reason),
+        )
+        for machine in members
+        if machine.phase is not None and not machine.phase.is_leaving
+    )
+
+
+def is_gathering(members: Sequence[MachineView]) -> bool:
+    """Machines are free for the gang or on the way: that is not called off for a batch more."""
+    turning = (machine for machine in members if not is_dedicated(machine))
+    return any(machine.phase is None or machine.phase.is_leaving for machine in turning)
+
+
+def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> str:
+    """What a gang has been waiting for, in one clause; "" where it is nothing to speak of."""
+    for gang in _gangs(held).values():
+        if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
+            return f"training waits for {_late(gang)} to join"
+        return ""
+    slow = [
+        machine.name
+        for machine in members
+        if machine.phase is not None and machine.phase.is_leaving and machine.phase.age_s > TOLD_AFTER_S
+    ]
+    return f"training waits for {', '.join(slow)} to hand over" if slow else ""
+
+
+def elder_in_need(elders: Sequence[JobView], job: JobView, snapshot: Snapshot) -> JobView | None:
+    """An older job whose gang could be complete if this one, which cannot work either, gave way."""
+    held = snapshot.held_by(job.id)
+    for elder in elders:
+        if not any(_would_do(machine, elder) for machine in held):
+            continue
+        younger = {other.id for other in snapshot.jobs if (other.order, other.id) >= (elder.order, elder.id)}
+        in_reach = [
+            machine
+            for machine in snapshot.machines
+            if _would_do(machine, elder) and (machine.phase is None or machine.phase.job_id in younger)
+        ]
+        if len(in_reach) >= elder.num_train_machines:
+            return elder
+    return None
+
+
+def _would_do(machine: MachineView, job: JobView) -> bool:
+    filters = [check for check in LEASE_FILTERS if check is not is_held]
+    return first_rejection(filters, machine, job, Role.TRAIN) is None
+
+
+_GATHERING = (PhaseState.LEASED, PhaseState.STARTING)
+
+
+def _gangs(machines: Sequence[MachineView]) -> dict[UUID, list[tuple[MachineView, PhaseView]]]:
+    """Live members of each gang, the leader first."""
+    gangs: dict[UUID, list[tuple[MachineView, PhaseView]]] = defaultdict(list)
+    for machine in machines:
+        if machine.phase is not None and machine.phase.gang is not None:
+            gangs[machine.phase.gang.id].append((machine, machine.phase))
+    for members in gangs.values():
+        members.sort(key=_member)
+    return gangs
+
+
+def _member(place: tuple[MachineView, PhaseView]) -> int:
+    gang = place[1].gang
+    assert gang is not None
+    return gang.member
+
+
+def _late(members: Sequence[tuple[MachineView, PhaseView]]) -> str:
+    """The leader waits for all others, so it is late only where nobody else is."""
+    late = [machine.name for machine, phase in members if phase.state in _GATHERING]
+    leader = members[0][0].name
+    return ", ".join(name for name in late if name != leader) or leader

@@ -1,0 +1,126 @@
+"""One training over two machines that also roll out: in turns, through kills and a retag; nothing lost or doubled."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from seamlessflow.client import Client
+from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
+from tests.acceptance.steering import rest_tags_set
+from tests.acceptance.test_faults import assert_audit_holds, wait_for_version
+
+NUM_UPDATES = 8
+BOTH = ["rollout", "train"]
+Victims = Callable[[PlatformProcess], list[psutil.Process]]
+
+VICTIMS: dict[str, Victims] = {
+    "trainer that leads": lambda p: p.find("seamlessflow_workers.train", under="--name alpha"),
+    "trainer that follows": lambda p: p.find("seamlessflow_workers.train", under="--name beta"),
+    "supervisor of the one that leads": lambda p: p.find("seamlessflow_workers.supervisor", "--name alpha"),
+    "supervisor of the one that follows": lambda p: p.find("seamlessflow_workers.supervisor", "--name beta"),
+}
+
+
+@pytest.fixture(autouse=True)
+def two_that_train(platform: PlatformProcess) -> Iterator[None]:
+    rest_tags_set(platform, "beta", BOTH, reason="trains with alpha")
+    yield
+    rest_tags_set(platform, "beta", ["rollout"], reason="the test is over")
+
+
+def gang_spec(model_root: Path, **train: Any) -> dict[str, Any]:
+    return calculator_spec(model_root, num_updates=NUM_UPDATES, num_machines=2, zero_stage=2, **train)
+
+
+def gangs_of(client: Client, job_id: str) -> dict[int, list[dict[str, Any]]]:
+    """Train phases by their fence, which a gang shares."""
+    gangs = defaultdict(list)
+    for phase in client.job_part(job_id, "phases", limit=200)["results"]:
+        if phase["role"] == "train":
+            gangs[phase["fence"]].append(phase)
+    return gangs
+
+
+def seconds_of(client: Client, job_id: str) -> dict[str, Counter[str]]:
+    """By machine: seconds of each state, and of each cause of idleness, that are the job's."""
+    seconds: dict[str, Counter[str]] = {}
+    for machine in client.job_part(job_id, "ledger")["machines"]:
+        counted = seconds[machine["name"]] = Counter()
+        for total in machine["totals"]:
+            counted[total["cause"] or total["state"]] += total["duration_s"]
+    return seconds
+
+
+def test_two_machines_that_roll_out_train_together_in_turns(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        job_id = client.job_submit(gang_spec(model_root))["id"]
+        job = client.job_wait(job_id)
+        assert job["latest_version"] == NUM_UPDATES, job["state_reason"]
+        assert_audit_holds(client, job_id)
+        gangs = gangs_of(client, job_id)
+        assert gangs
+        for members in gangs.values():
+            assert sorted((phase["machine"], phase["gang_member"]) for phase in members) == [
+                ("alpha", 0),
+                ("beta", 1),
+            ]
+        seconds = seconds_of(client, job_id)
+        print(seconds)
+        for name in ("alpha", "beta"):
+            assert seconds[name]["training"] > 0
+            assert seconds[name]["serving"] > 0
+            assert seconds[name]["awaiting_gang"] > 0
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_the_gang_is_formed_again_and_nothing_is_lost_after_kill_9_of_the(
+    victim: str, platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        job_id = client.job_submit(gang_spec(model_root))["id"]
+        wait_for_version(client, job_id, 2)
+
+        kill_hard(VICTIMS[victim](platform))
+
+        job = client.job_wait(job_id)
+        assert job["latest_version"] == NUM_UPDATES, job["state_reason"]
+        assert_audit_holds(client, job_id)
+
+
+def test_a_member_that_is_retagged_takes_the_gang_with_it_and_brings_it_back(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        job_id = client.job_submit(gang_spec(model_root))["id"]
+        wait_for_version(client, job_id, 2)
+
+        rest_tags_set(platform, "beta", ["rollout"], reason="it shall not train")
+
+        def waits() -> bool:
+            return (
+                "2 machines are to train together and 1 can (alpha)"
+                in client.job_get(job_id)["waiting_reason"]
+            )
+
+        eventually(waits, timeout_s=60, what="a reason that names what is missing")
+        eventually(
+            lambda: all(
+                phase["ended_at"] for members in gangs_of(client, job_id).values() for phase in members
+            ),
+            timeout_s=60,
+            what="the end of the gang",
+        )
+        rest_tags_set(platform, "beta", BOTH, reason="it shall train again")
+
+        job = client.job_wait(job_id)
+        assert job["latest_version"] == NUM_UPDATES, job["state_reason"]
+        assert_audit_holds(client, job_id)
+        states = Counter(phase["state"] for members in gangs_of(client, job_id).values() for phase in members)
+        assert set(states) == {"ended"}, states

@@ -1,0 +1,213 @@
+"""Gangs on small hand-made snapshots: all or none, together in and together out, and who gives way to whom."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, LeaseGang, Plan
+from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.foresight import foresee
+from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S
+from seamlessflow.core.scheduling.preview import preview
+from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
+from seamlessflow.core.types.tags import Role
+
+JOB, OTHER, GANG = UUID(int=1), UUID(int=2), UUID(int=9)
+BOTH = ("rollout", "train")
+RUNNING = JobView(
+    id=JOB, order=1, state=JobState.RUNNING, groups_per_batch=4, num_updates=10, num_train_machines=2
+)
+DUE = replace(RUNNING, num_ready_groups=4)
+
+
+def machine(name: str, *tags: str, phase: PhaseView | None = None) -> MachineView:
+    return MachineView(
+        id=UUID(bytes=name.encode().ljust(16, b"\0")), name=name, tags=frozenset(tags), phase=phase
+    )
+
+
+def phase(
+    name: str, role: Role, state: PhaseState = PhaseState.ACTIVE, *, job: UUID = JOB, age_s: float = 0.0
+) -> PhaseView:
+    return PhaseView(
+        id=UUID(bytes=f"{name} {role}".encode().ljust(16, b"\0")[:16]),
+        job_id=job,
+        role=role,
+        state=state,
+        fence=1,
+        age_s=age_s,
+    )
+
+
+def member(number: int, state: PhaseState = PhaseState.ACTIVE, **known: object) -> PhaseView:
+    age_s = known.pop("age_s", 0.0)
+    gang = GangView(id=GANG, member=number, **known)  # type: ignore[arg-type]
+    return replace(phase(f"gang{number}", Role.TRAIN, state, age_s=float(age_s)), gang=gang)  # type: ignore[arg-type]
+
+
+def at(name: str, *tags: str, rollout: PhaseState | None = PhaseState.ACTIVE, job: UUID = JOB) -> MachineView:
+    return machine(name, *tags, phase=phase(name, Role.ROLLOUT, rollout, job=job) if rollout else None)
+
+
+GAMMA = machine("gamma", "agent", phase=phase("gamma", Role.AGENT))
+ALPHA, BETA = at("alpha", *BOTH), at("beta", *BOTH)
+
+
+def plan_of(*machines: MachineView, jobs: tuple[JobView, ...] = (DUE,)) -> Plan:
+    return decide(Snapshot(machines=machines, jobs=jobs))
+
+
+def drained(plan: Plan) -> dict[str, str]:
+    return {d.machine: d.reason for d in plan.decisions if isinstance(d, DrainPhase)}
+
+
+def failed(plan: Plan) -> dict[str, str]:
+    return {d.machine: d.reason for d in plan.decisions if isinstance(d, FailPhase)}
+
+
+def gang_of(plan: Plan) -> list[str]:
+    found = [[name for _, name in d.machines] for d in plan.decisions if isinstance(d, LeaseGang)]
+    return found[0] if found else []
+
+
+def test_machines_that_roll_out_hand_over_together_once_a_batch_is_ready() -> None:
+    assert plan_of(ALPHA, BETA, GAMMA, jobs=(RUNNING,)).decisions == ()
+    plan = plan_of(ALPHA, BETA, GAMMA)
+    assert set(drained(plan)) == {"alpha", "beta"}
+    assert all(isinstance(d, DrainPhase) and d.then and d.then.role is Role.TRAIN for d in plan.decisions)
+
+
+def test_who_is_free_first_waits_for_the_last_and_both_are_leased_at_once() -> None:
+    slow = at("beta", *BOTH, rollout=PhaseState.DRAINING)
+    free = at("alpha", *BOTH, rollout=None)
+    assert plan_of(free, slow, GAMMA).decisions == (), "not rolled out again, not trained alone"
+
+    plan = plan_of(free, at("beta", *BOTH, rollout=None), GAMMA)
+
+    assert gang_of(plan) == ["alpha", "beta"]
+    (gang,) = plan.decisions
+    assert isinstance(gang, LeaseGang)
+    assert (gang.num_batches, gang.then and gang.then.role) == (1, Role.ROLLOUT)
+
+
+def test_a_slow_hand_over_is_told_and_what_is_on_the_way_waits_for_no_second_batch() -> None:
+    assert isinstance(ALPHA.phase, PhaseView)
+    leaving = replace(ALPHA, phase=replace(ALPHA.phase, state=PhaseState.DRAINING, age_s=9.0))
+    dear = replace(DUE, hand_over_s=5.0, batch_interval_s=10.0, max_staleness=4, num_open_groups=40)
+    assert plan_of(ALPHA, BETA, GAMMA, jobs=(dear,)).decisions == (), "worth waiting for a second batch"
+
+    plan = plan_of(leaving, at("beta", *BOTH, rollout=None), GAMMA, jobs=(dear,))
+
+    assert plan.decisions == ()
+    assert plan.waiting_reasons[JOB] == "training waits for alpha to hand over"
+
+
+def test_dedicated_machines_are_leased_together_for_as_long_as_the_job_runs() -> None:
+    rest = (at("beta", "rollout"), GAMMA)
+    one = machine("delta", "train")
+    other = machine("epsilon", "train")
+    plan = plan_of(one, other, *rest, jobs=(RUNNING,))
+    assert gang_of(plan) == ["delta", "epsilon"]
+    alone = plan_of(one, *rest, jobs=(RUNNING,))
+    assert not any(isinstance(d, Lease | LeaseGang) for d in alone.decisions)
+    assert alone.waiting_reasons[JOB] == (
+        "2 machines are to train together and 1 can (delta): 1 has the tags: train"
+    )
+
+
+def test_why_the_other_machine_cannot_is_told() -> None:
+    silent = replace(machine("epsilon", "train"), is_healthy=False, unheard_s=20.0)
+    plan = plan_of(machine("delta", "train"), silent, at("beta", "rollout"), GAMMA, jobs=(RUNNING,))
+    assert plan.waiting_reasons[JOB] == (
+        "2 machines are to train together and 1 can (delta): epsilon sends no heartbeats"
+    )
+    old = replace(machine("epsilon", "train"), has_rendezvous=False)
+    plan = plan_of(machine("delta", "train"), old, at("beta", "rollout"), GAMMA, jobs=(RUNNING,))
+    assert "the supervisor of epsilon is too old" in plan.waiting_reasons[JOB]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_member_that_must_leave_takes_the_gang_with_it(number: int) -> None:
+    tags: list[tuple[str, ...]] = [BOTH, BOTH]
+    tags[number] = ("rollout",)
+    plan = plan_of(
+        machine("alpha", *tags[0], phase=member(0)), machine("beta", *tags[1], phase=member(1)), GAMMA
+    )
+    assert set(drained(plan)) == {"alpha", "beta"}
+    name = ["alpha", "beta"][number]
+    assert drained(plan)[["beta", "alpha"][number]] == f"trains with {name}: {name} lacks the tag train"
+
+
+def test_a_dry_run_tells_that_the_whole_gang_ends() -> None:
+    machines = (machine("alpha", *BOTH, phase=member(0)), machine("beta", *BOTH, phase=member(1)), GAMMA)
+    edits = {machines[1].id: MachineEdit(tags=["rollout"])}
+    looked = preview(Snapshot(machines=machines, jobs=(DUE,)), edits)
+    assert {fate.machine: fate.is_by_edit for fate in looked.phases} == {"alpha": True, "beta": True}
+
+
+@pytest.mark.parametrize("left", [member(0, has_ended=True), member(1, PhaseState.ACTIVE, has_ended=True)])
+def test_what_is_left_of_a_gang_that_ends_is_drained(left: PhaseView) -> None:
+    plan = plan_of(machine("alpha", *BOTH, phase=left), machine("beta", *BOTH), GAMMA)
+    assert drained(plan) == {"alpha": "the training of its gang ends"}
+    assert gang_of(plan) == []
+
+
+def test_a_member_that_fails_or_falls_silent_fails_the_others() -> None:
+    lost = member(0, failure="the disk is full")
+    assert failed(plan_of(machine("alpha", *BOTH, phase=lost), machine("beta", *BOTH), GAMMA)) == {
+        "alpha": "the gang lost a member: the disk is full"
+    }
+    silent = replace(machine("beta", *BOTH, phase=member(1)), is_healthy=False, unheard_s=20.0)
+    assert failed(plan_of(machine("alpha", *BOTH, phase=member(0)), silent, GAMMA)) == {
+        "beta": "beta sends no heartbeats",
+        "alpha": "the gang lost a member: beta sends no heartbeats",
+    }
+
+
+def test_a_gang_that_does_not_come_together_is_released_whole_and_names_who_is_missing() -> None:
+    late = GATHER_LIMIT_S + 1
+    leader = machine("alpha", *BOTH, phase=member(0, PhaseState.STARTING, age_s=30.0))
+    follower = machine("beta", *BOTH, phase=member(1, PhaseState.LEASED, age_s=30.0))
+    plan = plan_of(leader, follower, GAMMA)
+    assert failed(plan) == {}
+    assert plan.waiting_reasons[JOB] == "training waits for beta to join"
+
+    leader = machine("alpha", *BOTH, phase=member(0, PhaseState.STARTING, age_s=late))
+    follower = machine("beta", *BOTH, phase=member(1, PhaseState.LEASED, age_s=late))
+    reason = f"the gang did not come together within {GATHER_LIMIT_S:g} s: beta did not join"
+    assert failed(plan_of(leader, follower, GAMMA)) == {"alpha": reason, "beta": reason}
+
+    joined = machine("beta", *BOTH, phase=member(1, PhaseState.ACTIVE, age_s=late))
+    assert "alpha did not join" in failed(plan_of(leader, joined, GAMMA))["beta"]
+
+
+def test_of_two_jobs_that_hold_what_the_other_needs_the_younger_gives_way() -> None:
+    """Each rolls out on one of two machines that could train, and wants both: neither could ever train."""
+    younger = replace(DUE, id=OTHER, order=2)
+    machines = (
+        ALPHA,
+        at("beta", *BOTH, job=OTHER),
+        GAMMA,
+        machine("zeta", "agent", phase=phase("zeta", Role.AGENT, job=OTHER)),
+    )
+    snapshot = Snapshot(machines=machines, jobs=(DUE, younger))
+    plan = decide(snapshot)
+    assert set(drained(plan)) == {"beta", "zeta"}
+    assert "gives way to an older job that needs 2 machines to train" in plan.waiting_reasons[OTHER]
+
+    course = foresee(snapshot)
+
+    trains = {m.name for m in course.rest.held_by(JOB) if m.phase and m.phase.role is Role.TRAIN}
+    assert trains == {"alpha", "beta"}
+    assert course.rest.held_by(OTHER) == ()
+
+
+def test_nobody_gives_way_where_that_would_not_complete_the_elder() -> None:
+    greedy = replace(DUE, num_train_machines=3)
+    younger = replace(DUE, id=OTHER, order=2)
+    plan = plan_of(ALPHA, at("beta", *BOTH, job=OTHER), GAMMA, jobs=(greedy, younger))
+    assert drained(plan) == {}

@@ -1,0 +1,29 @@
+"""Where trainers of other machines meet the one of this machine.
+
+Enters: where the machine listens and what others call it. Leaves: a bound socket, which trainers inherit, and its
+address for the control plane. Bound before anybody is told; only a trainer that leads a gang ever accepts on it.
+"""
+
+import socket
+from dataclasses import dataclass
+from typing import Self
+
+BACKLOG = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    listening: socket.socket
+    address: str  # host:port, as other machines reach it
+
+    @classmethod
+    def open(cls, *, listen_host: str, advertised_host: str) -> Self:
+        """Raises OSError where the host is not one of this machine's."""
+        family = socket.AF_INET6 if ":" in listen_host else socket.AF_INET
+        listening = socket.create_server((listen_host, 0), family=family, backlog=BACKLOG)
+        listening.setblocking(False)
+        shown = f"[{advertised_host}]" if ":" in advertised_host else advertised_host
+        return cls(listening, f"{shown}:{listening.getsockname()[1]}")
+
+    def close(self) -> None:
+        self.listening.close()
