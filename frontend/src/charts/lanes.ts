@@ -23,6 +23,7 @@ const CAUSE_WORDS: Record<string, string> = {
   no_groups: "no groups to run",
   awaiting_orders: "awaiting orders",
   awaiting_weights: "awaiting weights",
+  awaiting_gang: "awaiting the machines it trains with",
 };
 // Machines report in pieces: what touches within this and says the same is one bar.
 const TOUCHING_MS = 50;

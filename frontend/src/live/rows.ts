@@ -41,6 +41,7 @@ export interface PhaseRow {
   desired_version: number;
   served_version: number | null;
   num_batches: number | null;
+  gang_member: number | null;
   leased_at: number;
   ended_at: number | null;
 }

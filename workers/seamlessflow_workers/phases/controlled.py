@@ -26,7 +26,7 @@ from seamlessflow.core.protocol.child import (
     decode_from_child,
     encode_line,
 )
-from seamlessflow.core.protocol.worker import PhaseOrder
+from seamlessflow.core.protocol.worker import PhaseOrder, Resident
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
 from seamlessflow_workers.phases.running import RunningPhase
@@ -61,7 +61,7 @@ class ControlledChild(ResidentChild):
         resident = msgspec.structs.replace(self.resident, control_plane_url=config.control_plane_url)
         path.write_bytes(msgspec.json.encode(resident))
         descriptor, meeting = self._theirs.fileno(), self._surroundings.rendezvous_fd
-        is_of_gang = self.key.role is Role.TRAIN and resident.spec["train"].get("num_machines", 1) > 1
+        is_of_gang = self.key.role is Role.TRAIN and _num_machines(resident) > 1
         return ChildCommand(
             (
                 *(*program, "--control-fd", str(descriptor), "--resident", str(path)),
@@ -154,3 +154,8 @@ class ControlledChild(ResidentChild):
     def _send(self, message: ToChild) -> None:
         assert self._writer is not None
         self._writer.write(encode_line(message))
+
+
+def _num_machines(resident: Resident) -> int:
+    """Together with which a job of this resident trains; a control plane that is older names none."""
+    return int(resident.spec.get("train", {}).get("num_machines", 1))

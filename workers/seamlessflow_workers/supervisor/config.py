@@ -53,7 +53,7 @@ class SupervisorConfig:
     engine_commands: Mapping[EngineKind, tuple[str, ...]]
     # Which kinds of engines can be started here, and why the others cannot.
     engines: Mapping[EngineKind, EngineFinding]
-    # Where fronts listen, and the name under which gateways reach them.
+    # Where fronts and trainers that meet listen, and the name under which gateways and other machines reach them.
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
     # Whether a process is kept that has imported what children need, and forks them.
@@ -112,12 +112,14 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--listen-host",
         default=environment.get("SEAMLESSFLOW_LISTEN_HOST") or LOOPBACK,
-        help="where gateways reach engines: 0.0.0.0 when they run on other hosts; loopback by default",
+        help="where gateways reach engines, and trainers of other machines this one's: 0.0.0.0 when they are on other "
+        "hosts; loopback by default",
     )
     parser.add_argument(
         "--advertised-host",
         default=environment.get("SEAMLESSFLOW_ADVERTISED_HOST") or None,
-        help="name or address of this machine for gateways; by default where it listens, else its host name",
+        help="name or address of this machine for gateways and other machines; by default where it listens, else its "
+        "host name",
     )
     parser.add_argument(
         "--engine-python",

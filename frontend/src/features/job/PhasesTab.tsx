@@ -3,6 +3,7 @@ import { Link } from "react-router";
 import type { PhaseRow } from "../../live/rows";
 import { clock, duration, integer, NONE } from "../../ui/format";
 import { StateBadge } from "../../ui/StateBadge";
+import { gangWords } from "./gangs";
 import type { TabProps } from "./JobPage";
 
 export function phasesInOrder(phases: Iterable<PhaseRow>): PhaseRow[] {
@@ -34,7 +35,9 @@ export function PhasesTab({ jobId, live, now }: TabProps & { now: number }) {
             <tr key={phase.id}>
               <td className="nowrap">{clock(phase.leased_at)}</td>
               <td>{phase.machine}</td>
-              <td>{phase.role}</td>
+              <td>
+                {phase.role} <span className="muted">{gangWords(phase, rows)}</span>
+              </td>
               <td>
                 <StateBadge state={phase.state} />
               </td>
