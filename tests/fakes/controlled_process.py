@@ -14,6 +14,7 @@ import msgspec
 
 from seamlessflow.core.protocol.child import (
     Begin,
+    Begun,
     Doing,
     Ended,
     Failed,
@@ -32,7 +33,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--resident", type=Path, required=True)
+    parser.add_argument("--rendezvous-fd", type=int)
     options = parser.parse_args()
+    if options.rendezvous_fd is not None:  # whoever trains with others can listen for them
+        socket.socket(fileno=options.rendezvous_fd).getsockname()
     resident = msgspec.json.decode(options.resident.read_bytes(), type=Resident)
     control = socket.socket(fileno=options.control_fd)
     print(f"fake {resident.role} is ready", flush=True)
@@ -52,7 +56,8 @@ def answers(message: ToChild, behaviour: str) -> list[FromChild]:
             return [Ended(phase_id=phase_id, reason="enough")]
         if behaviour == "fail":
             return [Failed(phase_id=phase_id, reason="the loss is not finite")]
-        return [Doing(state=LedgerState.TRAINING)]
+        begun = [] if message.order.gang is None else [Begun(phase_id=phase_id)]
+        return [*begun, Doing(state=LedgerState.TRAINING)]
     if isinstance(message, Renew):
         said = Ended(phase_id=message.phase_id, reason=f"renewed: {message.credential}")
         return [said] if behaviour == "renewed" else []

@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import aiohttp
 import pytest
 
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsReference
+from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, PhaseReport, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
@@ -278,6 +279,29 @@ async def test_a_machine_turns_from_rollout_to_training_and_back(stage: Stage) -
     states = {interval.state for intervals in plane.intervals.values() for interval in intervals}
     assert {LedgerState.STARTING, LedgerState.TRAINING} <= states
     assert plane.num_concurrent_max == 1
+
+
+async def test_a_trainer_stays_for_the_machines_it_trained_with_and_another_is_started_for_others(
+    stage: Stage,
+) -> None:
+    """It is told where members meet, begins as `starting`, and is active once it says that all are there."""
+    plane = stage.plane
+    plane.reside(Role.TRAIN, train={"num_machines": 2})
+    pids = []
+    for phase, fellow in enumerate(("beta", "beta", "gamma")):
+        gang = GangOrder(
+            gang_id=UUID(int=phase), member=0, machines=["alpha", fellow], address="nowhere:1", secret="s"
+        )
+        order = plane.order(Role.TRAIN)
+        plane.change(order, gang=gang)
+        await plane.until_state(order, PhaseState.ACTIVE)
+        pids.append(stage.pid(Role.TRAIN))
+        plane.change(order, is_draining=True)
+        await plane.until_state(order, PhaseState.ENDED)
+    assert pids[0] == pids[1] != pids[2]
+    capabilities = plane.heartbeats[0].capabilities
+    assert capabilities is not None
+    assert capabilities.rendezvous.startswith("127.0.0.1:"), "loopback unless told otherwise"
 
 
 @pytest.mark.parametrize(

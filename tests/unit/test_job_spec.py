@@ -175,3 +175,14 @@ def test_an_adapter_learns_ten_times_as_fast_by_default() -> None:
 
     assert (rate(), rate(lora=None), rate(lora={})) == (1e-6, 1e-6, 1e-5)
     assert rate(lora={}, learning_rate=1e-6) == 1e-6
+
+
+def test_more_processes_than_a_batch_has_sessions_are_refused() -> None:
+    rollout = {"groups_per_batch": 2, "group_size": 4}
+    fits = job_spec_parse(spec(rollout=rollout, train={"num_machines": 2, "num_ranks": 4}))
+    assert fits.train.num_machines == 2
+
+    refused = problems(rollout=rollout, train={"num_machines": 3, "num_ranks": 4})
+
+    assert "3 machines with 4 processes each are 12, but a batch has 8 sessions" in refused[""]
+    assert set(problems(train={"num_machines": 0})) == {"train.num_machines"}

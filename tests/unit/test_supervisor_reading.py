@@ -21,9 +21,10 @@ def view(
     is_loading: bool = False,
     num_jobs: int = 1,
     is_cordoned: bool = False,
+    awaits_gang_of: UUID | None = None,
 ) -> MachineView:
     jobs = frozenset(UUID(int=number) for number in range(1, num_jobs + 1))
-    return MachineView(phase, previous_role, is_loading, jobs, is_cordoned)
+    return MachineView(phase, previous_role, is_loading, jobs, is_cordoned, awaits_gang_of)
 
 
 def rollout(state: PhaseState, **details: object) -> PhaseView:
@@ -52,6 +53,13 @@ CASES: dict[str, tuple[MachineView, LedgerState, IdleCause | None]] = {
     "the trainer says what it waits for": (
         view(train(ACTIVE, doing=LedgerState.IDLE, doing_cause=IdleCause.AWAITING_WEIGHTS)),
         LedgerState.IDLE, IdleCause.AWAITING_WEIGHTS,
+    ),
+    "members of a gang are awaited": (
+        view(train(STARTING, doing=LedgerState.IDLE, doing_cause=IdleCause.AWAITING_GANG), previous_role=Role.ROLLOUT),
+        LedgerState.IDLE, IdleCause.AWAITING_GANG,
+    ),
+    "kept free for a gang": (
+        view(previous_role=Role.ROLLOUT, awaits_gang_of=JOB), LedgerState.IDLE, IdleCause.AWAITING_GANG,
     ),
     "a phase ended and a job is resident": (
         view(previous_role=Role.TRAIN, is_loading=True), LedgerState.IDLE, IdleCause.AWAITING_ORDERS,
