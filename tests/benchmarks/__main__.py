@@ -19,7 +19,7 @@ UNKNOWN_NAME = 2
 S_PER_HOUR = 3600
 
 Benchmark = Callable[..., Awaitable[Sequence[Row]]]
-WITH_SHORT_FORM = frozenset({"multiplexing"})
+WITH_SHORT_FORM = frozenset({"learning", "multiplexing"})
 
 
 def _of_module(name: str) -> Benchmark:

@@ -2,7 +2,8 @@
 
 Same model, tasks, group size, groups per update, sampling, loss, optimizer and learning rate; the same two cores for
 whoever runs, one after the other, in an order that turns round. Reached is a mean reward when the mean of three
-updates in a row is. Of TRL the best of its stated settings (`learners.trl_grpo.SETTINGS`) is taken.
+updates in a row is. Of TRL the best of its stated settings (`learners.trl_grpo.SETTINGS`) is taken; the platform runs
+with what is its best on two cores (`LAYOUT`, `OURS_ONLY`), which leaves tasks, model, groups, sampling and optimizer.
 
 Clocks: a process counts from its start. The platform counts from the submission of a job to an installation that is up
 (and has nothing else to do), which includes the start of its engines, trainer and agents; the row "from `up`" counts
@@ -42,6 +43,13 @@ NUM_REPEATS = 3
 LEARNING_RATE = 2e-4
 # The loss of the other two: advantages divided by the group's deviation, one clip range for both sides.
 ALGORITHM = {"advantage_norm": "mean_std", "clip_high": 0.2}
+# A trainer of its own beside one engine: the planes use what either leaves of its core, and nothing is handed over.
+LAYOUT = "disaggregated"
+# Batches at most one version old; all sessions of two batches under way, those of one decoded at once.
+OURS_ONLY = {
+    "algorithm": {"max_staleness": 1},
+    "rollout": {"max_num_seqs": 64, "max_concurrent_sessions": 128},
+}
 TARGET = 0.8
 WINDOW = 3  # updates
 SHOWN_EVERY_S = 4.0
@@ -98,7 +106,7 @@ class Learners:
 
     model: Path
     tasks: Path
-    trl_python: Path
+    trl_python: Path | None
     curves: dict[str, list[Curve]] = field(default_factory=dict)
     began_s: float = field(default_factory=time.monotonic)
 
@@ -107,7 +115,7 @@ class Learners:
         with tempfile.TemporaryDirectory() as home:
             platform = new_platform(Path(home) / "home", model_root=self.model.parent)
             started_at = time.time()
-            platform.start()
+            platform.start("--layout", LAYOUT)
             try:
                 await asyncio.to_thread(_until_idle, platform)
                 submitted_at, curve = await asyncio.to_thread(self._job, platform.client)
@@ -120,6 +128,7 @@ class Learners:
         return self._keep(PROTOTYPE, await self._program(Path(sys.executable), *module))
 
     async def trl(self, setting: str) -> Sample:
+        assert self.trl_python is not None
         program = str(Path(__file__).parent / "learners" / "trl_grpo.py")
         curve = await self._program(self.trl_python, program, "--setting", setting)
         return self._keep(f"TRL, {setting}", curve)
@@ -137,6 +146,8 @@ class Learners:
         files = {"model": self.model, "tasks": self.tasks}
         spec = example_spec(files, engine="embedded", learning_rate=LEARNING_RATE, num_updates=NUM_UPDATES)
         spec["algorithm"] |= ALGORITHM
+        for section, options in OURS_ONLY.items():
+            spec[section] |= options
         with connect() as client:
             job = client.job_wait(client.job_submit(spec)["id"])
             versions: list[dict[str, Any]] = client.job_part(job["id"], "versions", limit=200)["results"]
@@ -201,36 +212,37 @@ def _processor_s(platform: PlatformProcess) -> float:
     return total_s
 
 
-async def measure() -> list[Row]:
+async def measure(*, is_short: bool = False) -> list[Row]:
+    """`is_short`: the platform and the prototype alone, once each."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:NUM_CORES])
-    trl_python = ensure()
+    trl_python = None if is_short else ensure()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         model = example_model(root / "calculator")
-        return await _measure(Learners(model, example_tasks(root / "tasks.jsonl"), trl_python))
+        learners = Learners(model, example_tasks(root / "tasks.jsonl"), trl_python)
+        return await _measure(learners, num_repeats=1 if is_short else NUM_REPEATS)
 
 
-async def _measure(learners: Learners) -> list[Row]:
-    first = {setting: (await learners.trl(setting))["time"] for setting in SETTINGS}
-    best = min(first, key=first.__getitem__)
-    trl = f"TRL, {best}"
-    sides = {OURS: learners.ours, trl: lambda: learners.trl(best), PROTOTYPE: learners.prototype}
+async def _measure(learners: Learners, *, num_repeats: int) -> list[Row]:
+    sides = {OURS: learners.ours, PROTOTYPE: learners.prototype}
+    goals = {PROTOTYPE: Goal(1.5, Bound.AT_MOST, Quantity.RATIO)}
+    if learners.trl_python is not None:
+        first = {setting: (await learners.trl(setting))["time"] for setting in SETTINGS}
+        best = min(first, key=first.__getitem__)
+        sides[f"TRL, {best}"] = lambda: learners.trl(best)
+        goals[f"TRL, {best}"] = Goal(1 / 3, Bound.AT_MOST, Quantity.RATIO)
     try:
-        samples = await interleaved(sides, num_repeats=NUM_REPEATS, num_warm_ups=0)
+        samples = await interleaved(sides, num_repeats=num_repeats, num_warm_ups=0)
     finally:
         CURVES.parent.mkdir(parents=True, exist_ok=True)
         CURVES.write_bytes(msgspec.json.encode(learners.curves))
-    sys.stdout.write("\n" + curves_table(learners.curves, [OURS, trl, PROTOTYPE]) + "\n\n")
+    sys.stdout.write("\n" + curves_table(learners.curves, list(sides)) + "\n\n")
 
     def row(metric: str, baseline: str, shown: str, unit: str = "s", goal: Goal | None = None) -> Row:
         theirs = samples[baseline]["time" if metric == "time_from_up" else metric]
         return Row(shown, unit, samples[OURS][metric], baseline, theirs, goal)
 
     reached = f"time to a mean reward of {TARGET}"
-    goals = {
-        trl: Goal(1 / 3, Bound.AT_MOST, Quantity.RATIO),
-        PROTOTYPE: Goal(1.5, Bound.AT_MOST, Quantity.RATIO),
-    }
     rows = [row("time", side, reached, goal=goal) for side, goal in goals.items()]
     for side in goals:
         rows += [

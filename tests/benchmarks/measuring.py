@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.cli.local.identity import same_identity, wrapped
-from tests.benchmarks.report import Measured
+from tests.benchmarks.report import MIN_REPEATS, Measured
 
 ROOT = Path(__file__).parents[2]
 DEATH_SIGNAL = 9
@@ -42,7 +42,10 @@ async def interleaved(
                 values[name][metric].append(value)
         order.reverse()
     return {
-        name: {metric: Measured(repeats) for metric, repeats in metrics.items()}
+        name: {
+            metric: Measured(repeats, min_repeats=min(num_repeats, MIN_REPEATS))
+            for metric, repeats in metrics.items()
+        }
         for name, metrics in values.items()
     }
 
