@@ -94,6 +94,15 @@ def test_who_is_free_first_waits_for_the_last_and_both_are_leased_at_once() -> N
     assert (gang.num_batches, gang.then and gang.then.role) == (1, Role.ROLLOUT)
 
 
+def test_a_job_that_trains_on_all_that_roll_out_says_so() -> None:
+    machines = (machine("alpha", *BOTH, phase=member(0)), machine("beta", *BOTH, phase=member(1)), GAMMA)
+    plan = plan_of(*machines)
+    assert plan.decisions == ()
+    assert plan.waiting_reasons[JOB] == (
+        "training on all machines that roll out; requests are held meanwhile"
+    )
+
+
 def test_a_slow_hand_over_is_told_and_what_is_on_the_way_waits_for_no_second_batch() -> None:
     assert isinstance(ALPHA.phase, PhaseView)
     leaving = replace(ALPHA, phase=replace(ALPHA.phase, state=PhaseState.DRAINING, age_s=9.0))

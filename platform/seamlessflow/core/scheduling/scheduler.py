@@ -231,7 +231,8 @@ def _waiting(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> str
     if not job.has_rollout:
         return "waiting for the trainer to become active"
     if _is_training_alone(held):
-        return "training on the only machine that rolls out; requests are held meanwhile"
+        where = "all machines that roll out" if job.trains_in_gangs else "the only machine that rolls out"
+        return f"training on {where}; requests are held meanwhile"
     missing = [] if _has_active(held, Role.ROLLOUT) else ["an engine"]
     missing += [] if not job.has_agents or _has_active(held, Role.AGENT) else ["the agents"]
     return f"waiting for {' and '.join(missing)} to become active"
