@@ -5,6 +5,8 @@ import json
 from typing import Any
 from uuid import uuid4
 
+import psycopg
+
 from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.gateway_world import GatewayWorld
@@ -54,6 +56,20 @@ async def test_asking_again_does_not_write_the_leases_of_what_runs_anew(gateway_
     assert world.sql(expiry, [group["group_id"]]) == before
     assert before[0][0] is not None
     assert world.sql(expiry, [other["group_id"]])[0][0] > before[0][0]  # what is taken is held at once
+
+
+async def test_the_scheduler_hears_of_whole_batches_not_of_every_group(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", rollout={"groups_per_batch": 4})
+    agent = world.make_phase(Role.AGENT)
+    with psycopg.connect(world.database_url, autocommit=True) as listener:
+        listener.execute("LISTEN sf_scheduler")
+        await make_ready(world, agent, num_groups=8)
+        listener.execute("SELECT pg_notify('sf_scheduler', 'the end')")
+        heard = []
+        while "the end" not in heard:
+            heard += [notify.payload for notify in listener.notifies(timeout=10, stop_after=1)]
+    assert heard == ["group ready"] * 4 + ["the end"]  # the third, fourth, seventh and eighth
 
 
 async def test_many_ends_are_taken_at_once_and_only_the_wrong_ones_refused(

@@ -74,22 +74,22 @@ class Gateway:
         writer = TurnWriter(settings.database_url)
         manager = RolloutManager(engines, self._client, time.monotonic)
         upkeep = Upkeep(settings, self._pool, registry, engines, writer, time.monotonic)
-        wakes = JobWakes()
+        room, ready = JobWakes(), JobWakes()
         watched = Watched()
         self._chat = ChatRoute(settings, registry, manager, writer, watched, time.monotonic)
         self._rest = JsonRoutes(
             settings,
             registry,
-            GroupFeed(settings, self._pool, registry, wakes),
-            Verdicts(self._pool, registry, wakes),
-            BatchFeed(self._trainer_pool, registry, wakes),
+            GroupFeed(settings, self._pool, registry, room=room),
+            Verdicts(self._pool, registry, room=room, ready=ready),
+            BatchFeed(self._trainer_pool, registry, room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
         ).app()
         await upkeep.refresh()
         self._tasks = [
             asyncio.create_task(writer.run(), name="writer"),
             asyncio.create_task(upkeep.run(), name="upkeep"),
-            asyncio.create_task(self._listen(upkeep, wakes), name="listen"),
+            asyncio.create_task(self._listen(upkeep, room), name="listen"),
         ]
         if settings.events_url:
             feed = ProgressFeed(settings.events_url, registry, watched)
@@ -146,7 +146,7 @@ class Gateway:
                 send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; see its log.")
             )
 
-    async def _listen(self, upkeep: Upkeep, wakes: JobWakes) -> None:
+    async def _listen(self, upkeep: Upkeep, room: JobWakes) -> None:
         """Reload the engine table when it is said to have changed; a publication also makes room for groups."""
         while True:
             # Upkeep polls as well: a lost connection costs a second of latency until it is back.
@@ -155,7 +155,7 @@ class Gateway:
                 async with connection:
                     await connection.execute("LISTEN sf_engines")
                     async for notify in connection.notifies():
-                        wakes.wake(UUID(notify.payload))
+                        room.wake(UUID(notify.payload))
                         await upkeep.refresh()
             await asyncio.sleep(RETRY_S)
 

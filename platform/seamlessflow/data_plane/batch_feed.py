@@ -30,6 +30,7 @@ from seamlessflow.data_plane.recorded import recorded_batch
 from seamlessflow.data_plane.store.batches import (
     ReadyGroup,
     batch_insert,
+    batch_may_be_ready,
     batch_release,
     batches_advance,
     finished_sessions,
@@ -56,10 +57,12 @@ MAX_NUMBER = 2**62
 
 
 class BatchFeed:
-    def __init__(self, pool: Pool, registry: Registry, wakes: JobWakes) -> None:
+    def __init__(self, pool: Pool, registry: Registry, *, room: JobWakes, ready: JobWakes) -> None:
+        """`ready`: a group became ready; `room`: more groups may begin."""
         self._pool = pool
         self._registry = registry
-        self._wakes = wakes
+        self._room = room
+        self._ready = ready
 
     async def lease(self, claims: PhaseClaims, request: BatchLeaseRequest) -> bytes | None:
         """The bytes of the batch asked for, or None when it was not ready in time. Raises ApiError (409)."""
@@ -69,16 +72,27 @@ class BatchFeed:
                 raise bad_request(f"{field} must be from 0 to 2**62, got {number}.", param=field)
         job = await self._registry.job(claims.job_id)
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
+        is_first = True
         while True:
-            ticket = self._wakes.ticket(claims.job_id)
-            payload = await self._lease_once(claims, request, job)
-            if payload is not None:
-                return payload
+            ticket = self._ready.ticket(claims.job_id)
+            if is_first or await self._may_be_ready(claims, request, job):
+                payload = await self._lease_once(claims, request, job)
+                if payload is not None:
+                    return payload
+            is_first = False
             if time.monotonic() >= deadline_s:
                 async with self._pool.connection() as connection:
                     await scheduler_notify(connection, "batch feed short")
                 return None
             await changed(ticket, timeout_s=min(POLL_S, max(0.0, deadline_s - time.monotonic())))
+
+    async def _may_be_ready(self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob) -> bool:
+        """Whether another try is worth its locks. Raises ApiError (409)."""
+        async with self._pool.connection() as connection:
+            await phase_require_live(connection, claims)
+            return job.spec.data.is_recorded or await batch_may_be_ready(
+                connection, claims.job_id, request.number, num_groups=job.spec.rollout.groups_per_batch
+            )
 
     async def _lease_once(
         self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
@@ -137,7 +151,7 @@ class BatchFeed:
             payload = await batch_insert(connection, claims, batch, groups, replaced)
         if payload is not None:
             metrics.BATCHES.inc()
-            self._wakes.wake(claims.job_id)
+            self._room.wake(claims.job_id)
         return payload
 
     @contextlib.asynccontextmanager

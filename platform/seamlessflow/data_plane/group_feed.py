@@ -48,11 +48,12 @@ _Lane = tuple[UUID, bool]  # a phase's groups of training, or those of evaluatio
 
 
 class GroupFeed:
-    def __init__(self, settings: Settings, pool: Pool, registry: Registry, wakes: JobWakes) -> None:
+    def __init__(self, settings: Settings, pool: Pool, registry: Registry, *, room: JobWakes) -> None:
+        """`room`: more groups may begin."""
         self._settings = settings
         self._pool = pool
         self._registry = registry
-        self._wakes = wakes
+        self._room = room
         self._renew_at: dict[_Lane, datetime.datetime] = {}  # the leases of its groups, not sooner than that
 
     async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
@@ -60,7 +61,7 @@ class GroupFeed:
         job = await self._registry.job(claims.job_id)
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
         while True:
-            ticket = self._wakes.ticket(claims.job_id)
+            ticket = self._room.ticket(claims.job_id)
             reply = await self._lease_once(claims, request, job)
             if reply.groups or time.monotonic() >= deadline_s:
                 return reply

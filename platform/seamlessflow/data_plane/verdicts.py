@@ -29,10 +29,12 @@ Refusals = dict[UUID, ApiError]
 
 
 class Verdicts:
-    def __init__(self, pool: Pool, registry: Registry, wakes: JobWakes) -> None:
+    def __init__(self, pool: Pool, registry: Registry, *, room: JobWakes, ready: JobWakes) -> None:
+        """`ready`: a group became ready; `room`: more groups may begin."""
         self._pool = pool
         self._registry = registry
-        self._wakes = wakes
+        self._room = room
+        self._ready = ready
 
     async def take(self, claims: PhaseClaims, finishes: Sequence[SessionFinish]) -> Refusals:
         """Note how episodes ended. Raises ApiError (409) for a phase that is over."""
@@ -77,9 +79,11 @@ class Verdicts:
                 locked = await groups_lock(connection, list({row.group_id for row in is_open.values()}))
                 if await sessions_end(connection, {key: verdicts[key] for key in is_open}):
                     settled = await groups_settle(connection, locked, job.spec)
-        if settled:
-            groups_count(settled.values())
-            self._wakes.wake(claims.job_id)
+        groups_count(settled.values())
+        if GroupState.READY in settled.values():
+            self._ready.wake(claims.job_id)
+        if set(settled.values()) - {GroupState.READY}:  # a ready group takes its room until it is trained
+            self._room.wake(claims.job_id)
         return {session_id: _unknown() for session_id in verdicts.keys() - own.keys()}
 
 

@@ -80,6 +80,18 @@ async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]
     return [ReadyGroup(*row) for row in await cursor.fetchall()]
 
 
+async def batch_may_be_ready(connection: Connection, job_id: UUID, number: int, *, num_groups: int) -> bool:
+    """Whether a batch was made already, or so many groups are ready as it takes."""
+    cursor = await connection.execute(
+        """SELECT EXISTS (SELECT FROM trajectory_batch WHERE job_id = %(job)s AND number = %(number)s)
+               OR (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = %(ready)s) >= %(groups)s""",
+        {"job": job_id, "number": number, "ready": GroupState.READY.value, "groups": num_groups},
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
 async def sessions_fresh_count(
     connection: Connection, group_ids: Sequence[UUID], *, oldest_allowed: int
 ) -> dict[UUID, int]:

@@ -99,8 +99,20 @@ async def _settled(
     await group_move(connection, group.group_id, GroupState.OPEN, target, reason=reason, cause=cause)
     await connection.execute(_STATISTICS, {"group": group.group_id, "num": num_verdicts})
     if target is GroupState.READY:
-        await scheduler_notify(connection, "group ready")
+        await _ready_tell(connection, job_id, spec)
     return target
+
+
+async def _ready_tell(connection: Connection, job_id: UUID, spec: JobSpec) -> None:
+    """Notify the scheduler of whole batches; one group before as well, as two may become ready side by side."""
+    cursor = await connection.execute(
+        "SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = %s",
+        [job_id, GroupState.READY.value],
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    if (row[0] + 1) % spec.rollout.groups_per_batch <= 1:
+        await scheduler_notify(connection, "group ready")
 
 
 async def _measured(
