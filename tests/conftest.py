@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from django.conf import settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import Settings
 
@@ -24,6 +26,10 @@ pytest_plugins = [
     "tests.fixtures.deploy_tools",
     "tests.fixtures.trainers",
 ]
+
+# How long an example takes on a busy machine says nothing about the code.
+hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("patient")
 
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
