@@ -26,6 +26,7 @@ def plan(
     micro_batch_tokens: int = 64,
     max_staleness: int = 0,
     is_tree: bool = False,
+    is_recorded: bool = False,
     **options: object,
 ) -> TrainPlan:
     return plan_batch(
@@ -37,6 +38,7 @@ def plan(
         aggregation_constant=1.0,
         micro_batch_tokens=micro_batch_tokens,
         is_tree=is_tree,
+        is_recorded=is_recorded,
     )
 
 
@@ -126,6 +128,19 @@ def test_stale_samples_are_neither_computed_nor_counted() -> None:
     assert (stale.num_stale_samples, admitted.num_stale_samples) == (1, 0)
     assert admitted.num_trained_tokens - stale.num_trained_tokens == int(batch.loss_mask[first].sum())
     assert (stale.staleness_max, admitted.staleness_max) == (0, 3)
+
+
+def test_recorded_tokens_have_no_age() -> None:
+    """They are of other jobs' versions, so the batch names none, and no bound leaves one out."""
+    batch = make_batch(20)
+    batch = dataclasses.replace(batch, versions=np.full_like(batch.versions, -1))
+    assert plan(batch, max_staleness=1000).num_trained_tokens == 0
+    for scope in ("sample", "token"):
+        recorded = plan(batch, is_recorded=True, off_policy={"staleness_scope": scope})
+        assert recorded.num_trained_tokens == int(batch.loss_mask.sum())
+        assert (recorded.num_stale_samples, recorded.num_stale_tokens) == (0, 0)
+        assert (recorded.staleness_mean, recorded.staleness_max) == (None, None)
+        assert computed_tokens(recorded.micro_batches) == trained_tokens(batch)
 
 
 def test_batch_without_contrast_has_nothing_to_compute() -> None:
