@@ -75,7 +75,9 @@ def runner_of(model: Path, *, dtype: torch.dtype, device: torch.device) -> Torch
 
 @asynccontextmanager
 async def served(runner: TorchRunner) -> AsyncIterator[Served]:
-    settings = EngineSettings(model_name="device", weight_version="0", max_batched_tokens=1024)
+    settings = EngineSettings(
+        model_name="device", weight_version="0", max_batched_tokens=1024, device=runner._decoder.device.type
+    )
     app = web.AppRunner(
         build_app(EngineService(runner, settings)),
         handler_cancellation=True,
