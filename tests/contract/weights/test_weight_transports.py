@@ -235,6 +235,7 @@ arrival = weights_receive(Path(sys.argv[1]), WeightTransport(sys.argv[2]), devic
 files = {f.name: f.read_bytes() for f in arrival.folder.glob("*.safetensors")}
 is_same = files == {f.name: f.read_bytes() for f in Path(sys.argv[1]).glob("*.safetensors")}
 print(arrival.transport, "same" if is_same else "other", arrival.fallback, flush=True)
+arrival.close()
 """
 TRAINER = """
 import os, sys
