@@ -9,7 +9,7 @@ from tests.acceptance.platform_process import PlatformProcess, eventually, kill_
 
 NUM_EPOCHS = 4
 GROUPS_PER_BATCH = 8
-GAIN = 0.2
+GAIN = 0.1
 
 
 def imitation_spec(model_root: Path, source: str, *, num_epochs: int = NUM_EPOCHS) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def assert_whole(client: Client, job: dict[str, Any]) -> None:
     assert metrics["train/epoch"]["value"][-1] == NUM_EPOCHS
     assert sum(metrics["train/num_sessions"]["value"]) == dataset["num_sessions"] * NUM_EPOCHS
     losses, per_epoch = metrics["train/loss"]["value"], dataset["num_batches_per_epoch"]
-    assert sum(losses[-per_epoch:]) < 0.7 * sum(losses[:per_epoch])
+    assert sum(losses[-per_epoch:]) < 0.9 * sum(losses[:per_epoch])
     assert set(metrics["reward/min"]["value"]) == {1.0}
     assert not {"train/mismatch_mean", "train/ratio_mean", "train/staleness_mean"} & set(metrics)
     report = client.job_part(job["id"], "audit")

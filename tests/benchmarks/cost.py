@@ -28,6 +28,7 @@ from tests.benchmarks.measuring import ROOT
 from tests.benchmarks.report import Measured, Row
 
 LEARNING_RATE = 2e-4
+MAX_NUM_SEQS = 12
 NUM_BEFORE = 8  # updates: starts, empty caches
 NUM_COUNTED = 24
 NUM_REPEATS = 3
@@ -125,6 +126,7 @@ def _platform_stretches(root: Path, files: Mapping[str, Path]) -> Iterator[dict[
             spec = example_spec(
                 files, engine="embedded", learning_rate=LEARNING_RATE, num_updates=num_updates
             )
+            spec["rollout"]["max_num_seqs"] = MAX_NUM_SEQS
             client.job_submit(spec)
         (scheduler,) = platform.find("run_scheduler")
         with psycopg.connect(scheduler.environ()["DATABASE_URL"], autocommit=True) as connection:

@@ -18,6 +18,7 @@ from tests.acceptance.platform_process import new_platform
 
 LEARNING_RATE = 2e-4
 MAX_STALENESS = 3
+MAX_NUM_SEQS = 12
 NUM_UPDATES = 16
 # The example has no judge of its own; to call the tool or not is the choice that its first tokens make.
 CHOICE = {"end": "<tool_call>", "on": "<tool_call>"}
@@ -38,6 +39,7 @@ def jobs_run(wanted: Iterable[tuple[AlgorithmName, int]]) -> Iterator[tuple[Algo
 
 def job_spec(files: dict[str, Path], name: AlgorithmName, seed: int) -> dict[str, Any]:
     spec = example_spec(files, engine="embedded", learning_rate=LEARNING_RATE, num_updates=NUM_UPDATES)
+    spec["rollout"]["max_num_seqs"] = MAX_NUM_SEQS
     judge = {"judge": CHOICE} if name is AlgorithmName.STEP_SRPO else {}
     algorithm = {"name": name.value, "max_staleness": MAX_STALENESS, **judge}
     return spec | {"name": f"{name}, seed {seed}", "algorithm": algorithm, "seed": seed}

@@ -31,6 +31,8 @@ from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
 
+# Few, so that one machine alone decodes more slowly than the other trains, and both are needed for either.
+MAX_NUM_SEQS = {"embedded": 2, "vllm": 12}
 JOB_NAME = "calculator demo"
 SEED = 0
 NUM_TASKS = 2000
@@ -118,7 +120,7 @@ def example_spec(
             "groups_per_batch": 8,
             "max_tokens_per_turn": 24,
             "max_concurrent_sessions": 96,
-            "max_num_seqs": 12,
+            "max_num_seqs": MAX_NUM_SEQS[engine],
         },
         "algorithm": {
             "name": "grpo",
