@@ -25,6 +25,7 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.fences import phase_require_live
 from seamlessflow.data_plane.group_feed import MAX_WAIT_S
 from seamlessflow.data_plane.recorded import recorded_batch
 from seamlessflow.data_plane.store.batches import (
@@ -49,7 +50,6 @@ from seamlessflow.data_plane.store.sampling import (
 )
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.verdicts import phase_require_live
 from seamlessflow.data_plane.wakes import JobWakes, changed
 
 POLL_S = 0.2

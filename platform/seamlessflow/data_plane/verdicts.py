@@ -15,8 +15,8 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.store.connection import Connection, Pool
-from seamlessflow.data_plane.store.jobs import phase_is_live
+from seamlessflow.data_plane.fences import phase_require_live
+from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.sessions import SessionVerdict, sessions_end, sessions_read
 from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
@@ -85,12 +85,6 @@ class Verdicts:
         if set(settled.values()) - {GroupState.READY}:  # a ready group takes its room until it is trained
             self._room.wake(claims.job_id)
         return {session_id: _unknown() for session_id in verdicts.keys() - own.keys()}
-
-
-async def phase_require_live(connection: Connection, claims: PhaseClaims) -> None:
-    """Raises ApiError (409) unless the phase still runs under its fence."""
-    if not await phase_is_live(connection, claims):
-        raise ApiError(HTTPStatus.CONFLICT, "The phase is over or its fence is old.", code="stale_fence")
 
 
 def groups_count(states: Iterable[GroupState]) -> None:

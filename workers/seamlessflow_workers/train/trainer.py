@@ -36,7 +36,7 @@ from seamlessflow_workers.weights.publish import PublishedWeights, weights_publi
 logger = logging.getLogger(__name__)
 
 DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version it has made
-PATIENCE_S = 0.1  # what handing the machine over and back costs
+PATIENCE_S = 0.1  # about what handing the machine over and back costs
 _T = TypeVar("_T")
 Reporter = Callable[[Doing], None]
 
