@@ -266,6 +266,8 @@ async def test_a_machine_turns_from_rollout_to_training_and_back(stage: Stage) -
     await until(lambda: stage.pid(Role.TRAIN) is not None, what="the trainer is started ahead")
     (given,) = stage.folder.rglob("train-*.json")
     assert json.loads(given.read_bytes())["control_plane_url"] == plane.url
+    told = Path(f"/proc/{stage.pid(Role.TRAIN)}/environ").read_bytes().split(b"\0")
+    assert {b"SEAMLESSFLOW_LISTEN_HOST=127.0.0.1", b"SEAMLESSFLOW_ADVERTISED_HOST=127.0.0.1"} <= set(told)
     plane.change(rollout, is_draining=True)
     await plane.until_state(rollout, PhaseState.ENDED)
     train = plane.order(Role.TRAIN)

@@ -11,19 +11,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from safetensors.torch import load_file
 from torch import Tensor
 
+from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.transfer.receiving import Arrival, weights_receive
 from seamlessflow_workers.train.step_engine import ModelLoadError
-from seamlessflow_workers.train.weight_offers import WeightOffers, backend_for
+from seamlessflow_workers.train.weight_offers import WeightOffers, backend_for, offers_open
 from seamlessflow_workers.weights.images import ShardImages, is_sealed
 from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME
 from seamlessflow_workers.weights.offers import (
@@ -40,7 +43,7 @@ from seamlessflow_workers.weights.publish import (
     RawTensor,
     weights_publish,
 )
-from tests.integration.trainer_harness import JOB, child_environment
+from tests.integration.trainer_harness import JOB, child_environment, make_spec
 
 FILE, IPC, GLOO, AUTO, NCCL = (
     WeightTransport.FILE,
@@ -326,7 +329,7 @@ def test_stranger_is_refused(tmp_path: Path, open_offers: Callable[..., WeightOf
         known = offer_of(folder)
         assert known is not None
         assert (tmp_path / OFFER_NAME).stat().st_mode & 0o077 == 0
-        forged = msgspec.structs.replace(known, token="guessed")
+        forged = structs.replace(known, token="guessed")
         (tmp_path / OFFER_NAME).write_bytes(msgspec.json.encode(forged))
         fallback = received(folder, transport).fallback
         assert fallback == "the trainer refused: the token is not that of the offer"
@@ -358,6 +361,46 @@ def test_nonsense_at_the_door_stops_nobody(tmp_path: Path, open_offers: Callable
         arrival.close()
 
 
+@pytest.mark.parametrize("listen_host, others", [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")])
+def test_broadcasts_are_listened_for_where_the_machine_listens_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen_host: str, others: str
+) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_LISTEN_HOST", listen_host)
+    monkeypatch.setenv("SEAMLESSFLOW_ADVERTISED_HOST", "localhost")  # however others call it
+    opened = offers_open(tmp_path, JobSpec.model_validate(make_spec(num_updates=1, weight_transport="gloo")))
+    assert opened is not None
+    with closing(opened):
+        folder = offer(opened, tmp_path, 1)
+        known = offer_of(folder)
+        assert known is not None
+        assert known.host == "localhost"
+        for port in (known.port, opened._store_port):
+            socket.create_connection((listen_host, port)).close()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((others, port))
+        (tmp_path / OFFER_NAME).write_bytes(msgspec.json.encode(structs.replace(known, host=listen_host)))
+        with closing(received(folder, GLOO)) as arrival:
+            assert (arrival.transport, arrival.fallback) == (GLOO, "")
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("everywhere", ["0.0.0.0", *(("::", "::1") if has_ipv6() else ())])
+def test_machine_that_listens_to_others_serves_broadcasts_there(tmp_path: Path, everywhere: str) -> None:
+    host = "::1" if ":" in everywhere else "127.0.0.2"
+    with closing(WeightOffers(tmp_path, GLOO, listen_host=everywhere, host=host)) as offers:
+        folder = offer(offers, tmp_path, 1)
+        with closing(received(folder, GLOO)) as arrival:
+            assert (arrival.transport, arrival.fallback) == (GLOO, "")
+            assert_same(arrival.folder, folder)
+
+
 OFFER = Offer(version=1, manifest_sha256="", token="", place="here", socket="s", backend=NCCL)
 
 
@@ -368,8 +411,8 @@ OFFER = Offer(version=1, manifest_sha256="", token="", place="here", socket="s",
         (OFFER, "here", "cuda", IPC),
         (OFFER, "elsewhere", "cuda", NCCL),
         (OFFER, "elsewhere", "cpu", FILE),
-        (msgspec.structs.replace(OFFER, backend=GLOO), "elsewhere", "cpu", FILE),
-        (msgspec.structs.replace(OFFER, socket=None), "here", "cuda", NCCL),
+        (structs.replace(OFFER, backend=GLOO), "elsewhere", "cpu", FILE),
+        (structs.replace(OFFER, socket=None), "here", "cuda", NCCL),
         (None, "here", "cuda", FILE),
     ],
 )

@@ -69,6 +69,7 @@ class ControlledChild(ResidentChild):
             ),
             environment={
                 **DEVICE_ENVIRONMENT[config.device],
+                "SEAMLESSFLOW_LISTEN_HOST": config.listen_host,
                 "SEAMLESSFLOW_ADVERTISED_HOST": config.advertised_host,
             },
             inherited_fds=(descriptor, meeting) if is_of_gang else (descriptor,),

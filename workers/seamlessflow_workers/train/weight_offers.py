@@ -48,6 +48,7 @@ BUCKET_BYTES = 256 * 1024**2
 _ASK_BYTES = 4096
 _ASK_S = 5.0
 _LOOPBACK = "127.0.0.1"
+_OWN_ADDRESS = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - compared with, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ def offers_open(versions: Path, spec: JobSpec) -> "WeightOffers | None":
     transport = spec.train.weight_transport
     if transport is WeightTransport.FILE:
         return None
-    host = os.environ.get("SEAMLESSFLOW_ADVERTISED_HOST") or _LOOPBACK
-    return WeightOffers(versions, transport, host=host)
+    listen_host = os.environ.get("SEAMLESSFLOW_LISTEN_HOST") or _LOOPBACK
+    host = os.environ.get("SEAMLESSFLOW_ADVERTISED_HOST") or listen_host
+    return WeightOffers(versions, transport, listen_host=listen_host, host=host)
 
 
 def backend_for(transport: WeightTransport, *, has_cuda: bool) -> WeightTransport | None:
@@ -85,6 +87,7 @@ class WeightOffers:
         versions: Path,
         transport: WeightTransport,
         *,
+        listen_host: str = _LOOPBACK,
         host: str = _LOOPBACK,
         gather_s: float = GATHER_S,
         timeout_s: float = TIMEOUT_S,
@@ -92,10 +95,10 @@ class WeightOffers:
         bucket_bytes: int = BUCKET_BYTES,
         on_bucket: Callable[[], None] = lambda: None,
     ) -> None:
-        """`host`: where engines of other hosts reach this one. `on_bucket` is called before each. Raises
-        ModelLoadError for a transport that cannot be had here."""
+        """`listen_host`: the address of this host that is listened on; `host`: under which others reach it.
+        `on_bucket` is called before each. Raises ModelLoadError for a transport that cannot be had here."""
         self._versions = versions
-        self._host = host
+        self._listen_host, self._host = listen_host, host
         self._gather_s, self._timeout_s = gather_s, timeout_s
         self._max_engines = max_engines
         self._bucket_bytes, self._on_bucket = bucket_bytes, on_bucket
@@ -162,11 +165,11 @@ class WeightOffers:
     # Broadcasts.
 
     def _listen_collective(self) -> int:
-        listening = socket.create_server((self._bind_host, 0))
-        with socket.create_server((self._bind_host, 0)) as store:
+        listening = self._bound()
+        with self._bound() as store:
             self._store_port = store.getsockname()[1]
             self._store = TCPStore(
-                self._bind_host,
+                _OWN_ADDRESS.get(self._listen_host, self._listen_host),
                 self._store_port,
                 is_master=True,
                 wait_for_workers=False,
@@ -177,9 +180,9 @@ class WeightOffers:
         port: int = listening.getsockname()[1]
         return port
 
-    @property
-    def _bind_host(self) -> str:
-        return _LOOPBACK if self._host == _LOOPBACK else ""
+    def _bound(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._listen_host else socket.AF_INET
+        return socket.create_server((self._listen_host, 0), family=family)
 
     def _seat(self, connection: socket.socket) -> None:
         with connection.makefile("rb") as lines:
@@ -237,7 +240,7 @@ class WeightOffers:
             rank=0,
             num_ranks=num_ranks,
             backend=self._backend,
-            host=self._host,
+            host=self._host if self._listen_host in _OWN_ADDRESS else self._listen_host,
             timeout_s=self._timeout_s,
         )
         with contextlib.closing(group):
