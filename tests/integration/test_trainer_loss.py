@@ -1,5 +1,6 @@
 """The tensor loss of every algorithm against the plain-float oracle, and the statistics of a step."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,37 @@ def test_value_and_gradient_equal_the_oracle_whatever_the_micro_batches(variant:
             entropies.grad.numpy(), np.concatenate(oracle.entropy_gradients), atol=1e-10
         )
     assert np.abs(logprobs.grad.numpy()).max() > 1e-4  # there is something to compare
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_sampler_and_trainer_disagree_about_most_leaves_loss_and_gradient_finite(variant: str) -> None:
+    """Logprobs apart by up to hundreds of nats, whose ratios no float32 could hold."""
+    algorithm = AlgorithmSection.model_validate(VARIANTS[variant])
+    batch = random_sequences(5, noise=100.0, reference_noise=100.0)
+    terms, places = terms_of(batch, algorithm, slice(0, 12))
+    for as_given in (terms, in_float32(terms)):
+        dtype = as_given.loss_weights.dtype
+        logprobs = torch.from_numpy(batch.logprobs[places]).to(dtype).requires_grad_()
+        entropies = torch.from_numpy(batch.entropies[places]).to(dtype)
+        parts = policy_loss(logprobs, as_given, algorithm, entropies=entropies)
+        parts.loss.backward()
+        assert logprobs.grad is not None
+        assert torch.isfinite(parts.loss)
+        assert torch.isfinite(logprobs.grad).all()
+        if dtype == torch.float64:
+            oracle = reference_loss(batch.sequences(), algorithm, aggregation_constant=CONSTANT)
+            assert float(parts.loss.detach()) == pytest.approx(oracle.loss, rel=1e-10)
+            expected = np.concatenate(oracle.gradients)[places]
+            np.testing.assert_allclose(logprobs.grad.numpy(), expected, rtol=1e-10, atol=1e-10)
+        statistics = StepStatistics(algorithm)
+        statistics.add(logprobs=logprobs, entropies=entropies, terms=as_given, parts=parts)
+        assert np.isfinite(list(statistics.metrics().values())).all()
+
+
+def in_float32(terms: TokenTerms) -> TokenTerms:
+    values = {field.name: getattr(terms, field.name) for field in dataclasses.fields(terms)}
+    is_float = {name for name, value in values.items() if getattr(value, "dtype", None) == torch.float64}
+    return TokenTerms(**{name: values[name].float() if name in is_float else values[name] for name in values})
 
 
 def test_signed_parts_are_exact_for_a_token_that_several_branches_share() -> None:

@@ -147,6 +147,7 @@ class Planes:
 
     num_updates: int = 6
     flat_batches: frozenset[int] = frozenset()
+    change: Callable[[Batch], Batch] = lambda batch: batch
     num_batches_ready: int = 10**6
     before_publication: Callable[[Publication], None] = lambda _publication: None
     after_publication: Callable[[Publication], None] = lambda _publication: None
@@ -213,7 +214,7 @@ class Planes:
             if time.monotonic() > give_up_at:
                 return 204, b""
             time.sleep(0.02)
-        return 200, batch_encode(make_batch(number, is_flat=number in self.flat_batches))
+        return 200, batch_encode(self.change(make_batch(number, is_flat=number in self.flat_batches)))
 
     def _publish(self, publication: Publication) -> tuple[int, bytes]:
         try:

@@ -2,15 +2,12 @@
 
 Device-agnostic: NCCL where CUDA is, else gloo on the processor. Learning rate and step depend on the batch number only,
 so the same batches from the same start give bit-equal weights. A batch without anything to train leaves the parameters
-and the optimizer untouched.
+and the optimizer untouched, and so does one whose gradient is not finite.
 """
 
 import copy
 import math
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +28,13 @@ from seamlessflow_workers.train.offload import StatesMover
 from seamlessflow_workers.train.policy import Policy, policy_load
 from seamlessflow_workers.train.ranks import own_micro_batches, statistics_of_all_ranks
 from seamlessflow_workers.train.statistics import StepStatistics
+from seamlessflow_workers.train.step_metrics import Stopwatch, batch_metrics, speeds, update_metrics
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
 from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
 
 _SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
 _PREFIX = "model."  # of the wrapper in train.policy
 _MAX_MICRO_BATCH_TOKENS_CPU = 2048  # beyond it the activations leave the processor's cache (a fifth slower)
-
-
-@dataclass(slots=True)
-class Stopwatch:
-    """Seconds by part; parts may recur. On CUDA a part ends when its kernels have."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        started_s = time.monotonic()
-        yield
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started_s
 
 
 class TrainEngine:
@@ -109,11 +92,11 @@ class TrainEngine:
             self._compare_untrained(batch, plan, step_version, statistics)
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
-            **_batch_metrics(batch, plan),
+            **batch_metrics(batch, plan),
             **statistics_of_all_ranks(statistics).metrics(),
             **kl,
-            **_speeds(plan, watch),
-            **({} if grad_norm is None else {"train/grad_norm": grad_norm}),
+            **speeds(plan, watch),
+            **({} if grad_norm is None else update_metrics(grad_norm)),
             "train/learning_rate": learning_rate,
             **{f"train/{name}_s": seconds for name, seconds in watch.seconds.items()},
         }
@@ -266,7 +249,10 @@ class TrainEngine:
         statistics: StepStatistics,
         watch: Stopwatch,
     ) -> float | None:
-        """One optimizer step over all micro-batches; the norm of the gradient before clipping, None without a step."""
+        """One optimizer step over all micro-batches; the norm of the gradient before clipping, None without any.
+
+        A norm that is not finite says that the step was left out.
+        """
         grad_norm = None
         rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         own = own_micro_batches(plan.micro_batches, rank=rank, num_ranks=num_ranks)
@@ -279,8 +265,11 @@ class TrainEngine:
                 # DeepSpeed takes the mean over ranks; the loss of a batch is the sum of its parts.
                 self._engine.backward(loss * num_ranks, scale_wrt_gas=False)
             with watch.part("optimizer"):
-                if is_last and self._spec.train.zero_stage == 0:
-                    grad_norm = self._unpartitioned_grad_norm()
+                if is_last and self._is_plain:
+                    grad_norm = self._plain_grad_norm()
+                    if not math.isfinite(grad_norm):
+                        self._engine.zero_grad()
+                        self._engine.set_gradient_accumulation_boundary(False)
                 self._engine.step()
         if plan.micro_batches and grad_norm is None:
             grad_norm = float(self._engine.get_global_grad_norm())
@@ -314,8 +303,12 @@ class TrainEngine:
             statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
         return parts.loss
 
-    def _unpartitioned_grad_norm(self) -> float:
-        """ZeRO 0 in float32 keeps no norm of its own."""
+    @property
+    def _is_plain(self) -> bool:
+        """ZeRO 0 in float32: DeepSpeed neither keeps a norm of the gradient nor looks whether it is finite."""
+        return self._spec.train.zero_stage == 0 and self._spec.model.dtype is Dtype.FLOAT32
+
+    def _plain_grad_norm(self) -> float:
         gradients = [p.grad for p in self._engine.module.parameters() if p.grad is not None]
         return float(torch.nn.utils.get_total_norm(gradients))
 
@@ -329,51 +322,6 @@ def _deepspeed_config(spec: JobSpec) -> dict[str, Any]:
         "zero_allow_untested_optimizer": True,  # torch's AdamW: needs no compiler on the machine
         "bf16": {"enabled": spec.model.dtype is Dtype.BFLOAT16},
         "steps_per_print": 10**9,
-    }
-
-
-def _batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
-    metrics = {
-        **batch.header.metrics,
-        "reward/mean": batch.header.reward_mean,
-        "reward/std": batch.header.reward_std,
-        "train/num_tokens": float(plan.num_tokens),
-        "train/num_linear_tokens": float(plan.num_linear_tokens),
-        "train/num_computed_tokens": float(sum(micro.token_ids.size for micro in plan.micro_batches)),
-        "train/num_micro_batches": float(len(plan.micro_batches)),
-        "train/num_trained_tokens": float(plan.num_trained_tokens),
-        "train/num_stale_samples": float(plan.num_stale_samples),
-        "train/num_stale_tokens": float(plan.num_stale_tokens),
-    }
-    if plan.staleness_mean is not None and plan.staleness_max is not None:
-        metrics["train/staleness_mean"] = plan.staleness_mean
-        metrics["train/staleness_max"] = float(plan.staleness_max)
-    return metrics | _advantage_metrics(batch)
-
-
-def _advantage_metrics(batch: Batch) -> dict[str, float]:
-    """Over the tokens that the batch trains; where branches share a token, over the sum of its parts."""
-    is_trained = batch.loss_mask != 0
-    advantages = (batch.advantages_positive + batch.advantages_negative)[is_trained].astype(np.float64)
-    if not len(advantages):
-        return {}
-    return {
-        "train/advantage_mean": float(advantages.mean()),
-        "train/advantage_std": float(advantages.std()),
-        "train/advantage_min": float(advantages.min()),
-        "train/advantage_max": float(advantages.max()),
-    }
-
-
-def _speeds(plan: TrainPlan, watch: Stopwatch) -> dict[str, float]:
-    """Tokens per second of the step and of its parts, over the tokens that were computed."""
-    num_inputs = sum(int(micro_batch.token_ids.size) for micro_batch in plan.micro_batches)
-    if not num_inputs:
-        return {}
-    parts = {name: watch.seconds[name] for name in ("forward", "backward", "step") if watch.seconds.get(name)}
-    return {
-        **{f"perf/train_{name}_tokens_per_s": num_inputs / seconds for name, seconds in parts.items()},
-        "perf/trained_tokens_per_s": plan.num_trained_tokens / parts["step"],
     }
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from seamlessflow.core.algorithms.options import (
+    MAX_LOG_RATIO,
     ImportanceRule,
     KlEstimator,
     KlPlacement,
@@ -60,10 +61,10 @@ def policy_loss(
     is_current = algorithm.off_policy.proximal is ProximalPolicy.CURRENT
     # A batch is one optimizer step, so the logprobs of the weights it starts from are those of this very pass.
     proximal = logprobs.detach() if is_current else terms.behaviour_logprobs
-    log_ratio = _by_level(logprobs - proximal, terms, algorithm.ratio)
+    log_ratio = bounded(_by_level(logprobs - proximal, terms, algorithm.ratio))
     with torch.no_grad():
         log_weights = proximal - terms.behaviour_logprobs
-        weights = _by_level(log_weights, terms, algorithm.off_policy.importance_level).exp()
+        weights = bounded(_by_level(log_weights, terms, algorithm.off_policy.importance_level)).exp()
         kept = _kept_weights(weights, algorithm)
     loss = -(kept * _objective(log_ratio.exp(), logprobs, terms, algorithm)).sum()
     kl = None
@@ -91,7 +92,13 @@ def kl_estimate(difference: Tensor, estimator: KlEstimator) -> Tensor:
         case KlEstimator.K2:
             return difference.square() / 2
         case KlEstimator.K3:
+            difference = bounded(difference)
             return torch.expm1(difference) - difference
+
+
+def bounded(log_ratio: Tensor) -> Tensor:
+    """Fit to be exponentiated: infinity times a gradient of zero would be no number."""
+    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
 def _objective(ratio: Tensor, logprobs: Tensor, terms: TokenTerms, algorithm: AlgorithmSection) -> Tensor:

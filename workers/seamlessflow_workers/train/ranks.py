@@ -36,7 +36,7 @@ def statistics_of_all_ranks(statistics: StepStatistics) -> StepStatistics:
     num_ranks = torch.distributed.get_world_size()
     if num_ranks == 1:
         return statistics
-    whole = StepStatistics(statistics.algorithm)
+    whole = StepStatistics(statistics.algorithm, has_sampler=statistics.has_sampler)
     for raw in _bytes_of_all_ranks(msgspec.msgpack.encode(statistics.totals())):
         whole.add_totals(msgspec.msgpack.decode(raw, type=Totals))
     return whole

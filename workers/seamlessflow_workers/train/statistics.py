@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
-from seamlessflow_workers.train.loss import LossParts, TokenTerms
+from seamlessflow_workers.train.loss import LossParts, TokenTerms, bounded
 
 Totals = tuple[dict[str, float], dict[str, float], dict[str, float]]  # counts, sums, maxima
 
@@ -32,11 +32,11 @@ class StepStatistics:
     def add(self, *, logprobs: Tensor, entropies: Tensor, terms: TokenTerms, parts: LossParts) -> None:
         """All tensors [N]."""
         log_ratio = (logprobs - terms.behaviour_logprobs).double()
-        ratio = log_ratio.exp()
+        ratio = bounded(log_ratio).exp()
         sums = {
             "entropy": entropies.double().sum(),
             "kl": -log_ratio.sum(),
-            "kl_k3": (torch.expm1(log_ratio) - log_ratio).sum(),
+            "kl_k3": _k3(log_ratio).sum(),
             "ratio": ratio.sum(),
             "ratio_squared": ratio.square().sum(),
             "weight": parts.weights.double().sum(),
@@ -58,7 +58,7 @@ class StepStatistics:
         """Trainer's less sampler's logprobs of M tokens that were sampled by the very weights of this step, [M]."""
         log_ratio = log_ratio.double()
         mismatch = log_ratio.abs()
-        sums = {"mismatch": mismatch.sum(), "mismatch_kl": (torch.expm1(log_ratio) - log_ratio).sum()}
+        sums = {"mismatch": mismatch.sum(), "mismatch_kl": _k3(log_ratio).sum()}
         self._accumulate(sums, {"mismatch": mismatch})
         self.num_current += len(mismatch)
 
@@ -141,9 +141,14 @@ class StepStatistics:
         }
 
 
+def _k3(log_ratio: Tensor) -> Tensor:
+    log_ratio = bounded(log_ratio)
+    return torch.expm1(log_ratio) - log_ratio
+
+
 def _sequence_sums(log_ratio: Tensor, terms: TokenTerms) -> dict[str, Tensor]:
     """Of the sequences' geometric mean ratios, from which their effective sample size follows."""
     sums = log_ratio.new_zeros(terms.num_sequences).index_add(0, terms.sequences, log_ratio)
     lengths = torch.bincount(terms.sequences, minlength=terms.num_sequences).clamp(min=1)
-    ratio = (sums / lengths).exp()
+    ratio = bounded(sums / lengths).exp()
     return {"sequence": ratio.sum(), "sequence_squared": ratio.square().sum()}

@@ -8,6 +8,7 @@ announced first. So each batch is in the published weights exactly once, whateve
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -213,7 +214,7 @@ class Trainer:
             batch_number=batch.header.number,
             version=before.version + 1,
             optimizer_step=optimizer_step,
-            metrics={**metrics, "train/lease_wait_s": lease_wait_s},
+            metrics={**_finite(metrics), "train/lease_wait_s": lease_wait_s},
         )
         self._checkpoint_uri = None
         logger.info("batch %d: %s", batch.header.number, _shown(metrics))
@@ -291,6 +292,11 @@ class Trainer:
 
     async def _off_loop(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _finite(metrics: dict[str, float]) -> dict[str, float]:
+    """Without what neither a checkpoint nor a publication can say: JSON has no word for it."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _shown(metrics: dict[str, float]) -> str:

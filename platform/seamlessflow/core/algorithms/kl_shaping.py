@@ -13,7 +13,7 @@ from seamlessflow.core.algorithms.advantage import (
     returns_to_go,
     session_advantages,
 )
-from seamlessflow.core.algorithms.options import AdvantageEstimator, KlEstimator
+from seamlessflow.core.algorithms.options import MAX_LOG_RATIO, AdvantageEstimator, KlEstimator
 from seamlessflow.core.algorithms.section import AlgorithmSection
 
 
@@ -25,7 +25,8 @@ def kl_estimates(difference: Floats, estimator: KlEstimator) -> Floats:
         case KlEstimator.K2:
             result = np.square(difference) / 2
         case KlEstimator.K3:
-            result = np.expm1(difference) - difference
+            cut = np.clip(difference, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+            result = np.expm1(cut) - cut
     return result
 
 

@@ -2,6 +2,10 @@
 
 from enum import StrEnum
 
+MAX_LOG_RATIO = 20.0
+"""Logs of ratios are cut to ± this before they are exponentiated, and have no gradient beyond: one token that sampler
+and trainer disagree about by more would make the gradient of the whole batch infinite."""
+
 
 class AlgorithmName(StrEnum):
     """Named compositions; `core.algorithms.presets` holds their options and papers."""

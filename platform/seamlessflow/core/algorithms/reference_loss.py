@@ -9,7 +9,8 @@ product / geometric mean), advantage A and importance weight w = π_proximal / �
     policy_gradient  -w·A·logprob
     + kl_coef·KL(estimator) - entropy_coef·entropy
 
-each times the token's coefficient of the aggregation. Sources are with the presets.
+each times the token's coefficient of the aggregation. Sources are with the presets. What is exponentiated is cut to
+±`MAX_LOG_RATIO` and has no gradient beyond.
 """
 
 import math
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seamlessflow.core.algorithms.options import (
+    MAX_LOG_RATIO,
     Aggregation,
     ImportanceRule,
     KlEstimator,
@@ -89,16 +91,18 @@ def _sequence_loss(
     )
     # How d log ratio of one token follows d logprob of another: itself, all alike, or a share of all.
     if algorithm.ratio is RatioLevel.TOKEN:
-        ratios = {t: math.exp(log_ratios[t]) for t in trained}
+        ratios = {t: _exp(log_ratios[t]) for t in trained}
     else:
         is_mean = algorithm.ratio is RatioLevel.SEQUENCE_MEAN
         log_ratio = sum(log_ratios.values()) / (len(trained) if is_mean and trained else 1)
-        ratios = dict.fromkeys(trained, math.exp(log_ratio))
+        log_ratios = dict.fromkeys(trained, log_ratio)
+        ratios = dict.fromkeys(trained, _exp(log_ratio))
     share = 1.0 / len(trained) if algorithm.ratio is RatioLevel.SEQUENCE_MEAN and trained else 1.0
     for t in trained:
         objective, by_log_ratio, by_logprob = _objective(
             ratios[t], sequence.advantages[t], sequence.logprobs[t], algorithm
         )
+        by_log_ratio *= abs(log_ratios[t]) <= MAX_LOG_RATIO
         value -= coefficient * weights[t] * objective
         gradient[t] -= coefficient * weights[t] * by_logprob
         if algorithm.ratio is RatioLevel.TOKEN:
@@ -146,7 +150,14 @@ def reference_kl(difference: float, estimator: KlEstimator) -> tuple[float, floa
         return -difference, 1.0
     if estimator is KlEstimator.K2:
         return difference * difference / 2.0, -difference
+    if abs(difference) > MAX_LOG_RATIO:
+        cut = math.copysign(MAX_LOG_RATIO, difference)
+        return math.exp(cut) - cut - 1.0, 0.0
     return math.exp(difference) - difference - 1.0, 1.0 - math.exp(difference)
+
+
+def _exp(log_ratio: float) -> float:
+    return math.exp(min(max(log_ratio, -MAX_LOG_RATIO), MAX_LOG_RATIO))
 
 
 def _importance_weights(log_weights: dict[int, float], algorithm: AlgorithmSection) -> dict[int, float]:
@@ -155,11 +166,11 @@ def _importance_weights(log_weights: dict[int, float], algorithm: AlgorithmSecti
     if rule is ImportanceRule.NONE or not log_weights:
         return dict.fromkeys(log_weights, 1.0)
     if off_policy.importance_level is RatioLevel.TOKEN:
-        weights = {t: math.exp(log_weight) for t, log_weight in log_weights.items()}
+        weights = {t: _exp(log_weight) for t, log_weight in log_weights.items()}
     else:
         total = sum(log_weights.values())
         is_mean = off_policy.importance_level is RatioLevel.SEQUENCE_MEAN
-        weights = dict.fromkeys(log_weights, math.exp(total / (len(log_weights) if is_mean else 1)))
+        weights = dict.fromkeys(log_weights, _exp(total / (len(log_weights) if is_mean else 1)))
     if rule is ImportanceRule.TRUNCATE:
         return {t: min(weight, off_policy.importance_max) for t, weight in weights.items()}
     return {
