@@ -53,7 +53,7 @@ def streamed_job(platform: PlatformProcess, model_root: Path) -> Iterator[tuple[
         eventually(
             lambda: client.job_get(job_id)["state"] == "running", timeout_s=120, what="the job's start"
         )
-        streams = asyncio.run(asyncio.wait_for(drive(platform, client, job_id), 300))
+        streams = asyncio.run(drive(platform, client, job_id))
         yield job_id, streams
         if client.job_get(job_id)["state"] not in ("completed", "cancelled"):
             client.job_edit(job_id, "cancel")
@@ -148,7 +148,7 @@ async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[
             answer_of(client, stream.session)["num_continuations"] > 0 for stream in finished
         )
 
-    async with httpx.AsyncClient(base_url=platform.gateway_url, timeout=60) as http:
+    async with asyncio.timeout(300), httpx.AsyncClient(base_url=platform.gateway_url, timeout=60) as http:
         feeder = asyncio.create_task(feed(http, platform, job_id))
         while not await asyncio.to_thread(is_seen):
             wave = [

@@ -186,7 +186,8 @@ async def test_closing_refuses_those_who_wait_and_lets_the_others_flow_out(opene
     vacant = asyncio.create_task(opened.front.wait_vacant())
     opened.engine.go_on.set()
     assert (await running)[0] == 200
-    await asyncio.wait_for(vacant, 5)
+    async with asyncio.timeout(5):
+        await vacant
 
 
 async def test_events_arrive_one_by_one(opened: Scene) -> None:

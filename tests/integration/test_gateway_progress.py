@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -23,6 +24,8 @@ from seamlessflow.core.protocol.live_events import (
 )
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.core.types.tags import Role
+from seamlessflow.data_plane.progress_feed import ProgressFeed
+from seamlessflow.data_plane.watched import Watched
 from tests.fakes.scripted_engine import logprob_of
 from tests.fixtures.gateway_world import GatewayWorld
 from tests.fixtures.services import ValkeyUrls
@@ -30,6 +33,7 @@ from tests.integration.test_gateway_faults import ANSWER, USER, check_row, scrip
 
 HEAR_TIMEOUT_S = 10.0
 STEP_S = 0.03
+NUM_CANCELLED_AT = 200  # steps of the event loop; the first exchange of a feed takes fewer
 
 
 class Listener:
@@ -80,6 +84,18 @@ async def listener(embedded_valkey: ValkeyUrls, gateway_world: GatewayWorld) -> 
     await listener.broker.flushdb()
     yield listener
     await listener.broker.aclose()
+
+
+async def test_the_feed_ends_at_whatever_moment_it_is_cancelled(embedded_valkey: ValkeyUrls) -> None:
+    registry: Any = SimpleNamespace(turns_growing=lambda group_id: [])
+    for num_steps in range(NUM_CANCELLED_AT):
+        feed = asyncio.create_task(ProgressFeed(embedded_valkey.events, registry, Watched()).run())
+        for _ in range(num_steps):
+            await asyncio.sleep(0)
+        feed.cancel()
+        async with asyncio.timeout(HEAR_TIMEOUT_S):
+            await asyncio.wait([feed])
+        assert feed.cancelled(), f"not after {num_steps} steps"
 
 
 async def test_a_watched_answer_is_told_as_it_grows_with_its_versions_and_hand_overs(

@@ -111,7 +111,8 @@ import subprocess, sys
 child = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(600)"])
 print('{"reward": 1, "metrics": {"pid": %d}}' % child.pid)
 """
-    verdict = await asyncio.wait_for(program(source).run({}, POLICY), timeout=20)
+    async with asyncio.timeout(20):
+        verdict = await program(source).run({}, POLICY)
     await until(lambda: not is_alive(int(verdict.metrics["pid"])), what="the child is gone")
 
 

@@ -76,7 +76,8 @@ class RunnerProcess:
 
     async def close(self) -> None:
         self.hang_up()
-        await asyncio.wait_for(self.process.wait(), timeout=15)
+        async with asyncio.timeout(15):
+            await self.process.wait()
         await self._listener
 
     async def _listen(self) -> None:
@@ -295,7 +296,8 @@ async def test_the_process_ends_with_its_control_socket(tmp_path: Path) -> None:
         await runner.begin()
         await until(lambda: gateway.num_open == 4, what="the episodes run")
         runner.hang_up()
-        assert await asyncio.wait_for(runner.process.wait(), timeout=10) == 0
+        async with asyncio.timeout(10):
+            assert await runner.process.wait() == 0
 
 
 @pytest.mark.parametrize(

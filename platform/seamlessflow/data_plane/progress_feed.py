@@ -69,8 +69,10 @@ class ProgressFeed:
         self._registry = registry
         self._watched = watched
         self._said: dict[UUID, _GroupSaid] = {}
+        # The time-out of an exchange is ours: redis-py's own sends under `asyncio.wait_for`, which before Python 3.12
+        # loses a cancellation that comes as the bytes leave, and the gateway would wait for this task for ever.
         self._broker: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
-            events_url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S
+            events_url, socket_timeout=None, socket_connect_timeout=TIMEOUT_S
         )
         self._append = self._broker.register_script(APPEND)
         self._look = self._broker.register_script(WATCHED)
@@ -83,9 +85,11 @@ class ProgressFeed:
             while True:
                 try:
                     if num_rounds % LOOK_EVERY_ROUNDS == 0:
-                        self._see(watched_decode(await self._look(keys=[WATCHED_KEY, ASKED_KEY])))
+                        async with asyncio.timeout(TIMEOUT_S):
+                            self._see(watched_decode(await self._look(keys=[WATCHED_KEY, ASKED_KEY])))
                     for group_id in self._said:
-                        await self._tell(group_id)
+                        async with asyncio.timeout(TIMEOUT_S):
+                            await self._tell(group_id)
                     num_rounds += 1
                     is_away = False
                 except (RedisError, OSError) as error:

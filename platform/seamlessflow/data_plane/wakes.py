@@ -28,4 +28,5 @@ class JobWakes:
 async def changed(ticket: Ticket, *, timeout_s: float) -> None:
     """Return once the ticket's job changed, or after `timeout_s`."""
     with contextlib.suppress(TimeoutError):  # then the poll looks by itself
-        await asyncio.wait_for(ticket.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await ticket.wait()

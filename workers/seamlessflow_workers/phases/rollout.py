@@ -162,7 +162,8 @@ class RolloutChild(ResidentChild):
         assert self._front is not None
         self._front.close()
         try:
-            await asyncio.wait_for(self._abort_until_vacant(), HAND_OVER_S)
+            async with asyncio.timeout(HAND_OVER_S):
+                await self._abort_until_vacant()
         except TimeoutError:
             raise ChildFailure(
                 f"{self._noun} did not give its requests back within {HAND_OVER_S:.0f} s"
@@ -176,7 +177,8 @@ class RolloutChild(ResidentChild):
         while self._front.num_in_flight:
             await self._client.abort_all()
             with contextlib.suppress(TimeoutError):  # then abort once more
-                await asyncio.wait_for(self._front.wait_vacant(), ABORT_AGAIN_S)
+                async with asyncio.timeout(ABORT_AGAIN_S):
+                    await self._front.wait_vacant()
 
     async def _fall_asleep(self) -> None:
         assert self._client is not None
@@ -190,7 +192,8 @@ class RolloutChild(ResidentChild):
             return
         self._front.close()
         try:
-            await asyncio.wait_for(self._abort_until_vacant(), LEAVE_S)
+            async with asyncio.timeout(LEAVE_S):
+                await self._abort_until_vacant()
         except (TimeoutError, EngineError):
             return  # the engine cannot give them back: gateways see broken connections
         if not phase.is_over:

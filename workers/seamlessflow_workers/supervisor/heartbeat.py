@@ -88,7 +88,8 @@ class HeartbeatLink:
 
     async def _rest(self, wait_s: float) -> None:
         try:
-            await asyncio.wait_for(self._woken.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await self._woken.wait()
         except TimeoutError:
             return
         since_s = time.monotonic() - self._last_sent_s

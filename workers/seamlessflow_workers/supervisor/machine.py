@@ -263,7 +263,8 @@ class Machine:
             await self._doorbell.stop()
         try:
             await self.link.send(timeout_s=FAREWELL_S)
-            await asyncio.wait_for(self._shipper.ship_all(), FAREWELL_S)
+            async with asyncio.timeout(FAREWELL_S):
+                await self._shipper.ship_all()
         except Exception as error:  # noqa: BLE001 - whatever keeps the farewell from arriving, we leave
             log.info("the control plane did not hear that this machine stops: %r", error)
 

@@ -165,7 +165,8 @@ class Nursery:
             return None
         try:
             with adopting():
-                answer = await asyncio.wait_for(self._exchange(control, request, descriptors), FORK_TIMEOUT_S)
+                async with asyncio.timeout(FORK_TIMEOUT_S):
+                    answer = await self._exchange(control, request, descriptors)
             if isinstance(answer, Forked):
                 return AdoptedProcess(answer.pid)
             problem = answer.reason if isinstance(answer, Unable) else f"it answered {answer}"

@@ -98,7 +98,8 @@ class ChildProcess:
         """Ask, then kill, the whole group."""
         self._signal_group(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):  # the kill below is the answer
-            await asyncio.wait_for(self._process.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
         self._signal_group(signal.SIGKILL)
         await self._process.wait()
         await asyncio.wait({self._pump}, timeout=PIPE_DRAIN_S)

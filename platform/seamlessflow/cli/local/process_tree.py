@@ -136,7 +136,8 @@ class ProcessTree:
         """Run a command to its end and return what it printed on its standard output."""
         process = await _spawn(spec, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         try:
-            output, errors = await asyncio.wait_for(process.communicate(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                output, errors = await process.communicate()
         except TimeoutError as error:
             raise CommandFailed(f"{spec.name} did not end within {timeout_s:g} s.") from error
         finally:
@@ -276,7 +277,8 @@ async def _terminate(process: asyncio.subprocess.Process, spec: ProcessSpec) -> 
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(spec.stop_signal)
         try:
-            await asyncio.wait_for(process.wait(), spec.stop_timeout_s)
+            async with asyncio.timeout(spec.stop_timeout_s):
+                await process.wait()
         except TimeoutError:
             logger.warning("%s did not stop within %g s and is killed.", spec.name, spec.stop_timeout_s)
     _kill_group(process)
