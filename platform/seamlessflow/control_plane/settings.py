@@ -44,8 +44,10 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
+FORMAT_MODULE_PATH = f"{_PACKAGE}.common.formats"
 
 INSTALLED_APPS = [
+    f"{_PACKAGE}.common",  # first: its templates stand in for the admin site's own
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -57,7 +59,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    f"{_PACKAGE}.common",
     f"{_PACKAGE}.accounts",
     f"{_PACKAGE}.cluster",
     f"{_PACKAGE}.jobs",

@@ -6,6 +6,7 @@ from django.apps import AppConfig
 class AccountsConfig(AppConfig):
     name = "seamlessflow.control_plane.accounts"
     label = "accounts"
+    verbose_name = "People and projects"
 
     def ready(self) -> None:
         # Importing it registers the scheme with drf-spectacular.

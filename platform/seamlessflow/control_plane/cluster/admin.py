@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from seamlessflow.control_plane.cluster.bulk_edit import Work, bulk_edit_page
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.cluster.services import machine_edit
-from seamlessflow.control_plane.common.admin import author_of
+from seamlessflow.control_plane.common.admin import KeptAdmin, author_of
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
@@ -30,6 +30,10 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.fields["tags"].required = False
+        self.fields["tags"].help_text = (
+            "Comma-separated. rollout, train and agent decide what it may do; any other only matches the "
+            "placement of jobs. To see first what would happen, choose the machine in the list and then Retag."
+        )
         self.initial["seen_generation"] = self.instance.generation
         self.initial["reason"] = ""
 
@@ -48,24 +52,22 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(Machine)
-class MachineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class MachineAdmin(KeptAdmin):
     form = MachineForm
-    list_display = ["name", "tags", "is_cordoned", "is_draining", "pool", "generation", "reason", "edited_by"]
+    list_display = ["name", "tags", "work", "pool", "generation", "reason", "edited_by"]
     list_filter = ["is_cordoned", "is_draining", "pool"]
-    search_fields = ["name"]
+    search_fields = ["name", "=id", "tags__icontains"]
+    search_help_text = "A part of the name or of a tag, or an id (mac_01h…)."
     fields = [
-        "name",
-        "pool",
-        "generation",
-        "edited_by",
-        "tags",
-        "is_cordoned",
-        "is_draining",
-        "reason",
-        "seen_generation",
+        *("name", "pool", "generation", "edited_by"),
+        *("tags", "is_cordoned", "is_draining", "reason", "seen_generation"),
     ]
     readonly_fields = ["name", "pool", "generation", "edited_by"]
     actions = ["retag", "cordon", "drain", "uncordon"]
+
+    @admin.display(description="work")
+    def work(self, machine: Machine) -> str:
+        return "draining" if machine.is_draining else "cordoned" if machine.is_cordoned else "takes work"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """`register_machine` makes machines, because it hands out their token."""
@@ -102,4 +104,8 @@ class MachineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(PoolGrant)
 class PoolGrantAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """May be deleted: a grant is a wish about the future, and no record refers to it."""
+
     list_display = ["pool", "project"]
+    list_filter = ["pool", "project"]
+    list_select_related = ["project"]

@@ -6,3 +6,4 @@ from django.apps import AppConfig
 class ClusterConfig(AppConfig):
     name = "seamlessflow.control_plane.cluster"
     label = "cluster"
+    verbose_name = "Machines"

@@ -6,3 +6,4 @@ from django.apps import AppConfig
 class CommonConfig(AppConfig):
     name = "seamlessflow.control_plane.common"
     label = "common"
+    verbose_name = "Record and files"

@@ -16,7 +16,9 @@ class JobAdmin(ReadOnlyAdmin):
     list_display = ["name", "project", "state", "desired", "latest_version", "waiting_reason", "created_at"]
     list_filter = ["state", "project"]
     list_select_related = ["project"]
+    ordering = ["-created_at"]
     search_fields = ["name", "=id"]
+    search_help_text = "A part of the name, or an id (job_01h…)."
     action_form = ReasonActionForm
     actions = ["pause", "resume", "cancel"]
 

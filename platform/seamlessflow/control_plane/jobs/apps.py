@@ -6,3 +6,4 @@ from django.apps import AppConfig
 class JobsConfig(AppConfig):
     name = "seamlessflow.control_plane.jobs"
     label = "jobs"
+    verbose_name = "Jobs"

@@ -13,13 +13,15 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
     list_display = ["job", "version", "batch_number", "num_bytes", "is_pinned", "published_at", "deleted_at"]
     list_filter = ["is_pinned"]
     list_select_related = ["job"]
+    ordering = ["-published_at"]
     search_fields = ["=job__id", "job__name"]
+    search_help_text = "A part of the job's name, or its id (job_01h…)."
     actions = ["pin", "unpin"]
 
-    @admin.action(description="Pin")
+    @admin.action(description="Pin: retention keeps its weights")
     def pin(self, request: HttpRequest, versions: QuerySet[PolicyVersion]) -> None:
         versions.filter(deleted_at=None).update(is_pinned=True)
 
-    @admin.action(description="Unpin")
+    @admin.action(description="Unpin: retention may delete its weights")
     def unpin(self, request: HttpRequest, versions: QuerySet[PolicyVersion]) -> None:
         versions.update(is_pinned=False)

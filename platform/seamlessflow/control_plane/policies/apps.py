@@ -6,3 +6,4 @@ from django.apps import AppConfig
 class PoliciesConfig(AppConfig):
     name = "seamlessflow.control_plane.policies"
     label = "policies"
+    verbose_name = "Policy versions"

@@ -6,3 +6,4 @@ from django.apps import AppConfig
 class SchedulingConfig(AppConfig):
     name = "seamlessflow.control_plane.scheduling"
     label = "scheduling"
+    verbose_name = "Phases"

@@ -1,0 +1,1 @@
+"""How Django's own pages write moments, by language."""
