@@ -117,7 +117,12 @@ class PlatformProcess:
         assert self.process.poll() is None, (
             f"the platform ended with {self.process.returncode}: {log[-2000:]}"
         )
-        return self.home.read_run() is not None and log.rstrip().endswith("up; Ctrl-C stops it")
+        run = self.home.read_run()
+        if run is None:
+            return False
+        # Somebody else's installation may answer at an address of before; a command of `prefix` is no launcher.
+        assert run.pid in {self.process.pid, *(process.pid for process in self.family())}
+        return log.rstrip().endswith("up; Ctrl-C stops it")
 
 
 def kill_hard(processes: list[psutil.Process]) -> None:

@@ -1,6 +1,10 @@
 """`seamlessflow machines` and `jobs` against a real web process: what they change, what they print, how they end."""
 
+from pathlib import Path
+
+import click
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from pytest_django.live_server_helper import LiveServer
 
@@ -8,13 +12,13 @@ from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.main import cli
 from seamlessflow.client import ApiError
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.common.models import Artifact, Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.fixtures.control_plane import Cast, worker_make
+from tests.fixtures.control_plane import Cast, model_folder, tasks_file, worker_make
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -124,3 +128,71 @@ def test_steering_a_job_says_what_was_asked_and_keeps_the_reason(cast: Cast) -> 
     assert Job.objects.get().state == "cancelled"
     wishes = Event.objects.filter(kind="job.desired").order_by("id").values_list("reason", "author")
     assert list(wishes) == [("lunch", "user:olga"), ("back", "user:olga"), ("wrong model", "user:olga")]
+
+
+@pytest.mark.usefixtures("signed_in")
+@pytest.mark.parametrize("identifier", ["", "../machines", "x/y", "job_ü", "a?b"])
+def test_identifier_that_would_lead_elsewhere_names_no_job(identifier: str) -> None:
+    for verb in ("show", "wait", "cancel", "audit"):
+        assert refused("jobs", verb, identifier) == f"{identifier!r} is not an identifier"
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_empty_list_does_not_deny_jobs_of_other_states(cast: Cast) -> None:
+    cast.job()
+
+    assert said("jobs", "list", "--state", "failed") == ["no job is failed"]
+    assert isinstance(run("jobs", "list", "--limit", "0").exception, click.BadParameter)
+
+
+@pytest.mark.parametrize("lonely", ["SEAMLESSFLOW_WEB_URL", "SEAMLESSFLOW_TOKEN"])
+def test_address_without_token_or_the_reverse_is_refused(
+    lonely: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SEAMLESSFLOW_WEB_URL", "SEAMLESSFLOW_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(lonely, "http://127.0.0.1:1")
+
+    assert refused("jobs", "list").startswith(f"{lonely} is set, but ")
+
+
+def test_token_or_address_that_cannot_be_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLESSFLOW_WEB_URL", "http://[::1")
+    monkeypatch.setenv("SEAMLESSFLOW_TOKEN", "sf_x")
+    assert "'http://[::1' is not an address" in refused("jobs", "list")
+    monkeypatch.setenv("SEAMLESSFLOW_TOKEN", "schlüssel")
+    assert "API token" in refused("jobs", "list")
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_model_made_of_links_is_uploaded_as_files(cast: Cast, tmp_path: Path) -> None:
+    source = model_folder(tmp_path / "blobs")
+    (tmp_path / "snapshot").mkdir()
+    for file in source.iterdir():
+        (tmp_path / "snapshot" / file.name).symlink_to(Path("..") / "blobs" / file.name)
+    tasks_file(tmp_path / "tasks.jsonl")
+    spec = cast.spec(model={"source": "snapshot", "max_model_len": 64})
+    spec["environment"]["tasks"] = "tasks.jsonl"
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(spec))
+
+    said("submit", str(tmp_path / "job.yaml"))
+
+    assert Job.objects.count() == 1
+    assert [artifact.name for artifact in Artifact.objects.order_by("id")] == ["snapshot.tar", "tasks.jsonl"]
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_path_that_does_not_exist_is_named_before_anything_is_uploaded(cast: Cast, tmp_path: Path) -> None:
+    tasks_file(tmp_path / "tasks.jsonl")
+    spec = cast.spec(model={"source": "absent", "max_model_len": 64})
+    spec["environment"]["tasks"] = "tasks.jsonl"
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(spec))
+
+    assert refused("submit", str(tmp_path / "job.yaml")) == f"model.source: {tmp_path}/absent does not exist"
+    assert not Artifact.objects.exists()
+
+
+def test_fault_in_a_spec_says_where(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("name: x\nmodel: [\n")
+
+    assert "line 3, column 1" in refused("submit", str(tmp_path / "job.yaml"))

@@ -1,7 +1,9 @@
 """The decisions around the processes: addresses, environments, ports, locks, tokens."""
 
+import fcntl
 import json
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -55,13 +57,18 @@ def test_named_broker_leaves_the_database_embedded(home: Home) -> None:
 
 def test_machines_inherit_no_secret_of_the_planes(home: Home) -> None:
     urls = plan_services(home, environ={}).urls
-    shell = {"PATH": "/bin", "DATABASE_URL": "postgresql://me@db/rl", "SEAMLESSFLOW_SECRET_KEY": "s" * 40}
+    shell = {
+        "PATH": "/bin",
+        "DATABASE_URL": "postgresql://me@db/rl",
+        "SEAMLESSFLOW_SECRET_KEY": "s" * 40,
+        "SEAMLESSFLOW_TOKEN": "of the person who starts it",
+    }
     planes = plane_environment(home, urls, ADDRESSES, environ=shell)
     machines = machine_environment(home, urls, ADDRESSES, environ=shell)
     assert planes["SEAMLESSFLOW_SECRET_KEY"] == "s" * 40
     assert planes["DATABASE_URL"] == urls.database_url
     assert "s" * 40 not in machines.values()
-    assert not {"DATABASE_URL", "EVENTS_URL", "BACKGROUND_BROKER_URL"} & machines.keys()
+    assert not {"DATABASE_URL", "EVENTS_URL", "BACKGROUND_BROKER_URL", "SEAMLESSFLOW_TOKEN"} & machines.keys()
     assert machines["PATH"] == "/bin"
 
 
@@ -94,6 +101,48 @@ def test_run_file_of_a_killed_launcher_counts_as_none(home: Home) -> None:
     )
     assert home.read_run() is None
     assert not home.request_stop(timeout_s=1)
+
+
+def test_run_file_of_a_killed_launcher_is_not_taken_for_that_of_the_next(home: Home) -> None:
+    stale = RunInfo(1, "2026-01-01T00:00:00+00:00", "http://w", "http://g", "postgresql://", "redis://")
+    home.write_run(stale)
+    with home.lock():
+        assert not home.run_file.exists()
+        home.write_run(stale)  # as if it were read between the kill and the new launcher's first look
+        assert home.read_run() is None
+        assert home.holder() == os.getpid()
+
+
+def test_who_only_looks_keeps_no_launcher_from_starting(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (home.root / "lock").open("a") as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        assert not home.is_locked()
+        monkeypatch.setattr(
+            "seamlessflow.cli.local.state.time.sleep", lambda _: fcntl.flock(looker, fcntl.LOCK_UN)
+        )
+        with home.lock():
+            assert home.is_locked()
+
+
+def test_launcher_that_is_still_starting_can_be_stopped(home: Home) -> None:
+    holding = (
+        "import sys, time; from pathlib import Path; from seamlessflow.cli.local.state import Home\n"
+        "with Home(Path(sys.argv[1])).lock(): print('held', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", holding, str(home.root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == "held\n"
+        assert home.read_run() is None
+        assert home.request_stop(timeout_s=60)
+    assert launcher.returncode == -signal.SIGTERM
+
+
+def test_logs_artifacts_and_addresses_are_for_the_owner_alone(home: Home) -> None:
+    for folder in (home.logs, home.artifacts, home.machines):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    home.write_run(RunInfo(1, "", "", "", "postgresql://me:secret@db/rl", ""))
+    assert stat.S_IMODE(home.run_file.stat().st_mode) == 0o600
 
 
 def test_busy_port_is_passed_over() -> None:

@@ -91,8 +91,7 @@ async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: i
     example = asyncio.create_task(_example_make(home))
     is_interrupted = threading.Event()
     try:
-        async with running_stack(home, LAYOUTS[layout]) as stack:
-            await welcome(stack)
+        async with running_stack(home, LAYOUTS[layout], before_said_up=welcome):
             files = await example
             click.echo(f"up in {time.monotonic() - started_at:.0f} s")
             spec = example_spec(files, engine=engine, learning_rate=learning_rate, num_updates=num_updates)

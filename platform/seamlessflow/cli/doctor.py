@@ -52,7 +52,7 @@ def _findings() -> Iterator[Finding]:
     yield Finding(True, "vllm", vllm.version or f"not available (optional): {vllm.problem}")
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     yield Finding(True, "browser", browser or "none on PATH: browser tests are skipped")
-    run = home.read_run() if home.root.exists() else None
+    run = home.read_run()
     yield Finding(
         True,
         "platform",

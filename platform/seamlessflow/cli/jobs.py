@@ -11,6 +11,9 @@ from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client, JobFailed
 from seamlessflow.core.job_spec import InvalidJobSpec, job_spec_parse
 
+# What a spec may name by a path of the one who submits it.
+UPLOADED_KEYS = (("model", "source"), ("environment", "tasks"), ("evaluation", "tasks"))
+
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -39,13 +42,16 @@ def jobs() -> None:
 
 @jobs.command("list")
 @click.option("--state", help="Only jobs in this state.")
-@click.option("--limit", default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 def jobs_list(state: str | None, limit: int) -> None:
     """The newest jobs."""
     with connect() as client:
         rows = [job for job, _ in zip(client.job_list(state=state), range(limit), strict=False)]
     if not rows:
-        click.echo("no jobs yet; submit one with `seamlessflow submit job.yaml`")
+        none = (
+            f"no job is {state}" if state else "no jobs yet; submit one with `seamlessflow submit job.yaml`"
+        )
+        click.echo(none)
     for job in rows:
         click.echo(f"{job['id']}  {job['state']:<10} v{job['latest_version']:<6} {job['name']}")
 
@@ -161,7 +167,7 @@ def _spec_read(file: Path) -> dict[str, Any]:
     try:
         spec = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} is not YAML: {str(error).splitlines()[0]}", exit_code=2) from error
+        raise CliError(f"{file} is not YAML: {_yaml_fault(error)}", exit_code=2) from error
     if not isinstance(spec, dict):
         raise CliError(f"{file} must hold a mapping of keys, got {type(spec).__name__}", exit_code=2)
     try:
@@ -171,16 +177,32 @@ def _spec_read(file: Path) -> dict[str, Any]:
     return spec
 
 
+def _yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
+    """One line: what, and where."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return str(error).splitlines()[0]
+
+
 def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> None:
-    """Replace paths that exist beside the spec by uploaded artifacts; other references are the server's to resolve."""
-    for section, key in (("model", "source"), ("environment", "tasks"), ("evaluation", "tasks")):
-        reference = spec.get(section, {}).get(key)
+    """Replace paths that exist beside the spec by uploaded artifacts; other references are the server's to resolve.
+
+    Raises CliError for a relative path that does not exist, before anything is sent.
+    """
+    paths = {}
+    for section, key in UPLOADED_KEYS:
+        reference = (spec.get(section) or {}).get(key)
         if not isinstance(reference, str) or "://" in reference:
             continue
-        path = base / reference
+        path = base / Path(reference).expanduser()
         if path.exists():
-            click.echo(f"uploading {path}")
-            spec[section][key] = client.upload(path)
+            paths[section, key] = path
+        elif not path.is_absolute() or not Path(reference).is_absolute():
+            raise CliError(f"{section}.{key}: {path} does not exist", exit_code=2)
+    for (section, key), path in paths.items():
+        click.echo(f"uploading {path}", err=True)
+        spec[section][key] = client.upload(path)
 
 
 def _follow(client: Client, job_id: str) -> None:

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 
 """
 
 import importlib
+import os
 import sys
 
 import click
@@ -59,6 +60,15 @@ def main() -> None:
     except (CliError, InstallationFailed, ApiError, JobFailed) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(_exit_code(error))
+    except BrokenPipeError:
+        # Whoever read has enough; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"error: {error.filename}: {error.strerror}", err=True)
+        sys.exit(1)
 
 
 def _exit_code(error: CliError | InstallationFailed | ApiError | JobFailed) -> int:

@@ -15,11 +15,12 @@ from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import Stack, running_stack
-from seamlessflow.cli.local.state import Home, find_home
+from seamlessflow.cli.local.state import Home, RunInfo, find_home
 from seamlessflow.client import Client
 
 STOP_TIMEOUT_S = 60.0
 DETACHED_START_TIMEOUT_S = 120.0
+DETACHED_POLL_S = 0.1
 
 
 @click.command()
@@ -49,7 +50,7 @@ def up(layout: str, no_machines: bool, detach: bool) -> None:
 def down() -> None:
     """Stop the platform of this folder."""
     home = find_home()
-    if not home.root.exists() or home.read_run() is None:
+    if home.holder() is None:
         click.echo("not running")
         return
     if not home.request_stop(timeout_s=STOP_TIMEOUT_S):
@@ -63,9 +64,15 @@ def down() -> None:
 def status() -> None:
     """Whether the platform is up, and its machines and jobs."""
     home = find_home()
-    run = home.read_run() if home.root.exists() else None
+    run = home.read_run()
     if run is None:
-        raise CliError("not running; start it with `seamlessflow up`", exit_code=3)
+        holder = home.holder()
+        raise CliError(
+            f"starting or stopping (process {holder}); its logs are in {home.logs}"
+            if holder
+            else "not running; start it with `seamlessflow up`",
+            exit_code=3,
+        )
     click.echo(f"up since {run.started_at}: {run.web_url} (gateway {run.gateway_url}, process {run.pid})")
     with client_of(home) as client:
         for machine in client.machine_list():
@@ -89,8 +96,7 @@ async def welcome(stack: Stack) -> None:
 
 
 async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
-    async with running_stack(home, machines) as stack:
-        await welcome(stack)
+    async with running_stack(home, machines, before_said_up=welcome):
         click.echo("up; Ctrl-C stops it")
         await asyncio.Event().wait()
 
@@ -115,6 +121,8 @@ async def _token_works(stack: Stack, token: Path) -> bool:
 
 def _start_detached(layout: str, *, no_machines: bool) -> None:
     home = find_home().create()
+    if home.is_locked():
+        raise home.already_running()
     log = home.logs / "up.log"
     command = [
         sys.executable,
@@ -129,13 +137,19 @@ def _start_detached(layout: str, *, no_machines: bool) -> None:
         process = subprocess.Popen(
             command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
         )
+    try:
+        run = _until_up(home, process, log)
+    except BaseException:
+        process.terminate()  # nobody waits for it any more
+        raise
+    click.echo(f"up at {run.web_url}; the sign-in link is in {log}; `seamlessflow down` stops it")
+
+
+def _until_up(home: Home, process: subprocess.Popen[bytes], log: Path) -> RunInfo:
     deadline_at = time.monotonic() + DETACHED_START_TIMEOUT_S
-    while home.read_run() is None:
+    while (run := home.read_run()) is None or run.pid != process.pid:
         if process.poll() is not None or time.monotonic() > deadline_at:
             last = (log.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
             raise CliError(f"the platform did not start: {last} (log: {log})")
-        time.sleep(0.1)
-    run = home.read_run()
-    click.echo(
-        f"up at {run.web_url if run else '?'}; the sign-in link is in {log}; `seamlessflow down` stops it"
-    )
+        time.sleep(DETACHED_POLL_S)
+    return run

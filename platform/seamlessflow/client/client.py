@@ -3,6 +3,7 @@
 Enters: a base URL and an API token. Leaves: decoded JSON. A refusal (RFC 9457) becomes ApiError with one sentence.
 """
 
+import re
 import tarfile
 import tempfile
 import threading
@@ -17,6 +18,8 @@ import httpx
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
 Json = dict[str, Any]
+# A large model is unpacked and proven before the answer comes.
+UPLOAD_READ_TIMEOUT_S = 3600.0
 
 
 class ApiError(Exception):
@@ -40,13 +43,20 @@ class Client:
     """One project's view of the platform."""
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 30.0) -> None:
+        """Raises ApiError when address or token cannot be one."""
         self.base_url = base_url.rstrip("/")
-        self._http = httpx.Client(
-            base_url=f"{self.base_url}/api/v1/",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=timeout_s,
-            transport=httpx.HTTPTransport(retries=3),
-        )
+        if not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise ApiError("the API token holds characters that no token has", status=401)
+        try:
+            self._http = httpx.Client(
+                base_url=f"{self.base_url}/api/v1/",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=timeout_s,
+                transport=httpx.HTTPTransport(retries=3),
+            )
+        except httpx.InvalidURL as error:
+            raise ApiError(f"{base_url!r} is not an address ({error})", status=400) from error
+        self._upload_timeout = httpx.Timeout(timeout_s, read=UPLOAD_READ_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +73,7 @@ class Client:
         return self._send("POST", "jobs", json=dict(spec))
 
     def job_get(self, job_id: str) -> Json:
-        return self._send("GET", f"jobs/{job_id}")
+        return self._send("GET", f"jobs/{_segment(job_id)}")
 
     def job_list(self, *, state: str | None = None) -> Iterator[Json]:
         """Every job, newest first, page by page."""
@@ -71,15 +81,15 @@ class Client:
 
     def job_edit(self, job_id: str, verb: str, *, reason: str = "") -> Json:
         """`verb` is cancel, pause or resume. Asking again for the same changes nothing."""
-        return self._send("POST", f"jobs/{job_id}/{verb}", json={"reason": reason})
+        return self._send("POST", f"jobs/{_segment(job_id)}/{verb}", json={"reason": reason})
 
     def job_stage(self, job_id: str, stage: str, *, reason: str = "") -> Json:
         """Switch the tasks of a job to one of its stages."""
-        return self._send("POST", f"jobs/{job_id}/stage", json={"stage": stage, "reason": reason})
+        return self._send("POST", f"jobs/{_segment(job_id)}/stage", json={"stage": stage, "reason": reason})
 
     def job_part(self, job_id: str, part: str, **params: Any) -> Json:
         """`part` is versions, evaluations, metrics, events, phases, groups, ledger or audit."""
-        return self._send("GET", f"jobs/{job_id}/{part}", params=params)
+        return self._send("GET", f"jobs/{_segment(job_id)}/{part}", params=params)
 
     def version_export(self, job_id: str, version: int, folder: Path, *, form: str = "model") -> None:
         """Write a version as a new folder, whole or not at all: `form` model for transformers, adapter for peft.
@@ -90,12 +100,16 @@ class Client:
             raise FileExistsError(f"{folder} exists already")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as aside:
-            self._receive(f"jobs/{job_id}/versions/{version}/export", {"form": form}, Path(aside) / "folder")
+            self._receive(
+                f"jobs/{_segment(job_id)}/versions/{version}/export", {"form": form}, Path(aside) / "folder"
+            )
             (Path(aside) / "folder").rename(folder)
 
     def session_get(self, session_id: str, *, tokens: bool = False) -> Json:
         """A session's trajectory tree; with `tokens`, ids and logprobs of each node too."""
-        return self._send("GET", f"sessions/{session_id}", params={"tokens": "true"} if tokens else {})
+        return self._send(
+            "GET", f"sessions/{_segment(session_id)}", params={"tokens": "true"} if tokens else {}
+        )
 
     def job_watch(
         self, job_id: str, *, every_s: float = 1.0, stop: threading.Event | None = None
@@ -146,7 +160,7 @@ class Client:
         """Retag, cordon or drain. Raises ApiError (412) when the machine is not at `generation` any more."""
         return self._send(
             "PATCH",
-            f"machines/{machine_id}",
+            f"machines/{_segment(machine_id)}",
             json={**changes, "reason": reason},
             headers={"If-Match": f'"{generation}"'},
         )
@@ -158,23 +172,30 @@ class Client:
 
     def machine_events(self, machine_id: str, *, limit: int = 50) -> list[Json]:
         """Edits of a machine, newest first."""
-        return list(self._send("GET", f"machines/{machine_id}/events", params={"limit": limit})["results"])
+        return list(
+            self._send("GET", f"machines/{_segment(machine_id)}/events", params={"limit": limit})["results"]
+        )
 
     def machine_ledger(self, machine_id: str, *, since: str, until: str) -> Json:
         """What the machine did between two moments (RFC 3339): totals by state and cause, and the intervals."""
-        return self._send("GET", f"machines/{machine_id}/ledger", params={"since": since, "until": until})
+        return self._send(
+            "GET", f"machines/{_segment(machine_id)}/ledger", params={"since": since, "until": until}
+        )
 
     def machine_register(self, name: str, tags: Sequence[str]) -> Json:
         """Make a machine and its token, which is shown this once. For administrators."""
         return self._send("POST", "machines", json={"name": name, "tags": list(tags)})
 
     def upload(self, path: Path) -> str:
-        """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference."""
+        """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference.
+
+        Links are followed: the folders of a Hugging Face cache hold nothing else.
+        """
         if path.is_file():
             with path.open("rb") as stream:
                 return self._upload(path.name, stream, unpack=False)
         with tempfile.TemporaryFile() as stream:
-            with tarfile.open(fileobj=stream, mode="w") as archive:
+            with tarfile.open(fileobj=stream, mode="w", dereference=True) as archive:
                 for file in sorted(p for p in path.rglob("*") if p.is_file()):
                     archive.add(file, arcname=str(file.relative_to(path)))
             stream.seek(0)
@@ -191,7 +212,9 @@ class Client:
 
     def _upload(self, name: str, stream: Any, *, unpack: bool) -> str:
         params = {"unpack": "true"} if unpack else {}
-        return str(self._send("POST", "uploads", files={"file": (name, stream)}, params=params)["uri"])
+        files = {"file": (name, stream)}
+        answer = self._send("POST", "uploads", files=files, params=params, timeout=self._upload_timeout)
+        return str(answer["uri"])
 
     def _receive(self, path: str, params: Mapping[str, str], folder: Path) -> None:
         """A tar, kept in a file until all of it is there, then unpacked."""
@@ -205,7 +228,7 @@ class Client:
                 file.seek(0)
                 with tarfile.open(fileobj=file, mode="r:") as archive:
                     archive.extractall(folder, filter="data")
-        except httpx.TransportError as error:
+        except (httpx.TransportError, tarfile.TarError) as error:
             raise ApiError(f"{self.base_url} broke off or cannot be reached ({error})") from error
 
     def _send(self, method: str, path: str, **arguments: Any) -> Json:
@@ -215,18 +238,30 @@ class Client:
             raise ApiError(
                 f"{self.base_url} cannot be reached ({error}); start the platform with `seamlessflow up`"
             ) from error
-        if response.is_success:
+        if not response.is_success:
+            raise _refusal(response)
+        try:
             return dict(response.json()) if response.content else {}
-        raise _refusal(response)
+        except (ValueError, TypeError) as error:
+            raise ApiError(
+                f"{response.url} answered with something else than JSON: is it the platform?"
+            ) from error
+
+
+def _segment(identifier: str) -> str:
+    """An identifier as part of a path: one that would lead elsewhere names nothing. Raises ApiError."""
+    if not re.fullmatch(r"[\w-]+", identifier, re.ASCII):
+        raise ApiError(f"{identifier!r} is not an identifier", status=404)
+    return identifier
 
 
 def _refusal(response: httpx.Response) -> ApiError:
     try:
         problem = dict(response.json())
-    except ValueError:
+    except (ValueError, TypeError):
         problem = {}
     faults = "; ".join(
         f"{e['field']}: {e['detail']}" if e.get("field") else e["detail"] for e in problem.get("errors", [])
     )
-    detail = faults or problem.get("detail") or f"HTTP {response.status_code}"
+    detail = faults or problem.get("detail") or f"{response.url} answered {response.status_code}"
     return ApiError(detail, status=response.status_code, problem=problem)

@@ -110,7 +110,6 @@ async def cluster_running(
     home = Home(folder).create()
     import_paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     surroundings = {**os.environ, "PYTHONPATH": import_paths, **(environ or {})}
-    async with running_stack(home, machines, environ=surroundings) as stack:
-        await welcome(stack)
+    async with running_stack(home, machines, environ=surroundings, before_said_up=welcome) as stack:
         with client_of(home) as client:
             yield Cluster(stack, machines, client)

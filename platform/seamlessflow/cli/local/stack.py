@@ -8,7 +8,7 @@ behind.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -90,9 +90,16 @@ class Stack:
 
 @asynccontextmanager
 async def running_stack(
-    home: Home, machines: Sequence[LocalMachine], *, environ: Mapping[str, str] | None = None
+    home: Home,
+    machines: Sequence[LocalMachine],
+    *,
+    environ: Mapping[str, str] | None = None,
+    before_said_up: Callable[[Stack], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stack]:
-    """Bring everything up, yield, take everything down. Raises `AlreadyRunning` when the home is in use."""
+    """Bring everything up, yield, take everything down. Raises `AlreadyRunning` when the home is in use.
+
+    `before_said_up` is what must be done before anybody finds this installation by its home.
+    """
     environ = os.environ if environ is None else environ
     home.create()
     # The ports are given back last, when no server of ours listens any more.
@@ -104,6 +111,8 @@ async def running_stack(
             await tree.start(*services.specs)
             await stack.prepare(machines)
             await stack.start(machines)
+            if before_said_up is not None:
+                await before_said_up(stack)
             home.write_run(_run_info(stack))
             yield stack
 

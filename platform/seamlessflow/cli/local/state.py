@@ -2,8 +2,8 @@
 
 Enters: `SEAMLESSFLOW_HOME`, else `.seamlessflow` in the working folder. Leaves: paths, a lock.
 Invariants: one launcher at a time per folder (an flock, so a killed one frees it); secrets and tokens are
-made once and readable by their owner alone; `run.json` describes the launcher that holds the lock and goes
-with it.
+made once and readable by their owner alone, as are logs and artifacts; `run.json` describes the launcher
+that holds the lock, is there from when it is up, and goes with it.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from seamlessflow.cli.local.failure import InstallationFailed
 
@@ -27,6 +28,9 @@ from seamlessflow.cli.local.failure import InstallationFailed
 MAX_SOCKET_PATH_BYTES = 100
 LONGEST_SOCKET_NAME = "postgres/.s.PGSQL.5432"
 STOP_POLL_S = 0.05
+# For how long a launcher takes whoever holds the lock for somebody who only looks at it.
+LOOKERS_S = 1.0
+LOOKERS_POLL_S = 0.02
 
 
 class AlreadyRunning(InstallationFailed):
@@ -85,7 +89,9 @@ class Home:
     def create(self) -> "Home":
         for folder in (self.root, self.logs, self.artifacts, self.models, self.machines):
             folder.mkdir(parents=True, exist_ok=True)
-        self.machines.chmod(0o700)
+        # They hold tokens, sign-in links, prompts and weights; on a shared host those are nobody else's.
+        for folder in (self.logs, self.artifacts, self.machines):
+            folder.chmod(0o700)
         return self
 
     def runtime_dir(self) -> Path:
@@ -118,13 +124,8 @@ class Home:
     def lock(self) -> Iterator[None]:
         """Hold the installation; raises `AlreadyRunning` when another launcher does."""
         with (self.root / "lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                file.seek(0)
-                raise AlreadyRunning(
-                    f"SeamlessFlow is already running in {self.root} (process {file.read()})."
-                ) from error
+            self._take(file)
+            self.run_file.unlink(missing_ok=True)  # of a launcher that was killed
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -133,6 +134,23 @@ class Home:
             finally:
                 self.run_file.unlink(missing_ok=True)
                 self._remove_short_dirs()
+
+    def _take(self, file: TextIO) -> None:
+        deadline_at = time.monotonic() + LOOKERS_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > deadline_at:
+                    raise self.already_running() from error
+                time.sleep(LOOKERS_POLL_S)
+            else:
+                return
+
+    def already_running(self) -> AlreadyRunning:
+        return AlreadyRunning(
+            f"SeamlessFlow is already running in {self.root} (process {self._noted_holder()})."
+        )
 
     def _remove_short_dirs(self) -> None:
         everywhere = self.short_dir("*")
@@ -145,6 +163,7 @@ class Home:
 
     def write_run(self, run: RunInfo) -> None:
         half_written = self.run_file.with_name("run.json.new")
+        half_written.touch(mode=0o600)  # addresses of outside servers hold passwords
         half_written.write_text(json.dumps(asdict(run), indent=2) + "\n")
         half_written.replace(self.run_file)
 
@@ -154,22 +173,36 @@ class Home:
             run = RunInfo(**json.loads(self.run_file.read_text()))
         except FileNotFoundError:
             return None
-        return run if self.is_locked() else None
+        return run if run.pid == self.holder() else None
+
+    def holder(self) -> int | None:
+        """The process id of the launcher that is up or starting."""
+        return self._noted_holder() if self.is_locked() else None
+
+    def _noted_holder(self) -> int | None:
+        noted = (self.root / "lock").read_text()
+        return int(noted) if noted.isdigit() else None
 
     def is_locked(self) -> bool:
+        if not self.root.exists():
+            return False
         with (self.root / "lock").open("a") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Shared: those who look do not take one another for a launcher.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
             return False
 
     def request_stop(self, *, timeout_s: float) -> bool:
-        """Ask the running launcher to stop and wait for it; False when none is up or it takes too long."""
-        run = self.read_run()
-        if run is None:
+        """Ask the launcher, also one that is starting, to stop, and wait for it.
+
+        False when there is none or it takes too long.
+        """
+        pid = self.holder()
+        if pid is None:
             return False
-        os.kill(run.pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
         deadline_at = time.monotonic() + timeout_s
         while self.is_locked():
             if time.monotonic() > deadline_at:
