@@ -6,7 +6,13 @@ import pytest
 
 from seamlessflow.cli.demo_report import judge, sparkline, summary_lines
 
-JOB = {"id": "job_1", "state": "completed", "state_reason": "", "latest_version": 50}
+JOB: dict[str, Any] = {
+    "id": "job_1",
+    "state": "completed",
+    "state_reason": "",
+    "latest_version": 50,
+    "progress": {"num_updates": 50},
+}
 SUMMARY: dict[str, Any] = {
     "num_groups_trained": 400,
     "reward_first_tenth": 0.2,
@@ -52,7 +58,7 @@ def test_a_risen_reward_with_a_hand_over_is_a_success() -> None:
     [
         ({"reward_last_tenth": 0.45}, "rose"),
         ({"reward_last_tenth": 0.7}, "0.75"),
-        ({"latest_version": 29}, "29 versions"),
+        ({"latest_version": 49}, "49 of 50 versions"),
         ({"state": "failed", "state_reason": "no disk"}, "no disk"),
         ({"reward_first_tenth": None}, "too few groups"),
         ({"num_turns_continued": 0}, "continued"),
@@ -65,6 +71,12 @@ def test_each_broken_promise_is_named(changes: dict[str, Any], word: str) -> Non
 
 def test_a_flat_curve_is_what_a_learning_rate_of_zero_promises() -> None:
     assert shortfalls(learning_rate=0.0, reward_last_tenth=0.25) == ""
+
+
+def test_a_run_too_short_to_learn_promises_only_its_end_and_a_clean_audit() -> None:
+    few = {"progress": {"num_updates": 20}, "reward_last_tenth": 0.3, "num_turns_continued": 0}
+    assert shortfalls(latest_version=20, **few) == ""
+    assert "19 of 20 versions" in shortfalls(latest_version=19, **few)
 
 
 def test_a_layout_without_machines_of_two_roles_need_not_hand_over() -> None:

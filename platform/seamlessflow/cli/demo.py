@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from seamlessflow.cli.connection import client_of
-from seamlessflow.cli.demo_report import judge, progress_line, summary_lines
+from seamlessflow.cli.demo_report import NUM_UPDATES_JUDGED, is_short, judge, progress_line, summary_lines
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.identity import same_identity, wrapped
 from seamlessflow.cli.local.layouts import LAYOUTS
@@ -62,7 +62,11 @@ PROGRESS_EVERY_S = 5.0
     help="Learning rate; 0 shows that the rise is learning.",
 )
 @click.option(
-    "--updates", type=click.IntRange(min=1), default=50, show_default=True, help="Policy versions to publish."
+    "--updates",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help=f"Policy versions to publish; with fewer than {NUM_UPDATES_JUDGED} the reward is not judged.",
 )
 @click.option("--keep", is_flag=True, help="Leave the platform up afterwards, for looking, until Ctrl-C.")
 def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
@@ -195,6 +199,10 @@ def _report(
         learning_rate=spec["train"]["learning_rate"],
         is_handing_over=any({"rollout", "train"} <= set(machine.tags) for machine in LAYOUTS[layout]),
     )
+    if is_short(job):
+        click.echo(
+            f"verdict    fewer than {NUM_UPDATES_JUDGED} updates: neither reward nor hand-overs are judged"
+        )
     for shortfall in verdict.shortfalls:
         click.echo(f"short of the promise: {shortfall}", err=True)
     return verdict.is_success

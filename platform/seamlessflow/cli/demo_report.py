@@ -12,7 +12,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 MIN_RISE = 0.3
 MIN_FINAL_REWARD = 0.75
-MIN_VERSION = 30
+NUM_UPDATES_JUDGED = 30  # a shorter run promises no more than its end and a clean audit
 MAX_DRIFT_WITHOUT_LEARNING = 0.1
 
 
@@ -67,14 +67,17 @@ def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, runnin
 
 def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Verdict:
     """The demo's own bar: the curve rises, or with LR=0 stays where it was; a machine of two roles hands over."""
+    num_updates = job["progress"]["num_updates"]
     first, last = summary["reward_first_tenth"], summary["reward_last_tenth"]
     shortfalls = []
     if job["state"] != "completed":
         shortfalls.append(f"the job ended {job['state']}: {job['state_reason']}")
     if not audit["ok"]:
         shortfalls.append("the audit found faults")
-    if job["latest_version"] < MIN_VERSION:
-        shortfalls.append(f"only {job['latest_version']} versions were published, {MIN_VERSION} are expected")
+    if job["latest_version"] < num_updates:
+        shortfalls.append(f"only {job['latest_version']} of {num_updates} versions were published")
+    if is_short(job):
+        return Verdict(tuple(shortfalls))
     if first is None or last is None:
         shortfalls.append("too few groups were trained to compare the first and the last tenth")
     elif learning_rate == 0 and abs(last - first) > MAX_DRIFT_WITHOUT_LEARNING:
@@ -84,6 +87,11 @@ def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_han
     if is_handing_over and summary["num_turns_continued"] == 0:
         shortfalls.append("no request was handed over and continued")
     return Verdict(tuple(shortfalls))
+
+
+def is_short(job: Json) -> bool:
+    """Whether the job makes too few updates for a promise about its reward."""
+    return int(job["progress"]["num_updates"]) < NUM_UPDATES_JUDGED
 
 
 def _rise_shortfalls(first: float, last: float) -> Iterator[str]:
