@@ -139,6 +139,7 @@ async def test_runners_and_trainers_that_send_nonsense_are_told_so(gateway_world
           f'{{"session_id": "{session}", "reward": NaN}}'.encode(),
           f'{{"session_id": "{session}", "reward": 1e999}}'.encode(),
           f'{{"session_id": "{session}", "reward": -Infinity}}'.encode(),
+          {"session_id": session, "reward": 1e300}, {"session_id": session, "reward": -1000001},
           f'{{"session_id": "{session}", "reward": 1, "metrics": {{"a": NaN}}}}'.encode(),
           {"session_id": session, "reward": 1, "metrics": {"a\0b": 1.0}},
           {"session_id": session, "reward": 1, "metrics": {"x" * 500: 1.0}}]),
@@ -174,6 +175,8 @@ async def test_sessions_from_outside_with_odd_values_are_refused_by_name(gateway
     for body in (
         b'{"reward": NaN}',
         b'{"reward": 1e999}',
+        b'{"reward": 1000001}',
+        b'{"reward": -1e300}',
         b"{}",
         b'{"reward": "1"}',
         b'{"reward": 1, "branch": -1}',

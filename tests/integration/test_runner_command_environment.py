@@ -57,6 +57,26 @@ async def test_a_crash_is_a_failure_with_the_end_of_its_output() -> None:
         await program("print('{\"reward\": 1}', flush=True); 1/0").run({}, POLICY)
 
 
+@pytest.mark.parametrize("reward", ["NaN", "Infinity", "-Infinity", "1e999", "-1000001", "1e300"])
+async def test_a_reward_that_no_advantage_survives_is_a_failure_that_names_it(reward: str) -> None:
+    """Not the line before it either: what the program meant to say last counts."""
+    agent = program(f"""print('{{"reward": 0.5}}'); print('{{"reward": {reward}}}')""")
+    finish = await run_episode(agent, {}, POLICY, session_id=UUID(int=1), timeout_s=30.0, held_s=never_held)
+    assert finish.reward is None
+    assert finish.failure == f"reward must be a number from -1,000,000 to 1,000,000, got {float(reward):g}"
+
+
+async def test_a_metric_that_is_no_number_is_a_failure_that_names_it() -> None:
+    with pytest.raises(BrokenEpisode, match=r"printed metrics\.depth: nan; accepted: finite numbers"):
+        await program("""print('{"reward": 1, "metrics": {"depth": NaN}}')""").run({}, POLICY)
+
+
+async def test_the_greatest_rewards_are_verdicts() -> None:
+    for reward in ("-1000000", "1e6"):
+        verdict = await program(f"""print('{{"reward": {reward}}}')""").run({}, POLICY)
+        assert verdict.reward == float(reward)
+
+
 async def test_a_program_without_a_reward_is_a_failure() -> None:
     with pytest.raises(BrokenEpisode, match=r"no JSON line with a number 'reward': \{\"reward\": \"high\"\}"):
         await program('print(\'{"reward": "high"}\')').run({}, POLICY)

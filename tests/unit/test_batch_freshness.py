@@ -1,7 +1,7 @@
 """Which sessions of a group may still be trained."""
 
 from seamlessflow.core.batching.finished import FinishedSession
-from seamlessflow.core.batching.freshness import without_stale
+from seamlessflow.core.batching.freshness import marked_stale
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans
 
@@ -24,9 +24,10 @@ def session(*spans: Spans, is_partial: bool = False) -> FinishedSession:
 
 
 def is_kept(finished: FinishedSession) -> bool:
-    (result,) = without_stale([finished], oldest_allowed=5)
+    (result,) = marked_stale([finished], oldest_allowed=5)
     assert result.reward == finished.reward
-    return bool(result.nodes)
+    assert result.nodes == finished.nodes, "what it was is still known: its mode, its versions"
+    return not result.is_stale
 
 
 def test_a_session_with_one_token_beyond_the_bound_loses_its_tokens_and_keeps_its_verdict() -> None:

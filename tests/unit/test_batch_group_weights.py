@@ -11,7 +11,9 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+from tests.fixtures.random_sessions import random_session
 
 PROMPT, END, ON = 3, 7, 5
 
@@ -147,3 +149,80 @@ def test_metrics_tell_partial_rollouts_and_what_was_given() -> None:
 
     assert metrics["rollout/mixed_version_fraction"] == 0.5
     assert metrics["rollout/prompt_length_mean"] == 1.0
+
+
+JUDGED: dict[str, Any] = {
+    "name": "step_srpo",
+    "judge": {"gamma": 0.0, "norm": "mean"},
+    "overlong": {"rule": "none"},
+}
+# Thinking was right once and wrong once, not thinking right in one of three.
+MODES = [
+    session(1.0, ON, END, 1),
+    session(0.0, ON, END, 2),
+    session(1.0, 9, END, 3),
+    session(0.0, 9, END, 4),
+    session(0.0, 9, END, 4, 4),
+]
+THINKING, NOT_THINKING = 0.5 - 0.4, 1 / 3 - 0.4  # of the judge: mean of the mode less that of the group
+
+
+def test_a_session_beyond_the_bound_still_counts_in_the_mode_that_it_chose() -> None:
+    """Who thinks takes long, so it is the thinking that grows stale; it must not become a failure not to have."""
+    group = [MODES[0], dataclasses.replace(MODES[1], is_stale=True), *MODES[2:]]
+    found = by_sample(assemble([group], **JUDGED))
+    assert len(found) == 4, "of the stale one there is no token"
+    assert found[0] == pytest.approx([THINKING, THINKING, 0.5], abs=1e-5)
+    assert found[1] == pytest.approx([NOT_THINKING, NOT_THINKING, 2 / 3], abs=1e-5)
+
+
+def test_a_judge_span_too_old_to_be_trained_still_says_which_mode_was_chosen() -> None:
+    aged = [
+        dataclasses.replace(one, nodes=[one.nodes[0], with_spans(one.nodes[1], (0, 0, 2, 5))])
+        for one in MODES
+    ]
+    found = by_sample(
+        assemble([aged], policy_version=5, max_staleness=2, off_policy={"staleness_scope": "token"}, **JUDGED)
+    )
+    assert found[0] == pytest.approx([0.0, 0.0, 0.5], abs=1e-5)
+    assert found[3] == pytest.approx([0.0, 0.0, -1 / 3], abs=1e-5)
+
+
+def test_a_filtered_session_still_counts_in_the_mode_that_it_chose() -> None:
+    cut = dataclasses.replace(MODES[1], is_truncated=True)
+    found = by_sample(assemble([[MODES[0], cut, *MODES[2:]]], **{**JUDGED, "overlong": {"rule": "filter"}}))
+    assert found[0] == pytest.approx([THINKING, THINKING, 0.5], abs=1e-5)
+    assert found[1] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("objective", TrainObjective)
+@pytest.mark.parametrize("name", ["step_srpo", "reinforce_plus_plus_baseline", "grpo", "sft"])
+def test_trees_weigh_what_their_branches_do(name: str, objective: TrainObjective, seed: int) -> None:
+    """Sums over all tokens of what multiplies the gradient, by token id, on trees and on branches written out."""
+    rng = np.random.default_rng(seed)
+    groups = [
+        [
+            FinishedSession(float(rng.integers(0, 2)), random_session(rng, num_nodes=40, vocabulary=8))
+            for _ in range(4)
+        ]
+        for _ in range(3)
+    ]
+    algorithm = AlgorithmSection.model_validate({"name": name, "judge": {"gamma": 0.3}})
+    sums = []
+    for is_tree in (True, False):
+        plan = BatchPlan(
+            job_id="j",
+            number=1,
+            policy_version=2,
+            temperature=1.0,
+            algorithm=algorithm,
+            judge_markers=JudgeMarkers(end=(END,), on=(ON,)),
+            objective=objective,
+            is_tree=is_tree,
+        )
+        batch = assemble_batch(groups, plan)
+        arrays = (batch.advantages_positive, batch.advantages_negative, batch.loss_weights)
+        sums.append([np.bincount(batch.token_ids, weights=array, minlength=8) for array in arrays])
+    np.testing.assert_allclose(sums[0], sums[1], atol=1e-4)
+    assert np.abs(sums[0]).max() > 1

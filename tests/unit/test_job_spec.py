@@ -74,6 +74,27 @@ def test_environment_that_lacks_what_it_needs_is_refused(environment: dict[str, 
     assert any(word in detail for detail in problems(environment=environment).values())
 
 
+@pytest.mark.parametrize(
+    "algorithm,train,words",
+    [
+        ({"name": "gspo"}, {"tree": True}, "train.tree: a ratio of whole sequences"),
+        ({"name": "rloo", "kl_coef": 0.0}, {"tree": True}, "train.tree: a ratio of whole sequences"),
+        ({"name": "reinforce_plus_plus"}, {"tree": True}, "with algorithm.kl_placement 'reward'"),
+        (
+            {"name": "reinforce_plus_plus"},
+            {"tree": False},
+            "accepted: objective 'once', or kl_placement 'loss'",
+        ),
+    ],
+)
+def test_losses_that_are_no_sums_over_branches_are_refused_by_leaves(
+    algorithm: dict[str, Any], train: dict[str, Any], words: str
+) -> None:
+    found = problems(algorithm=algorithm, train={"objective": "by_leaves", **train})
+    assert any(words in detail for detail in found.values())
+    job_spec_parse(spec(algorithm=algorithm, train={"objective": "once", **train}))
+
+
 def test_external_environment_needs_no_tasks() -> None:
     assert job_spec_parse(spec(environment={"name": "external"})).environment.tasks is None
 

@@ -70,7 +70,7 @@ class EnvironmentSection(SpecSection):
     """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
     command: list[str] = Field(default_factory=list, max_length=256)
     """Argument vector started per session (name: command). It finds OPENAI_BASE_URL, OPENAI_API_KEY and
-    SEAMLESSFLOW_TASK in its environment; the last line it prints is JSON with a number `reward`."""
+    SEAMLESSFLOW_TASK in its environment; the last line it prints is JSON with a `reward` from -1e6 to 1e6."""
     max_turns: Annotated[int, Field(ge=1, le=1000)] = 8
     """Turns after which an episode ends with the reward it has."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
@@ -241,6 +241,11 @@ class JobSpec(SpecSection):
             raise ValueError(
                 "train.tree: a ratio of whole sequences has no sum over the branches through a token; "
                 "with objective 'by_leaves' set tree to false, or take objective 'once'"
+            )
+        if self.train.objective is TrainObjective.BY_LEAVES and self.algorithm.is_kl_in_reward:
+            raise ValueError(
+                "train.objective: 'by_leaves' trains each branch by itself, but with algorithm.kl_placement 'reward' a "
+                "session pays once for the KL of all its tokens; accepted: objective 'once', or kl_placement 'loss'"
             )
         return self
 

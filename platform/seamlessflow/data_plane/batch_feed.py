@@ -18,7 +18,7 @@ from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
-from seamlessflow.core.batching.freshness import without_stale
+from seamlessflow.core.batching.freshness import marked_stale
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -116,7 +116,7 @@ class BatchFeed:
             costs = await rollout_costs(connection, [group.group_id for group in groups])
         if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
             oldest_allowed = request.policy_version - job.spec.algorithm.max_staleness
-            finished = [without_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
+            finished = [marked_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
         plan = _plan(claims, request, job, {**waste.metrics, **costs, **_speed(finished, elapsed_s)})
         batch = await asyncio.to_thread(assemble_batch, finished, plan)
         return await self._store(claims, batch, groups, waste.group_ids)

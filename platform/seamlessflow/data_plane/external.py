@@ -1,7 +1,6 @@
 """Sessions of agents that run outside the platform: opened with a project token, rewarded and closed by their key."""
 
 import datetime
-import math
 from http import HTTPStatus
 from uuid import UUID
 
@@ -10,6 +9,7 @@ import msgspec
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.protocol.data_plane import RewardReport, SessionOpen, SessionOpened
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.store.admission import group_counts
@@ -79,8 +79,8 @@ class ExternalSessions:
 
     async def reward(self, token: str, session: str, report: RewardReport) -> None:
         """Note a reward; the session's is its verdict when it closes. Raises ApiError."""
-        if not math.isfinite(report.reward):
-            raise bad_request(f"reward must be finite, got {report.reward}.", param="reward")
+        if problem := reward_problem(report.reward):
+            raise bad_request(f"{problem}.", param="reward")
         if report.branch is not None and not 0 <= report.branch < MAX_BRANCH:
             raise bad_request(f"branch must be the index of a leaf, got {report.branch}.", param="branch")
         session_id = await self._own_session(token, session)

@@ -13,6 +13,7 @@ import psycopg
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import SessionFinish
+from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.fences import phase_require_live
@@ -40,6 +41,9 @@ class Verdicts:
         """Note how episodes ended. Raises ApiError (409) for a phase that is over."""
         job = await self._registry.job(claims.job_id)
         refused = {finish.session_id: _bad_metrics() for finish in finishes if _has_bad_metrics(finish)}
+        for finish in finishes:
+            if finish.reward is not None and (problem := reward_problem(finish.reward)):
+                refused[finish.session_id] = bad_request(f"{problem}.", param="reward")
         verdicts = {
             finish.session_id: _verdict(finish) for finish in finishes if finish.session_id not in refused
         }

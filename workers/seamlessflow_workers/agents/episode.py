@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from seamlessflow.core.protocol.data_plane import SessionFinish
+from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow_workers.agents.environments.base import (
     BrokenEpisode,
     Environment,
@@ -42,6 +43,8 @@ async def run_episode(
         if not await _ended_in_time(work, session_id, timeout_s, held_s):
             return SessionFinish(session_id=session_id, reward=0.0, is_timeout=True)
         verdict = work.result()
+        if problem := reward_problem(verdict.reward):
+            raise BrokenEpisode(problem)
     except BrokenEpisode as error:
         return _failed(session_id, str(error))
     except Exception as error:

@@ -26,6 +26,7 @@ from seamlessflow.core.algorithms.options import (
 )
 from seamlessflow.core.algorithms.presets import PRESETS, preset_fill
 from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.types.rewards import Reward
 
 Coefficient = Annotated[float, Field(ge=0, le=10)]
 Marker = Annotated[str, Field(min_length=1, max_length=64)]
@@ -57,7 +58,7 @@ class SamplingSection(SpecSection):
     cannot stall the job."""
     history: bool = False
     """Leave tasks out of the next epoch whose newest group was all correct (SRPO); mixed and all-wrong ones stay."""
-    correct_reward: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
+    correct_reward: Reward = 1.0
     """A session is correct when its reward is at least this."""
 
 
@@ -147,7 +148,7 @@ class AlgorithmSection(SpecSection):
     """Weight of an entropy bonus."""
     max_staleness: Annotated[int, Field(ge=0, le=1000)] = 4
     """Largest lag, in policy versions, between a token's sampler and the step that trains it."""
-    sft_min_reward: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
+    sft_min_reward: Reward = 1.0
     """Sessions below it are not trained (advantage: one)."""
     off_policy: OffPolicySection = OffPolicySection()
     sampling: SamplingSection = SamplingSection()

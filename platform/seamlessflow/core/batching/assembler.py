@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
-from seamlessflow.core.algorithms.options import StalenessScope
+from seamlessflow.core.algorithms.options import AdvantageEstimator, StalenessScope
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.staleness import admitted_tokens
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, BatchHeader
-from seamlessflow.core.batching.group_weights import GroupPart, group_part, token_weights_of
+from seamlessflow.core.batching.group_weights import GroupPart, group_part, judged_session, token_weights_of
 from seamlessflow.core.batching.rollout_metrics import rollout_metrics
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import TrainObjective
@@ -48,7 +48,7 @@ def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan)
         parts = [_part(group, plan, may_mask=False) for group in groups]
     if not any(part.trees.loss_mask.any() for part in parts):
         raise ValueError(f"batch {plan.number} of job {plan.job_id} would hold no trainable token")
-    weights = token_weights_of(parts, plan.algorithm, plan.judge_markers)
+    weights = token_weights_of(parts, plan.algorithm)
     bases = np.cumsum([0, *(part.trees.layout.num_tokens for part in parts)])
     firsts = np.cumsum(
         [0, *(len(part.rewards) for part in parts)]
@@ -89,7 +89,12 @@ def _header(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> Bat
 
 
 def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool = True) -> GroupPart:
-    trees, objective = flatten([session.nodes for session in group]), plan.objective
+    judged = None
+    if plan.judge_markers is not None and plan.algorithm.advantage is AdvantageEstimator.MODE_AWARE:
+        judged = [judged_session(session, plan.judge_markers) for session in group]
+    marks = None if judged is None else [one.marks for one in judged]
+    trees = flatten([() if session.is_stale else session.nodes for session in group], marks)
+    objective = plan.objective
     if not plan.is_tree:
         trees = unroll(trees, is_trained_once=objective is TrainObjective.ONCE)
         objective = TrainObjective.ONCE  # what a branch trains is in its own mask now
@@ -97,7 +102,10 @@ def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool =
         bound = plan.algorithm.max_staleness
         is_fresh = admitted_tokens(trees.versions, step_version=plan.policy_version, max_staleness=bound)
         trees = dataclasses.replace(trees, loss_mask=np.where(is_fresh, trees.loss_mask, np.uint8(0)))
-    return group_part(group, trees, objective, plan.algorithm, limit=plan.overlong_tokens, may_mask=may_mask)
+    part = group_part(group, trees, objective, plan.algorithm, limit=plan.overlong_tokens, may_mask=may_mask)
+    if judged is None:
+        return part
+    return dataclasses.replace(part, is_on=np.array([one.is_on for one in judged], dtype=np.bool_))
 
 
 def _shifted(trees: FlatTrees, base: Any) -> NDArray[np.int64]:

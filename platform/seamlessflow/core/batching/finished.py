@@ -17,3 +17,6 @@ class FinishedSession:
     num_sampled_tokens: int = 0
     is_truncated: bool = False  # an answer was cut by the limit on its tokens
     is_timeout: bool = False
+    is_stale: bool = (
+        False  # beyond the staleness bound: its tokens are not trained, its verdict still compares
+    )

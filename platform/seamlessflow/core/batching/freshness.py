@@ -11,10 +11,10 @@ from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION
 
 
-def without_stale(sessions: Sequence[FinishedSession], *, oldest_allowed: int) -> list[FinishedSession]:
-    """The same sessions, those that hold a token sampled by an older version than allowed without their nodes."""
+def marked_stale(sessions: Sequence[FinishedSession], *, oldest_allowed: int) -> list[FinishedSession]:
+    """The same sessions, those marked as stale that hold a token sampled by an older version than allowed."""
     return [
-        dataclasses.replace(session, nodes=()) if _is_stale(session, oldest_allowed) else session
+        dataclasses.replace(session, is_stale=True) if _is_stale(session, oldest_allowed) else session
         for session in sessions
     ]
 

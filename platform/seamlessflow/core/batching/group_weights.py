@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamlessflow.core.algorithms.advantage import Floats, session_advantages
-from seamlessflow.core.algorithms.mode_aware import JudgeMarkers, JudgeSpan, judge_span, mode_advantages
+from seamlessflow.core.algorithms.mode_aware import JudgeMarkers, judge_span, mode_advantages
 from seamlessflow.core.algorithms.options import AdvantageEstimator, OverlongRule
 from seamlessflow.core.algorithms.overlong import is_overlong, soft_penalties
 from seamlessflow.core.algorithms.section import AlgorithmSection, JudgeSection
 from seamlessflow.core.algorithms.tree_weights import TokenWeights, token_weights
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.job_spec import TrainObjective
-from seamlessflow.core.trajectory.flatten import FlatTrees
+from seamlessflow.core.trajectory.flatten import FlatTrees, NodeMarks
+from seamlessflow.core.trajectory.prefix_tree import NodeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class GroupPart:
     objective: TrainObjective
     rewards: Floats  # [M] after the overlong rule
     has_advantage: NDArray[np.bool_]  # [M]
+    is_on: NDArray[np.bool_] | None = None  # [M] chose to think; needed by mode-aware advantages
 
     @property
     def token_sessions(self) -> NDArray[np.int64]:
@@ -43,10 +45,36 @@ class GroupPart:
 
     @property
     def num_trained_tokens(self) -> NDArray[np.int64]:
-        """[M]"""
-        trained = self.token_sessions[self.trees.loss_mask != 0]
-        counts: NDArray[np.int64] = np.bincount(trained, minlength=len(self.rewards))
-        return counts
+        """[M] as often as they count in the loss, so that a tree weighs what its branches do."""
+        trees, trained = self.trees, self.trees.loss_mask != 0
+        no_advantages = np.zeros(trees.layout.num_samples)
+        weights = token_weights(trees.layout, trees.loss_mask, no_advantages, self.objective).weights
+        sessions = self.token_sessions[trained]
+        return np.bincount(sessions, weights=weights[trained], minlength=len(self.rewards)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSession:
+    is_on: bool
+    marks: NodeMarks  # the tokens of its judge span
+
+
+def judged_session(session: FinishedSession, markers: JudgeMarkers) -> JudgedSession:
+    """What a session chose, by all that it sampled, in the order in which it did; trained or not."""
+    answers = {
+        node.index: np.frombuffer(node.token_ids, dtype="<i4")
+        for node in session.nodes
+        if node.kind is NodeKind.SAMPLED and not node.is_partial
+    }
+    sampled = np.concatenate([np.empty(0, dtype=np.int32), *answers.values()])
+    span = judge_span(sampled, markers)
+    ends = np.cumsum([len(ids) for ids in answers.values()], dtype=np.int64)
+    marks = {
+        index: min(len(ids), span.num_tokens - int(end) + len(ids))
+        for (index, ids), end in zip(answers.items(), ends, strict=True)
+        if end - len(ids) < span.num_tokens
+    }
+    return JudgedSession(is_on=span.is_on, marks=marks)
 
 
 def group_part(
@@ -90,13 +118,10 @@ def group_part(
     return GroupPart(trees=trees, objective=objective, rewards=rewards, has_advantage=has_advantage)
 
 
-def token_weights_of(
-    parts: Sequence[GroupPart], algorithm: AlgorithmSection, markers: JudgeMarkers | None
-) -> list[TokenWeights]:
-    """The arrays of each part. Mode-aware advantages need the markers."""
+def token_weights_of(parts: Sequence[GroupPart], algorithm: AlgorithmSection) -> list[TokenWeights]:
+    """The arrays of each part."""
     if algorithm.advantage is AdvantageEstimator.MODE_AWARE:
-        assert markers is not None
-        return [_mode_aware_weights(part, algorithm.judge, markers) for part in parts]
+        return [_mode_aware_weights(part, algorithm.judge) for part in parts]
     sizes = [len(part.rewards) for part in parts]
     advantages = session_advantages(
         np.concatenate([part.rewards for part in parts]),
@@ -118,11 +143,10 @@ def _session_weights(part: GroupPart, advantages: Floats) -> TokenWeights:
     return token_weights(trees.layout, trees.loss_mask, advantages[trees.sample_sessions], part.objective)
 
 
-def _mode_aware_weights(part: GroupPart, judge: JudgeSection, markers: JudgeMarkers) -> TokenWeights:
-    spans, is_judge = _judge_tokens(part, markers)
-    is_on = np.array([span.is_on for span in spans], dtype=np.bool_)
-    own = mode_advantages(part.rewards, is_on, gamma=judge.gamma, bias=judge.bias, norm=judge.norm)
-    sessions = part.token_sessions
+def _mode_aware_weights(part: GroupPart, judge: JudgeSection) -> TokenWeights:
+    assert part.is_on is not None
+    own = mode_advantages(part.rewards, part.is_on, gamma=judge.gamma, bias=judge.bias, norm=judge.norm)
+    sessions, is_judge = part.token_sessions, part.trees.is_marked
     advantages = np.where(is_judge, own.judge[sessions], own.answer[sessions]) * part.has_advantage[sessions]
     weights = _session_weights(part, np.zeros(len(part.rewards))).weights
     return TokenWeights(
@@ -130,17 +154,3 @@ def _mode_aware_weights(part: GroupPart, judge: JudgeSection, markers: JudgeMark
         negative=np.minimum(advantages, 0.0) * weights,
         weights=weights,
     )
-
-
-def _judge_tokens(part: GroupPart, markers: JudgeMarkers) -> tuple[list[JudgeSpan], NDArray[np.bool_]]:
-    """The judge span of each session, [M], and which tokens are in one, [T]."""
-    trees, sessions = part.trees, part.token_sessions
-    is_judge = np.zeros(len(trees.token_ids), dtype=np.bool_)
-    spans = []
-    for session in range(len(part.rewards)):
-        # The first answer of a session is in its first branch; what later branches add comes behind it.
-        sampled = np.flatnonzero((sessions == session) & (trees.loss_mask != 0))
-        span = judge_span(trees.token_ids[sampled], markers)
-        is_judge[sampled[: span.num_tokens]] = True
-        spans.append(span)
-    return spans, is_judge

@@ -6,10 +6,10 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.types.rewards import Reward
 
 JobReference = Annotated[str, Field(min_length=1, max_length=120)]
 Domain = Annotated[str, Field(min_length=1, max_length=64)]
-Reward = Annotated[float, Field(ge=-1e6, le=1e6)]
 Version = Annotated[int, Field(ge=0, le=10_000_000)]
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.types.rewards import Reward
 
 
 class EvaluationSection(SpecSection):
@@ -18,7 +19,7 @@ class EvaluationSection(SpecSection):
     """Sessions per task (n)."""
     k: list[Annotated[int, Field(ge=1, le=1024)]] | None = Field(default=None, min_length=1, max_length=16)
     """pass@k is estimated for each of these; by default for 1 and samples_per_task."""
-    correct_reward: Annotated[float, Field(ge=-1e6, le=1e6)] = 1.0
+    correct_reward: Reward = 1.0
     """A session passes when its reward is at least this."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """By default that of rollout; 0 is greedy."""

@@ -9,7 +9,7 @@ Source: "Tree Training" (arXiv 2511.00413), where the flat sequence is attended 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_expand
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+NodeMarks = Mapping[int, int]  # of a session: by index of an answer's node, how many of its first tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class FlatTrees:
     loss_mask: NDArray[np.uint8]  # [T] 1: sampled and trained
     behaviour_logprobs: NDArray[np.float32]  # [T] as served; 0 where not sampled
     versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
+    is_marked: NDArray[np.bool_]  # [T] named by the caller
 
 
 @dataclass(slots=True)
@@ -46,6 +48,7 @@ class _Piece:
     loss_mask: NDArray[np.uint8]
     behaviour_logprobs: NDArray[np.float32]
     versions: NDArray[np.int32]
+    is_marked: NDArray[np.bool_]
     children: list["_Piece"] = field(default_factory=list)
 
     def part(self, tokens: slice) -> "_Piece":
@@ -57,14 +60,18 @@ class _Piece:
             loss_mask=self.loss_mask[tokens],
             behaviour_logprobs=self.behaviour_logprobs[tokens],
             versions=self.versions[tokens],
+            is_marked=self.is_marked[tokens],
         )
 
 
-def flatten(sessions: Sequence[Sequence[Node]]) -> FlatTrees:
-    """Trees of all branches that train something. Nodes of a session in order of their index."""
+def flatten(sessions: Sequence[Sequence[Node]], marks: Sequence[NodeMarks] | None = None) -> FlatTrees:
+    """Trees of all branches that train something. Nodes of a session in order of their index.
+
+    `marks`: for each session how many of the first tokens of some of its answers are to be found again.
+    """
     top: list[_Piece] = []
     for number, nodes in enumerate(sessions):
-        for root in _session_roots(number, nodes):
+        for root in _session_roots(number, nodes, marks[number] if marks else {}):
             _insert(top, root)
     stack = [*top]
     while stack:
@@ -94,10 +101,11 @@ def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
         loss_mask=_concatenated(masks, np.uint8),
         behaviour_logprobs=trees.behaviour_logprobs[places],
         versions=trees.versions[places],
+        is_marked=trees.is_marked[places],
     )
 
 
-def _session_roots(number: int, nodes: Sequence[Node]) -> list[_Piece]:
+def _session_roots(number: int, nodes: Sequence[Node], marks: NodeMarks) -> list[_Piece]:
     """The session's own trees, without what trains nothing."""
     below: defaultdict[int | None, list[_Piece]] = defaultdict(list)  # by parent, newest first
     for node in reversed(nodes):
@@ -105,7 +113,7 @@ def _session_roots(number: int, nodes: Sequence[Node]) -> list[_Piece]:
         if node.is_partial or not node.token_ids:
             below[node.parent].extend(children)
             continue
-        piece = _piece(number, node)
+        piece = _piece(number, node, num_marked=marks.get(node.index, 0))
         piece.children = children[::-1]
         if not children:
             trained = np.flatnonzero(piece.loss_mask)
@@ -165,6 +173,7 @@ def _lay_out(top: list[_Piece]) -> FlatTrees:
         loss_mask=_concatenated([piece.loss_mask for piece in pieces], np.uint8),
         behaviour_logprobs=_concatenated([piece.behaviour_logprobs for piece in pieces], np.float32),
         versions=_concatenated([piece.versions for piece in pieces], np.int32),
+        is_marked=_concatenated([piece.is_marked for piece in pieces], np.bool_),
     )
 
 
@@ -172,7 +181,7 @@ def _concatenated(parts: Sequence[NDArray[_Scalar]], dtype: type[_Scalar]) -> ND
     return np.concatenate([np.empty(0, dtype=dtype), *parts])
 
 
-def _piece(session: int, node: Node) -> _Piece:
+def _piece(session: int, node: Node, *, num_marked: int) -> _Piece:
     ids = np.frombuffer(node.token_ids, dtype="<i4").astype(np.int32, copy=False)
     if node.kind != NodeKind.SAMPLED:
         return _Piece(
@@ -182,6 +191,7 @@ def _piece(session: int, node: Node) -> _Piece:
             loss_mask=np.zeros(len(ids), dtype=np.uint8),
             behaviour_logprobs=np.zeros(len(ids), dtype=np.float32),
             versions=np.full(len(ids), PROMPT_VERSION, dtype=np.int32),
+            is_marked=np.zeros(len(ids), dtype=np.bool_),
         )
     versions = spans_expand(node.spans, len(ids))
     return _Piece(
@@ -191,6 +201,7 @@ def _piece(session: int, node: Node) -> _Piece:
         loss_mask=(_stored_mask(node) & (versions >= 0)).astype(np.uint8),
         behaviour_logprobs=np.frombuffer(node.logprobs, dtype="<f4").astype(np.float32, copy=False),
         versions=versions,
+        is_marked=np.arange(len(ids)) < num_marked,
     )
 
 

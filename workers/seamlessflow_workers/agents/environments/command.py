@@ -1,4 +1,4 @@
-"""Any program as an agent: started once per session, its last line of JSON with a number `reward` is the verdict.
+"""Any program as an agent: started once per session, its last line of JSON with a `reward` is the verdict.
 
 The program finds OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK (JSON) in its environment and runs in an empty
 folder of its own, which is removed afterwards. Invariant: when `run` returns or is cancelled, the program and every
@@ -7,12 +7,15 @@ process of its group are gone; they also die with this process.
 
 import asyncio
 import contextlib
+import json
+import math
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -137,10 +140,26 @@ def _verdict(program: str, code: int, output: bytes, errors: bytes) -> Verdict:
         ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         raise BrokenEpisode(f"{program} {ending}: {_shown(errors or output)}")
     for line in reversed(output.splitlines()):
-        with contextlib.suppress(msgspec.DecodeError):  # an ordinary line of output
-            report = msgspec.json.decode(line, type=_Report)
-            return Verdict(report.reward, metrics=report.metrics)
+        with contextlib.suppress(ValueError, RecursionError):  # an ordinary line of output
+            said = json.loads(
+                line
+            )  # numbers that are none, as NaN, as well: they are refused, not passed over
+            if isinstance(said, dict) and "reward" in said:
+                return _checked(program, said, line)
     raise BrokenEpisode(f"{program} printed no JSON line with a number 'reward': {_shown(output or errors)}")
+
+
+def _checked(program: str, said: dict[str, Any], line: bytes) -> Verdict:
+    try:
+        report = msgspec.convert(said, _Report)
+    except msgspec.ValidationError as error:
+        raise BrokenEpisode(
+            f"{program} printed no JSON line with a number 'reward': {_shown(line)} ({error})"
+        ) from error
+    for name, value in report.metrics.items():
+        if not math.isfinite(value):
+            raise BrokenEpisode(f"{program} printed metrics.{name}: {value}; accepted: finite numbers")
+    return Verdict(report.reward, metrics=report.metrics)
 
 
 def _shown(tail: bytes) -> str:
