@@ -74,7 +74,11 @@ def test_a_flat_curve_is_what_a_learning_rate_of_zero_promises() -> None:
 
 
 def test_a_run_too_short_to_learn_promises_only_its_end_and_a_clean_audit() -> None:
-    few = {"progress": {"num_updates": 20}, "reward_last_tenth": 0.3, "num_turns_continued": 0}
+    few: dict[str, Any] = {
+        "progress": {"num_updates": 20},
+        "reward_last_tenth": 0.3,
+        "num_turns_continued": 0,
+    }
     assert shortfalls(latest_version=20, **few) == ""
     assert "19 of 20 versions" in shortfalls(latest_version=19, **few)
 
