@@ -93,6 +93,7 @@ def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
 
     confirm(page, "Pause")
     expect(page.get_by_test_id("job-state")).to_have_text("paused", timeout=30_000)
+    expect(page.get_by_test_id("waiting")).to_contain_text("Paused by")
     paused_at = version_shown(page)
     confirm(page, "Resume")
     wait_for_version(page, paused_at + 1)
@@ -104,6 +105,10 @@ def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
         assert client.job_get(job_id)["desired"] == "run"
     confirm(page, "Cancel")
     expect(page.get_by_test_id("job-state")).to_have_text("cancelled", timeout=30_000)
+    page.get_by_role("link", name="Events").click()
+    expect(page.get_by_test_id("events").locator("tr", has_text="agent on").first).to_be_visible()
+    page.get_by_role("group", name="About").get_by_text("job", exact=True).click()
+    expect(page.get_by_test_id("events").locator("tr", has_text="asked to pause")).to_be_visible()
     assert page.evaluate("window.openedOnce"), "the page was loaded again"
 
     page.get_by_role("link", name="Machines").click()
@@ -155,6 +160,13 @@ def test_a_job_that_trains_on_the_sessions_of_another_begins_with_a_click(
     page.goto(f"{web_url(platform)}/jobs/{source['id']}")
     page.get_by_role("link", name="Train on its sessions").click()
     expect(field(page, "data.jobs").get_by_role("textbox")).to_have_value(source["id"])
+    jobs = field(page, "data.jobs")
+    jobs.get_by_role("textbox").fill("")
+    jobs.get_by_label("Add a job").press_sequentially("recor")
+    offered = jobs.locator(f"option[label='{source['id']}']")
+    expect(offered).to_be_attached()
+    jobs.get_by_label("Add a job").fill(offered.get_attribute("value") or "")
+    expect(jobs.get_by_role("textbox")).to_have_value(source["id"])
     field(page, "data.min_reward").get_by_role("textbox").fill("-100")
     field(page, "data.shuffle").get_by_role("combobox").select_option("false")
     expect(page.get_by_test_id("yaml")).to_contain_text("shuffle: false")

@@ -121,6 +121,22 @@ def test_outsider_sees_nothing_of_a_job(cast: Cast) -> None:
     assert json.loads(cast.member.call("GET", "jobs").content)["count"] == 1
 
 
+def test_events_are_read_by_what_they_are_about(cast: Cast) -> None:
+    shown = json.loads(cast.member.call("POST", "jobs", cast.spec()).content)["id"]
+    path = f"jobs/{shown}/events"
+
+    everything = json.loads(cast.member.call("GET", path).content)["results"]
+    of_job = json.loads(cast.member.call("GET", f"{path}?subject=job,phase").content)["results"]
+    of_groups = json.loads(cast.member.call("GET", f"{path}?subject=group").content)["results"]
+    refused = cast.member.call("GET", f"{path}?subject=job,grup")
+
+    assert [event["kind"] for event in of_job] == ["job.state"]
+    assert of_job == everything
+    assert of_groups == []
+    assert refused.status_code == 400
+    assert "'grup' is no subject; accepted: job, phase, version, group" in refused.content.decode()
+
+
 def test_artifact_of_another_project_is_not_found(cast: Cast) -> None:
     response = cast.outsider.call(
         "POST", "jobs", cast.spec(model={"source": "artifact://art_00000000000000000000000000"})

@@ -86,6 +86,23 @@ export function useGroups(
   });
 }
 
+type EventQuery = NonNullable<operations["job_event_list"]["parameters"]["query"]>;
+export type EventSubjects = NonNullable<EventQuery["subject"]>;
+
+export function useJobEvents(
+  jobId: string,
+  query: PageQuery & { subject?: EventSubjects | undefined },
+  everyMs: number | false,
+) {
+  return useQuery({
+    queryKey: ["events", jobId, query],
+    queryFn: () =>
+      bodyOf(api.GET("/api/v1/jobs/{job_id}/events", { params: { path: { job_id: jobId }, query: defined(query) } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: everyMs,
+  });
+}
+
 export function useEvaluations(jobId: string, query: PageQuery, everyMs: number | false) {
   return useQuery({
     queryKey: ["evaluations", jobId, query],
@@ -133,8 +150,8 @@ export type JobVerb = "cancel" | "pause" | "resume";
 
 export function useJobEdit(jobId: string) {
   return useMutation({
-    mutationFn: (verb: JobVerb) =>
-      bodyOf(api.POST(`/api/v1/jobs/{job_id}/${verb}`, { params: { path: { job_id: jobId } }, body: { reason: "" } })),
+    mutationFn: ({ verb, reason }: { verb: JobVerb; reason: string }) =>
+      bodyOf(api.POST(`/api/v1/jobs/{job_id}/${verb}`, { params: { path: { job_id: jobId } }, body: { reason } })),
     onSuccess: (job) => queryClient.setQueryData(["job", jobId], job),
   });
 }

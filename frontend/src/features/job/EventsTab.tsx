@@ -1,18 +1,69 @@
 // What happened to the job, newest first: every move of a state with its reason and author.
-import type { EventRow } from "../../live/rows";
+import { Link, useSearchParams } from "react-router";
+import { type EventSubjects, useJobEvents } from "../../api/queries";
+import { useTopic } from "../../live/LiveProvider";
+import { MACHINES } from "../../live/topics";
 import { moment, NONE } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { Pager } from "../../ui/Pager";
+import { Problem } from "../../ui/Problem";
+import { Segments } from "../../ui/Segments";
+import { StateBadge } from "../../ui/StateBadge";
+import { shownId } from "../../ui/shownId";
+import { authorSaid, type JobEvent, outcomeOf, subjectSaid } from "./eventWords";
 import type { TabProps } from "./JobPage";
 
-export function EventsTab({ live }: TabProps) {
-  const rows = [...live.events.values()].sort((a, b) => b.id - a.id);
-  if (rows.length === 0) return <p className="none">Nothing has happened yet.</p>;
+const PAGE_SIZE = 50;
+const EVERY_MS = 2000;
+// Groups move dozens of times a second: they are shown only to who asks for them.
+const FILTERS: Record<string, EventSubjects> = {
+  "all but groups": "job,phase,version",
+  job: "job",
+  phases: "phase",
+  versions: "version",
+  groups: "group",
+};
+const FIRST = "all but groups";
+
+export function EventsTab({ jobId, job }: TabProps) {
+  const [address, setAddress] = useSearchParams();
+  const asked = address.get("about") ?? FIRST;
+  const about = asked in FILTERS ? asked : FIRST;
+  const offset = Number(address.get("offset") ?? 0) || 0;
+  const query = { limit: PAGE_SIZE, offset, subject: FILTERS[about] };
+  const events = useJobEvents(jobId, query, job.ended_at === null ? EVERY_MS : false);
+  const rows = events.data?.results ?? [];
+  const move = (next: string, to: number) =>
+    setAddress(
+      { ...(next === FIRST ? {} : { about: next }), ...(to ? { offset: String(to) } : {}) },
+      { replace: true },
+    );
+  return (
+    <>
+      <div className="toolbar">
+        <Segments legend="About" values={Object.keys(FILTERS)} value={about} onChange={(next) => move(next, 0)} />
+      </div>
+      <Problem error={events.error} />
+      {events.isPending ? <Loading what="Reading the events" /> : null}
+      {events.data && rows.length === 0 ? <p className="none">Nothing of this kind has happened yet.</p> : null}
+      {rows.length > 0 ? <EventTable jobId={jobId} rows={rows} /> : null}
+      <Pager offset={offset} limit={PAGE_SIZE} count={events.data?.count ?? 0} onMove={(to) => move(about, to)} />
+    </>
+  );
+}
+
+function EventTable({ jobId, rows }: { jobId: string; rows: readonly JobEvent[] }) {
+  const machines = useTopic(MACHINES.name, MACHINES.definition)?.machines;
+  const names = new Map([...(machines?.values() ?? [])].map((machine) => [machine.id, machine.name]));
+  const machineOf = (uuid: string) => (uuid ? names.get(shownId("mac", uuid)) : undefined);
   return (
     <div className="card flush wide">
-      <table className="table">
+      <table className="table" data-testid="events">
         <thead>
           <tr>
             <th>At</th>
             <th>What</th>
+            <th>Happened</th>
             <th>Why</th>
             <th>Who</th>
           </tr>
@@ -20,11 +71,16 @@ export function EventsTab({ live }: TabProps) {
         <tbody>
           {rows.map((event) => (
             <tr key={event.id}>
-              <td className="nowrap">{moment(event.at)}</td>
-              <td className="nowrap">{whatSaid(event)}</td>
-              <td className="why">{event.reason || NONE}</td>
+              <td className="nowrap">{moment(Date.parse(event.at))}</td>
               <td className="nowrap">
-                <Author name={event.author} />
+                <Subject jobId={jobId} event={event} said={subjectSaid(event, machineOf)} />
+              </td>
+              <td className="nowrap">
+                <Happened event={event} />
+              </td>
+              <td className="why">{event.reason || NONE}</td>
+              <td className="nowrap" title={event.author}>
+                {authorSaid(event.author)}
               </td>
             </tr>
           ))}
@@ -34,14 +90,19 @@ export function EventsTab({ live }: TabProps) {
   );
 }
 
-function whatSaid(event: EventRow): string {
-  if (!event.to) return event.kind;
-  return event.from ? `${event.kind}: ${event.from} → ${event.to}` : `${event.kind}: ${event.to}`;
+/** A phase leads to what its process wrote. */
+function Subject({ jobId, event, said }: { jobId: string; event: JobEvent; said: string }) {
+  if (event.kind !== "phase.state") return said;
+  return <Link to={`/jobs/${jobId}/logs?phase=${shownId("pha", event.subject_id)}`}>{said}</Link>;
 }
 
-const LONG_NAME = 30;
-
-/** Identifiers tell a reader little: the kind is shown, the rest on hover. */
-export function Author({ name }: { name: string }) {
-  return name.length > LONG_NAME ? <span title={name}>{name.split(":")[0]}</span> : <span>{name}</span>;
+function Happened({ event }: { event: JobEvent }) {
+  const outcome = outcomeOf(event);
+  if ("said" in outcome) return outcome.said;
+  return (
+    <>
+      {outcome.from ? <span className="muted">{outcome.from} → </span> : null}
+      <StateBadge state={outcome.to} />
+    </>
+  );
 }

@@ -5,6 +5,7 @@ import { decimal, integer, moment, NONE, versions } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
+import { Segments } from "../../ui/Segments";
 import { StateBadge } from "../../ui/StateBadge";
 import { SourceLinks } from "./Dataset";
 import type { TabProps } from "./JobPage";
@@ -40,20 +41,12 @@ export function GroupsTab({ jobId, job }: TabProps) {
         </p>
       )}
       <div className="toolbar" hidden={evaluation !== undefined}>
-        <fieldset className="segments">
-          <legend className="visually-hidden">State</legend>
-          {FILTERS.map((name) => (
-            <label key={name} className={name === filter ? "segment on" : "segment"}>
-              <input
-                type="radio"
-                name="group-state"
-                checked={name === filter}
-                onChange={() => change(name === "all" ? {} : { state: name })}
-              />
-              {name}
-            </label>
-          ))}
-        </fieldset>
+        <Segments
+          legend="State"
+          values={FILTERS}
+          value={filter}
+          onChange={(name) => change(name === "all" ? {} : { state: name })}
+        />
         <p className="muted self-center">A group holds the sessions of one task.</p>
       </div>
       <Problem error={groups.error} />

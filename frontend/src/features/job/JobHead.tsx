@@ -46,7 +46,7 @@ export function JobHead({ job, now }: { job: JobRow; now: number }) {
           <StateBadge state={job.state} testId="job-state" />
           <span className="mono">{job.id}</span>
           <CopyButton text={job.id} label="Copy the id" />
-          <span>{job.owner ? `by ${job.owner}` : ""}</span>
+          {job.owner ? <span>by {job.owner}</span> : null}
           <span>submitted {moment(job.created_at)}</span>
           <span>{ranFor(job, now)}</span>
         </p>
@@ -58,7 +58,8 @@ export function JobHead({ job, now }: { job: JobRow; now: number }) {
 
 function ranFor(job: JobRow, now: number): string {
   if (job.started_at === null) return "";
-  return `${job.ended_at === null ? "running" : "ran"} for ${duration((job.ended_at ?? now) - job.started_at)}`;
+  if (job.ended_at !== null) return `ran for ${duration(job.ended_at - job.started_at)}`;
+  return job.state === "running" ? `running for ${duration(now - job.started_at)}` : `began ${moment(job.started_at)}`;
 }
 
 function Actions({ job }: { job: JobRow }) {
@@ -103,10 +104,21 @@ function ActionButton({ icon, word, isDanger = false, onClick }: ActionProps) {
 
 function Sure({ jobId, verb, onClose }: { jobId: string; verb: JobVerb; onClose: () => void }) {
   const edit = useJobEdit(jobId);
+  const [reason, setReason] = useState("");
   const { title, said, act, keep } = QUESTIONS[verb];
   return (
     <Dialog title={title} onClose={onClose}>
       <p>{said}</p>
+      <label className="field">
+        <span className="field-label">Reason</span>
+        <input
+          className="input"
+          value={reason}
+          maxLength={1000}
+          placeholder="It is recorded with your name; may be empty"
+          onChange={(event) => setReason(event.target.value)}
+        />
+      </label>
       <Problem error={edit.error} />
       <div className="button-row">
         <button type="button" className="button" onClick={onClose}>
@@ -116,7 +128,7 @@ function Sure({ jobId, verb, onClose }: { jobId: string; verb: JobVerb; onClose:
           type="button"
           className={verb === "cancel" ? "button main danger" : "button main"}
           disabled={edit.isPending}
-          onClick={() => edit.mutate(verb, { onSuccess: onClose })}
+          onClick={() => edit.mutate({ verb, reason: reason.trim() }, { onSuccess: onClose })}
         >
           {act}
         </button>

@@ -22,7 +22,10 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
     <section className="card span">
       <div className="card-head">
         <h2>Machines</h2>
-        <span className="muted">idle {known ? percent(idleS / known) : NONE} of their time for this job</span>
+        <span className="muted">
+          idle {known ? percent(idleS / known) : NONE} of their time{" "}
+          {isOver ? "from the job's start to its end" : "since the job began"}
+        </span>
       </div>
       {isOver ? null : <JobLanes live={live} />}
       <div className="ledger-list">

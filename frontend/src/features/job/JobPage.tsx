@@ -1,9 +1,9 @@
 // A job: its head with what can be done to it, and tabs. Everything that changes comes over the live topic.
-import { NavLink, Route, Routes, useParams } from "react-router";
+import { Link, NavLink, Route, Routes, useParams } from "react-router";
 import { ApiProblem } from "../../api/client";
 import { useJob } from "../../api/queries";
 import { useServerNow, useTopic } from "../../live/LiveProvider";
-import type { JobRow } from "../../live/rows";
+import type { JobRow, PhaseRow } from "../../live/rows";
 import { JOB, type JobTopicState } from "../../live/topics";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
@@ -14,6 +14,7 @@ import { EvaluationsTab } from "./EvaluationsTab";
 import { EventsTab } from "./EventsTab";
 import { GroupsTab } from "./GroupsTab";
 import { JobHead } from "./JobHead";
+import { failedPhase, whyOf } from "./jobWhy";
 import { LogsTab } from "./LogsTab";
 import { Overview } from "./Overview";
 import { PhasesTab } from "./PhasesTab";
@@ -55,7 +56,7 @@ function ShownJob({ jobId, job, live }: TabProps) {
   return (
     <>
       <JobHead job={job} now={now} />
-      <Waiting job={job} />
+      <Waiting job={job} live={live} />
       <nav className="tabs" aria-label="Job">
         {TABS.map(([path, word]) => (
           <NavLink key={path} to={path ? `/jobs/${jobId}/${path}` : `/jobs/${jobId}`} end>
@@ -78,16 +79,32 @@ function ShownJob({ jobId, job, live }: TabProps) {
   );
 }
 
-function Waiting({ job }: { job: JobRow }) {
-  const isBad = job.state === "failed" || job.state === "lost";
-  if (!job.waiting_reason && !(isBad && job.state_reason)) return null;
+function Waiting({ job, live }: { job: JobRow; live: JobTopicState }) {
+  const why = whyOf(job, live.events.values());
+  if (!why) return null;
   return (
-    <div className={isBad ? "problem" : "note gap-below"} data-testid="waiting">
+    <div className={why.isBad ? "problem" : "note gap-below"} data-testid="waiting">
       <Icon name="warning" />
-      <p>
-        <strong>{isBad ? `Why it ${job.state === "lost" ? "was lost" : "failed"}:` : "Why it waits:"}</strong>{" "}
-        {job.waiting_reason || job.state_reason}
-      </p>
+      <div>
+        <p>
+          <strong>{why.title}</strong> {why.text}
+        </p>
+        {why.isBad ? <WhatNext job={job} phase={failedPhase(live.phases.values())} /> : null}
+      </div>
     </div>
+  );
+}
+
+/** After a failure: the log that tells of it, and the way to try again. */
+function WhatNext({ job, phase }: { job: JobRow; phase: PhaseRow | undefined }) {
+  return (
+    <p className="what-next">
+      {phase ? (
+        <Link to={`/jobs/${job.id}/logs?phase=${phase.id}`}>
+          Log of the {phase.role} phase on {phase.machine} that failed last
+        </Link>
+      ) : null}
+      <Link to={`/jobs/new?from=${job.id}`}>Change its spec and submit it again</Link>
+    </p>
   );
 }

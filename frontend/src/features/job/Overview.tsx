@@ -4,6 +4,7 @@ import { useJob, useMetrics } from "../../api/queries";
 import { ChartCard } from "../../charts/ChartCard";
 import type { XKind } from "../../charts/TimeSeries";
 import { decimal } from "../../ui/format";
+import { Segments } from "../../ui/Segments";
 import {
   chartsOf,
   evaluationChart,
@@ -21,6 +22,7 @@ import type { TabProps } from "./JobPage";
 import { RecordedTiles } from "./RecordedTiles";
 import { Tiles } from "./Tiles";
 
+const AXES = ["by update", "by time"] as const;
 const threeDigits = (value: number | null) => decimal(value, 3);
 
 export function Overview({ jobId, job, live }: TabProps) {
@@ -44,7 +46,17 @@ export function Overview({ jobId, job, live }: TabProps) {
       ) : (
         <Tiles job={job} live={live} rewards={rewards} />
       )}
-      <div className="chart-toolbar">{dataset ? null : <AxisChoice value={xKind} onChange={setXKind} />}</div>
+      <div className="chart-toolbar">
+        {dataset ? null : (
+          <Segments
+            legend="Horizontal axis"
+            values={AXES}
+            value={`by ${xKind}`}
+            onChange={(axis) => setXKind(axis === "by time" ? "time" : "update")}
+            isSmall
+          />
+        )}
+      </div>
       <div className="charts">
         {dataset ? (
           <ChartCard title="Loss" note="by update" data={loss} xKind="update" height={260} isWide />
@@ -87,19 +99,5 @@ export function Overview({ jobId, job, live }: TabProps) {
         </details>
       ) : null}
     </>
-  );
-}
-
-function AxisChoice({ value, onChange }: { value: XKind; onChange: (kind: XKind) => void }) {
-  return (
-    <fieldset className="segments small">
-      <legend className="visually-hidden">Horizontal axis</legend>
-      {(["update", "time"] as const).map((kind) => (
-        <label key={kind} className={kind === value ? "segment on" : "segment"}>
-          <input type="radio" name="axis" checked={kind === value} onChange={() => onChange(kind)} />
-          by {kind}
-        </label>
-      ))}
-    </fieldset>
   );
 }

@@ -1,34 +1,22 @@
 // The figures that matter at a glance of a job that trains on recorded trajectories.
 import type { JobRow } from "../../live/rows";
 import { decimal, integer, NONE } from "../../ui/format";
-import { Progress } from "../../ui/Progress";
 import { Tile } from "../../ui/Tile";
 import type { Metrics } from "./catalogue";
 import type { DatasetShown } from "./Dataset";
+import { changeSaid, UpdatesTile } from "./UpdatesTile";
 
 export function RecordedTiles({ job, metrics, dataset }: { job: JobRow; metrics: Metrics; dataset: DatasetShown }) {
   const losses = metrics.get("train/loss")?.value ?? [];
   const newest = losses.at(-1);
-  const first = losses[0];
-  const change = newest !== undefined && first !== undefined && losses.length > 1 ? newest - first : null;
   const epoch = metrics.get("train/epoch")?.value.at(-1);
   const numTokens = metrics.get("train/num_trained_tokens")?.value ?? [];
   return (
     <section className="tiles" aria-label="Figures">
-      <Tile
-        title="Updates"
-        figure={
-          <>
-            <span data-testid="updates">{integer(job.num_updates_done)}</span>{" "}
-            <small>of {integer(job.num_updates)}</small>
-          </>
-        }
-      >
-        <Progress done={job.num_updates_done} all={job.num_updates} label="Updates published" />
-      </Tile>
+      <UpdatesTile job={job} />
       <Tile title="Loss" figure={decimal(newest, 4)} testId="loss">
         {newest === undefined ? "no update yet" : "nats per trained token"}
-        {change === null ? "" : `, ${change >= 0 ? "+" : ""}${decimal(change, 2)} since the first`}
+        {changeSaid(losses)}
       </Tile>
       <Tile
         title="Epoch"

@@ -3,7 +3,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useJob } from "../../api/queries";
 import { CopyButton } from "../../ui/CopyButton";
+import { Segments } from "../../ui/Segments";
 import type { TabProps } from "./JobPage";
+
+const FORMS = ["with every default", "as submitted"] as const;
 
 export function SpecTab({ jobId }: TabProps) {
   const [isResolved, setResolved] = useState(true);
@@ -18,20 +21,13 @@ export function SpecTab({ jobId }: TabProps) {
   return (
     <section className="card">
       <div className="card-head">
-        <fieldset className="segments small">
-          <legend className="visually-hidden">Which form</legend>
-          {[true, false].map((resolved) => (
-            <label key={String(resolved)} className={resolved === isResolved ? "segment on" : "segment"}>
-              <input
-                type="radio"
-                name="form"
-                checked={resolved === isResolved}
-                onChange={() => setResolved(resolved)}
-              />
-              {resolved ? "with every default" : "as submitted"}
-            </label>
-          ))}
-        </fieldset>
+        <Segments
+          legend="Which form"
+          values={FORMS}
+          value={isResolved ? FORMS[0] : FORMS[1]}
+          onChange={(form) => setResolved(form === FORMS[0])}
+          isSmall
+        />
         <span className="end">
           <CopyButton text={text ?? ""} label="Copy the YAML" />
         </span>

@@ -2,30 +2,22 @@
 import type { JobRow, RewardRow } from "../../live/rows";
 import type { JobTopicState } from "../../live/topics";
 import { decimal, integer, NONE } from "../../ui/format";
-import { Progress } from "../../ui/Progress";
 import { Tile } from "../../ui/Tile";
+import { changeSaid, UpdatesTile } from "./UpdatesTile";
+
+const NO_UPDATE = { over: "it ended before its first update", going: "no update yet" };
 
 export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState; rewards: readonly RewardRow[] }) {
   const newest = rewards.at(-1);
-  const first = rewards[0];
-  const change = newest && first && newest !== first ? newest.mean - first.mean : null;
   const isOver = job.ended_at !== null;
   return (
     <section className="tiles" aria-label="Figures">
-      <Tile
-        title="Updates"
-        figure={
-          <>
-            <span data-testid="updates">{integer(job.num_updates_done)}</span>{" "}
-            <small>of {integer(job.num_updates)}</small>
-          </>
-        }
-      >
-        <Progress done={job.num_updates_done} all={job.num_updates} label="Updates published" />
-      </Tile>
+      <UpdatesTile job={job} />
       <Tile title="Reward" figure={decimal(newest?.mean)} testId="reward">
-        {newest ? `± ${decimal(newest.spread)} in update ${integer(newest.batch)}` : "no update yet"}
-        {change === null ? "" : `, ${change >= 0 ? "+" : ""}${decimal(change, 2)} since the first`}
+        {newest
+          ? `± ${decimal(newest.spread)} in update ${integer(newest.batch)}`
+          : NO_UPDATE[isOver ? "over" : "going"]}
+        {changeSaid(rewards.map((row) => row.mean))}
       </Tile>
       <Tile title="Policy version" figure={integer(job.latest_version)} testId="version">
         {served(live)}

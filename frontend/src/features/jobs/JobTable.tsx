@@ -6,7 +6,14 @@ import { Sparkline } from "../../ui/Sparkline";
 import { StateBadge } from "../../ui/StateBadge";
 import type { ListRow } from "./jobRows";
 
-export function JobTable({ rows, now }: { rows: readonly ListRow[]; now: number }) {
+interface Props {
+  rows: readonly ListRow[];
+  now: number;
+  /** Whoever reads one project alone knows which. */
+  hasProjects: boolean;
+}
+
+export function JobTable({ rows, now, hasProjects }: Props) {
   return (
     <div className="card flush wide">
       <table className="table roomy">
@@ -16,14 +23,15 @@ export function JobTable({ rows, now }: { rows: readonly ListRow[]; now: number 
             <th>State</th>
             <th>Updates</th>
             <th>Reward</th>
-            <th className="number">Ran for</th>
+            <th className="number">Duration</th>
+            {hasProjects ? <th>Project</th> : null}
             <th>Owner</th>
             <th className="number">Submitted</th>
           </tr>
         </thead>
         <tbody>
           {rows.map((row) => (
-            <JobLine key={row.id} row={row} now={now} />
+            <JobLine key={row.id} row={row} now={now} hasProjects={hasProjects} />
           ))}
         </tbody>
       </table>
@@ -31,13 +39,17 @@ export function JobTable({ rows, now }: { rows: readonly ListRow[]; now: number 
   );
 }
 
-function JobLine({ row, now }: { row: ListRow; now: number }) {
+function JobLine({ row, now, hasProjects }: { row: ListRow; now: number; hasProjects: boolean }) {
   const reward = row.curve.at(-1)?.[1];
   return (
     <tr>
       <td className="job-name">
         <Link to={`/jobs/${row.id}`}>{row.name}</Link>
-        {row.why ? <span className="why">{row.why}</span> : null}
+        {row.why ? (
+          <span className="why short" title={row.why}>
+            {row.why}
+          </span>
+        ) : null}
       </td>
       <td>
         <StateBadge state={row.state} />
@@ -59,6 +71,7 @@ function JobLine({ row, now }: { row: ListRow; now: number }) {
       <td className="number nowrap">
         {row.startedAt === null ? NONE : duration((row.endedAt ?? now) - row.startedAt)}
       </td>
+      {hasProjects ? <td>{row.project}</td> : null}
       <td>{row.owner ?? NONE}</td>
       <td className="number nowrap" title={moment(row.createdAt)}>
         {age(now - row.createdAt)}

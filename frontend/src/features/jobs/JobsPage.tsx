@@ -1,13 +1,14 @@
 // The list of jobs: a page read by REST, kept current by the live topic. Filter, search and page are in the address.
 import { useEffect, useState } from "react";
 import { Link, useSearchParams } from "react-router";
-import { queryClient, useJobs } from "../../api/queries";
+import { queryClient, useJobs, useMe } from "../../api/queries";
 import { useServerNow, useTopic } from "../../live/LiveProvider";
 import { JOBS } from "../../live/topics";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
+import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
 import { JobTable } from "./JobTable";
 import { hasNewJobs, listRows, STATE_FILTERS, type StateFilter } from "./jobRows";
@@ -25,6 +26,7 @@ export default function JobsPage() {
   const jobs = useJobs({ limit: PAGE_SIZE, offset, state: STATE_FILTERS[filter], search: search || undefined });
   const live = useTopic(JOBS.name, JOBS.definition);
   const now = useServerNow(1000);
+  const hasProjects = (useMe().data?.projects.length ?? 0) > 1;
   const page = jobs.data?.results ?? [];
   const isDue = offset === 0 && jobs.data !== undefined && hasNewJobs(page, live);
   useEffect(() => {
@@ -54,12 +56,17 @@ export default function JobsPage() {
       ) : (
         <>
           <div className="toolbar">
-            <StateTabs filter={filter} onChange={(state) => change({ state: state === "all" ? "" : state })} />
+            <Segments
+              legend="State"
+              values={Object.keys(STATE_FILTERS) as StateFilter[]}
+              value={filter}
+              onChange={(state) => change({ state: state === "all" ? "" : state })}
+            />
             <SearchField value={search} onChange={(q) => change({ q })} />
           </div>
           <Problem error={jobs.error} />
           {jobs.isPending ? <Loading what="Reading the jobs" /> : null}
-          {rows.length > 0 ? <JobTable rows={rows} now={now} /> : null}
+          {rows.length > 0 ? <JobTable rows={rows} now={now} hasProjects={hasProjects} /> : null}
           {jobs.data?.count === 0 && isFiltered ? <p className="none">No job matches.</p> : null}
           <Pager
             offset={offset}
@@ -70,20 +77,6 @@ export default function JobsPage() {
         </>
       )}
     </>
-  );
-}
-
-function StateTabs({ filter, onChange }: { filter: StateFilter; onChange: (filter: StateFilter) => void }) {
-  return (
-    <fieldset className="segments">
-      <legend className="visually-hidden">State</legend>
-      {(Object.keys(STATE_FILTERS) as StateFilter[]).map((name) => (
-        <label key={name} className={name === filter ? "segment on" : "segment"}>
-          <input type="radio" name="state" checked={name === filter} onChange={() => onChange(name)} />
-          {name}
-        </label>
-      ))}
-    </fieldset>
   );
 }
 

@@ -47,6 +47,11 @@ export function hasNewJobs(page: readonly JobItem[], live: JobsState | undefined
   return [...(live?.jobs.values() ?? [])].some((row) => row.created_at > newest && !ids.has(row.id));
 }
 
+/** Of a job that is done the bar says it already. */
+function whySaid(job: { state: string; waiting_reason: string; state_reason: string }): string {
+  return job.state === "completed" ? "" : job.waiting_reason || job.state_reason;
+}
+
 function rowOfLive(row: JobRow, curve: readonly Point[]): ListRow {
   return {
     id: row.id,
@@ -54,7 +59,7 @@ function rowOfLive(row: JobRow, curve: readonly Point[]): ListRow {
     project: row.project,
     owner: row.owner,
     state: row.state,
-    why: row.waiting_reason || row.state_reason,
+    why: whySaid(row),
     numDone: row.num_updates_done,
     numAll: row.num_updates,
     curve,
@@ -72,7 +77,7 @@ function rowOfItem(item: JobItem, curve: readonly Point[]): ListRow {
     project: item.project,
     owner: item.created_by ?? null,
     state: item.state as JobState,
-    why: item.waiting_reason || item.state_reason,
+    why: whySaid(item),
     numDone: item.progress.num_updates_done,
     numAll: item.progress.num_updates,
     curve,

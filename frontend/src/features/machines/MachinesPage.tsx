@@ -11,17 +11,16 @@ import type { MachineRow } from "../../live/rows";
 import { MACHINES, type MachinesState } from "../../live/topics";
 import { percent } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
+import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
 import { Snippet } from "../jobs/NoJobs";
 import { EditDialog } from "./EditDialog";
 import { MachineTable } from "./MachineTable";
 import { editSaid } from "./tags";
 
-const WINDOWS = [
-  { word: "2 min", ms: 120_000 },
-  { word: "15 min", ms: 900_000 },
-  { word: "1 h", ms: 3_600_000 },
-] as const;
+const WINDOWS_MS = { "2 min": 120_000, "15 min": 900_000, "1 h": 3_600_000 } as const;
+type Window = keyof typeof WINDOWS_MS;
+const WORDS = Object.keys(WINDOWS_MS) as Window[];
 
 export default function MachinesPage() {
   useTitle("Machines");
@@ -50,7 +49,8 @@ export default function MachinesPage() {
 }
 
 function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: MachinesState }) {
-  const [windowMs, setWindowMs] = useState<number>(WINDOWS[0].ms);
+  const [window, setWindow] = useState<Window>("2 min");
+  const windowMs = WINDOWS_MS[window];
   const clock = useServerClock();
   const now = useServerNow(1000);
   const older = useOlderIntervals(machines, windowMs);
@@ -67,15 +67,9 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
       <div className="card-head">
         <h2>What they do</h2>
         <span className="muted">▾ marks an edit</span>
-        <fieldset className="segments small end">
-          <legend className="visually-hidden">Window of time</legend>
-          {WINDOWS.map(({ word, ms }) => (
-            <label key={ms} className={ms === windowMs ? "segment on" : "segment"}>
-              <input type="radio" name="window" checked={ms === windowMs} onChange={() => setWindowMs(ms)} />
-              {word}
-            </label>
-          ))}
-        </fieldset>
+        <span className="end">
+          <Segments legend="Window of time" values={WORDS} value={window} onChange={setWindow} isSmall />
+        </span>
       </div>
       <div className="lanes">
         <div className="lane-names">
@@ -108,7 +102,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
 /** What the ledger says of before this page looked; read once per window and machine. */
 function useOlderIntervals(machines: readonly MachineRow[], windowMs: number): LaneInterval[] {
   const [openedAt] = useState(() => Date.now());
-  const isNeeded = windowMs > WINDOWS[0].ms;
+  const isNeeded = windowMs > WINDOWS_MS["2 min"];
   const since = new Date(openedAt - windowMs).toISOString();
   return useQueries({
     queries: machines.map((machine) => ({

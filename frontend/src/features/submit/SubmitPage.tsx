@@ -8,6 +8,7 @@ import { ApiProblem, api, bodyOf } from "../../api/client";
 import { queryClient, useJob, useMe } from "../../api/queries";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
 import { BEGINNINGS, imitationOf, rolloutJob } from "./beginnings";
 import { sections, sectionsFor } from "./fields";
@@ -133,23 +134,16 @@ interface BeginningProps {
 
 /** What the job trains; to choose begins anew, but for its name. */
 function Beginning({ isRecorded, name, onChange }: BeginningProps) {
+  const chosen = BEGINNINGS.find((one) => one.isRecorded === isRecorded);
   return (
     <div className="toolbar">
-      <fieldset className="segments">
-        <legend className="visually-hidden">What it trains</legend>
-        {BEGINNINGS.map((one) => (
-          <label key={one.title} className={one.isRecorded === isRecorded ? "segment on" : "segment"}>
-            <input
-              type="radio"
-              name="beginning"
-              checked={one.isRecorded === isRecorded}
-              onChange={() => onChange({ ...one.begin(), name })}
-            />
-            {one.title}
-          </label>
-        ))}
-      </fieldset>
-      <p className="muted self-center">{BEGINNINGS.find((one) => one.isRecorded === isRecorded)?.help}</p>
+      <Segments
+        legend="What it trains"
+        values={BEGINNINGS.map((one) => one.title)}
+        value={chosen?.title ?? ""}
+        onChange={(title) => onChange({ ...BEGINNINGS.find((one) => one.title === title)?.begin(), name })}
+      />
+      <p className="muted self-center">{chosen?.help}</p>
     </div>
   );
 }

@@ -22,6 +22,7 @@ from seamlessflow.control_plane.common.pages import (
 from seamlessflow.control_plane.common.parsers import JsonParser, YamlParser
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.selectors import (
+    EVENT_SUBJECTS,
     job_event_list,
     job_get_visible,
     job_list_visible,
@@ -169,10 +170,18 @@ class JobVersionListApi(_JobApi):
 
 class JobEventListApi(_JobApi):
     @extend_schema(
-        operation_id="job_event_list", parameters=PAGE_PARAMETERS, responses=page_serializer(EventOutput)
+        operation_id="job_event_list",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter(
+                "subject", description=f"One or several by commas: {', '.join(EVENT_SUBJECTS)}."
+            ),
+        ],
+        responses=page_serializer(EventOutput),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        return page_response(request, job_event_list(job=self.job(job_id)), EventOutput)
+        events = job_event_list(job=self.job(job_id), subject=request.query_params.get("subject"))
+        return page_response(request, events, EventOutput)
 
 
 class JobPhaseListApi(_JobApi):

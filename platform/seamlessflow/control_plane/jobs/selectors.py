@@ -9,7 +9,7 @@ from django.db.models import Avg, OuterRef, Q, QuerySet, Subquery
 
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.common.errors import field_error, not_found
-from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
@@ -29,6 +29,9 @@ _CURVES = """
     WHERE job_id = ANY(%s) AND batch_number BETWEEN 1 AND published_batch
     GROUP BY job_id, width_bucket(batch_number, 1, published_batch + 1, %s) ORDER BY 1, 2
 """
+
+# What the events of a job can be about.
+EVENT_SUBJECTS = (SubjectType.JOB, SubjectType.PHASE, SubjectType.VERSION, SubjectType.GROUP)
 
 
 def job_list_visible(*, access: Access, state: str | None = None, search: str = "") -> QuerySet[Job]:
@@ -84,8 +87,15 @@ def job_version_list(*, job: Job) -> QuerySet[PolicyVersion]:
     return PolicyVersion.objects.filter(job=job).order_by("-version")
 
 
-def job_event_list(*, job: Job) -> QuerySet[Event]:
-    return Event.objects.filter(job_id=job.id).order_by("-id")
+def job_event_list(*, job: Job, subject: str | None = None) -> QuerySet[Event]:
+    """Newest first. `subject`: what moved, one or several of EVENT_SUBJECTS, separated by commas; all if None."""
+    events = Event.objects.filter(job_id=job.id).order_by("-id")
+    if subject is None:
+        return events
+    subjects = subject.split(",")
+    if unknown := set(subjects) - set(EVENT_SUBJECTS):
+        raise field_error("subject", f"{min(unknown)!r} is no subject; accepted: {', '.join(EVENT_SUBJECTS)}")
+    return events.filter(subject_type__in=subjects)
 
 
 def job_phase_list(*, job: Job) -> QuerySet[Phase]:

@@ -1,0 +1,28 @@
+// How far the job is, the first of its figures whatever it trains on.
+import type { JobRow } from "../../live/rows";
+import { decimal, integer } from "../../ui/format";
+import { Progress } from "../../ui/Progress";
+import { Tile } from "../../ui/Tile";
+
+export function UpdatesTile({ job }: { job: JobRow }) {
+  return (
+    <Tile
+      title="Updates"
+      figure={
+        <>
+          <span data-testid="updates">{integer(job.num_updates_done)}</span>{" "}
+          <small>of {integer(job.num_updates)}</small>
+        </>
+      }
+    >
+      <Progress done={job.num_updates_done} all={job.num_updates} label="Updates published" />
+    </Tile>
+  );
+}
+
+/** ", +0.63 since the first", once there are two. */
+export function changeSaid(values: readonly number[]): string {
+  const [first, last] = [values[0], values.at(-1)];
+  if (first === undefined || last === undefined || values.length < 2) return "";
+  return `, ${last >= first ? "+" : ""}${decimal(last - first, 2)} since the first`;
+}

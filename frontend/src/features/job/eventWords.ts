@@ -1,0 +1,55 @@
+// What an event says, in words: what it is about, what became of it, who did it. Pure.
+
+/** An event as REST gives it. */
+export interface JobEvent {
+  id: number;
+  at: string;
+  kind: string;
+  subject_id: string;
+  from_state: string;
+  to_state: string;
+  reason: string;
+  author: string;
+  data: Record<string, unknown>;
+}
+
+/** `wish` and its like are said in words; a move of a state is shown as one. */
+export type Outcome = { from: string; to: string } | { said: string };
+
+const WISHES: Record<string, string> = { pause: "asked to pause", run: "asked to go on", cancel: "asked to end" };
+
+/** What it is about; `machineOf` knows the names of machines by their stored id. */
+export function subjectSaid(event: JobEvent, machineOf: (id: string) => string | undefined): string {
+  const { kind, data } = event;
+  if (kind.startsWith("job.")) return "job";
+  if (kind === "phase.state") {
+    const name = machineOf(String(data.machine_id ?? "")) ?? machineOfAuthor(event.author);
+    return name ? `${data.role} on ${name}` : `${data.role}`;
+  }
+  if (kind === "version.published") return `version ${data.version}`;
+  if (kind === "evaluation.state") return `evaluation of version ${data.version}`;
+  if (kind === "group.state") return `group ${data.index}`;
+  if (kind === "weights.fallback") return "weights";
+  return kind;
+}
+
+export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outcome {
+  if (to_state) return { from: from_state, to: to_state };
+  if (kind === "job.desired") return { said: WISHES[String(data.to)] ?? `asked to ${data.to}` };
+  if (kind === "job.stage")
+    return { said: data.from ? `from stage ${data.from} to ${data.to}` : `asked for stage ${data.to}` };
+  if (kind === "version.published") return { said: "published" };
+  if (kind === "weights.fallback") return { said: "read from files" };
+  return { said: kind };
+}
+
+/** A person or machine by its name, a process by what it is: identifiers tell a reader little. */
+export function authorSaid(author: string): string {
+  const [kind, name] = author.split(":") as [string, string | undefined];
+  if (name === undefined) return author;
+  return kind === "phase" ? "trainer" : name;
+}
+
+function machineOfAuthor(author: string): string | undefined {
+  return author.startsWith("machine:") ? author.slice("machine:".length) : undefined;
+}

@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import type { EventRow, JobRow, PhaseRow } from "../../live/rows";
+import { failedPhase, whyOf } from "./jobWhy";
+
+const JOB = { state: "running", state_reason: "", waiting_reason: "", desired: "run" } as JobRow;
+
+function wish(id: number, to: string, reason: string): EventRow {
+  return { id, at: 0, kind: "job.desired", from: "", to: "", reason, author: "user:olga", data: { to } };
+}
+
+test("a job that runs has nothing to explain", () => {
+  expect(whyOf(JOB, [wish(1, "run", "go on")])).toBeNull();
+});
+
+test("who paused it, and the newest reason", () => {
+  const paused = { ...JOB, state: "paused", desired: "pause", waiting_reason: "paused by request" } as JobRow;
+  const events = [wish(1, "pause", "first time"), wish(3, "pause", "the machines are needed"), wish(2, "run", "go on")];
+  expect(whyOf(paused, events)).toEqual({ title: "Paused by olga:", text: "the machines are needed", isBad: false });
+  expect(whyOf(paused, [])?.title).toBe("Paused:");
+  expect(whyOf(paused, [wish(1, "pause", "")])?.text).toBe("no reason was given");
+});
+
+test("a failure says its cause, and which phase's log tells of it", () => {
+  const failed = { ...JOB, state: "failed", state_reason: "the engine exited with code 2" } as JobRow;
+  expect(whyOf(failed, [])).toMatchObject({ text: "the engine exited with code 2", isBad: true });
+  const phases = [
+    { id: "pha_1", state: "failed", ended_at: 5 },
+    { id: "pha_2", state: "failed", ended_at: 9 },
+    { id: "pha_3", state: "ended", ended_at: 12 },
+  ] as PhaseRow[];
+  expect(failedPhase(phases)?.id).toBe("pha_2");
+});
+
+test("a job that waits says for what", () => {
+  const queued = { ...JOB, state: "queued", waiting_reason: "no machine has the tags" } as JobRow;
+  expect(whyOf(queued, [])).toEqual({ title: "Why it waits:", text: "no machine has the tags", isBad: false });
+});

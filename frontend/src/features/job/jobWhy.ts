@@ -1,0 +1,45 @@
+// Why a job does not run: what the platform says of it, or who asked for it and why. Pure.
+import type { EventRow, JobRow, PhaseRow } from "../../live/rows";
+import { authorSaid } from "./eventWords";
+
+export interface Why {
+  title: string;
+  text: string;
+  isBad: boolean;
+}
+
+const STOPPED_BY_WISH: Partial<Record<JobRow["state"], string>> = {
+  pausing: "Being paused",
+  paused: "Paused",
+  cancelling: "Being cancelled",
+  cancelled: "Cancelled",
+};
+
+export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
+  if (job.state === "failed" || job.state === "lost") {
+    const title = job.state === "lost" ? "Why it was lost:" : "Why it failed:";
+    return { title, text: job.state_reason || "no cause was recorded", isBad: true };
+  }
+  const stopped = STOPPED_BY_WISH[job.state];
+  if (stopped) {
+    const wish = newestWish(events, job.desired);
+    const by = wish ? ` by ${authorSaid(wish.author)}` : "";
+    return { title: `${stopped}${by}:`, text: wish?.reason || "no reason was given", isBad: false };
+  }
+  return job.waiting_reason ? { title: "Why it waits:", text: job.waiting_reason, isBad: false } : null;
+}
+
+/** The phase whose log tells most of a failure: the one that failed last. */
+export function failedPhase(phases: Iterable<PhaseRow>): PhaseRow | undefined {
+  return [...phases]
+    .filter((phase) => phase.state === "failed")
+    .sort((a, b) => (b.ended_at ?? 0) - (a.ended_at ?? 0))
+    .at(0);
+}
+
+function newestWish(events: Iterable<EventRow>, desired: JobRow["desired"]): EventRow | undefined {
+  return [...events]
+    .filter((event) => event.kind === "job.desired" && event.data.to === desired)
+    .sort((a, b) => b.id - a.id)
+    .at(0);
+}

@@ -1,0 +1,26 @@
+// One of a few, side by side: radio buttons that look like a switch.
+import { useId } from "react";
+
+interface Props<Value extends string> {
+  /** What is chosen, for who does not see it. */
+  legend: string;
+  values: readonly Value[];
+  value: Value;
+  onChange: (value: Value) => void;
+  isSmall?: boolean;
+}
+
+export function Segments<Value extends string>({ legend, values, value, onChange, isSmall = false }: Props<Value>) {
+  const name = useId();
+  return (
+    <fieldset className={isSmall ? "segments small" : "segments"}>
+      <legend className="visually-hidden">{legend}</legend>
+      {values.map((one) => (
+        <label key={one} className={one === value ? "segment on" : "segment"}>
+          <input type="radio" name={name} checked={one === value} onChange={() => onChange(one)} />
+          {one}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
