@@ -22,6 +22,10 @@ VICTIMS: dict[str, Victims] = {
     "broker": lambda p: p.find("valkey-server"),
     "supervisor of alpha": lambda p: p.find("seamlessflow_workers.supervisor", "--name alpha"),
     "gateway": lambda p: p.find("seamlessflow.data_plane"),
+    "web": lambda p: p.find("control_plane.asgi:application"),
+    "agent runner": lambda p: p.find("seamlessflow_workers.agents"),
+    "database": lambda p: p.find("bin/postgres", "-D"),
+    "nurseries": lambda p: p.find("seamlessflow_workers.nursery"),
 }
 
 

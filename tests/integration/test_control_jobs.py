@@ -1,12 +1,15 @@
 """Jobs over REST: submission and its refusals, visibility, desired states."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from pytest_django.live_server_helper import LiveServer
 
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
@@ -260,3 +263,58 @@ def test_a_stage_is_switched_by_name_with_an_event_and_an_author(cast: Cast) -> 
     assert "no stage 'third': its stages are first, second" in json.loads(refused.content)["detail"]
     assert cast.outsider.call("POST", f"jobs/{shown}/stage", body).status_code == 404
     assert Job.objects.get().stage_request == 1
+
+
+def test_submission_that_is_sent_again_under_its_key_is_the_same_job(cast: Cast) -> None:
+    key = {"Idempotency-Key": "ci-run-17"}
+
+    first = cast.member.call("POST", "jobs", cast.spec(), **key)
+    again = cast.owner.call("POST", "jobs", cast.spec(), **key)
+    other_key = cast.member.call("POST", "jobs", cast.spec(), **{"Idempotency-Key": "ci-run-18"})
+
+    assert (first.status_code, again.status_code, other_key.status_code) == (201, 200, 201)
+    assert json.loads(first.content)["id"] == json.loads(again.content)["id"]
+    assert Job.objects.count() == 2
+    assert Event.objects.filter(kind="job.state").count() == 2
+
+
+def test_key_is_of_one_spec_and_of_one_project(cast: Cast) -> None:
+    key = {"Idempotency-Key": "ci-run-17"}
+    cast.member.call("POST", "jobs", cast.spec(), **key)
+
+    other_spec = cast.member.call("POST", "jobs", cast.spec(name="another"), **key)
+    elsewhere = cast.outsider.call("POST", "jobs", cast.spec(), **key)
+    unusable = cast.member.call("POST", "jobs", cast.spec(), **{"Idempotency-Key": "k" * 201})
+
+    assert other_spec.status_code == 422
+    assert "another spec" in json.loads(other_spec.content)["detail"]
+    assert elsewhere.status_code == 201
+    assert unusable.status_code == 400
+    assert [fault["field"] for fault in json.loads(unusable.content)["errors"]] == ["Idempotency-Key"]
+    assert Job.objects.count() == 2
+
+
+def test_refused_submission_leaves_its_key_free(cast: Cast) -> None:
+    key = {"Idempotency-Key": "ci-run-17"}
+
+    assert cast.member.call("POST", "jobs", cast.spec(model={"source": "/etc"}), **key).status_code == 400
+    assert cast.member.call("POST", "jobs", cast.spec(), **key).status_code == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_requests_with_one_key_at_once_make_one_job(cast: Cast, live_server: LiveServer) -> None:
+    def send(_: int) -> tuple[int, str]:
+        answer = httpx.post(
+            f"{live_server.url}/api/v1/jobs",
+            json=cast.spec(),
+            headers={"Authorization": f"Bearer {cast.member.secret}", "Idempotency-Key": "ci-run-17"},
+            timeout=60,
+        )
+        return answer.status_code, answer.json()["id"]
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(send, range(8)))
+
+    assert sorted(status for status, _ in answers) == [200] * 7 + [201]
+    assert len({job_id for _, job_id in answers}) == 1
+    assert Job.objects.count() == 1

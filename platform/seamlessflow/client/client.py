@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,8 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 Json = dict[str, Any]
 # A large model is unpacked and proven before the answer comes.
 UPLOAD_READ_TIMEOUT_S = 3600.0
+SUBMIT_PAUSES_S = (0.5, 2.0)
+_PASSING_STATUSES = (502, 503, 504)  # of a proxy before a web process that restarts
 
 
 class ApiError(Exception):
@@ -70,7 +73,16 @@ class Client:
         self._http.close()
 
     def job_submit(self, spec: Mapping[str, Any]) -> Json:
-        return self._send("POST", "jobs", json=dict(spec))
+        """Queue a job. A request whose answer was lost is sent again under the same key, and makes one job."""
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        for pause_s in SUBMIT_PAUSES_S:
+            try:
+                return self._send("POST", "jobs", json=dict(spec), headers=headers)
+            except ApiError as error:
+                if error.status is not None and error.status not in _PASSING_STATUSES:
+                    raise
+                time.sleep(pause_s)
+        return self._send("POST", "jobs", json=dict(spec), headers=headers)
 
     def job_get(self, job_id: str) -> Json:
         return self._send("GET", f"jobs/{_segment(job_id)}")

@@ -21,6 +21,7 @@ from seamlessflow.control_plane.common.pages import (
 )
 from seamlessflow.control_plane.common.parsers import JsonParser, YamlParser
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.repeats import HEADER, job_submit_once
 from seamlessflow.control_plane.jobs.selectors import (
     EVENT_SUBJECTS,
     job_event_list,
@@ -40,7 +41,7 @@ from seamlessflow.control_plane.jobs.serializers import (
     PolicyVersionOutput,
     job_detail,
 )
-from seamlessflow.control_plane.jobs.services import job_desire, job_stage_switch, job_submit
+from seamlessflow.control_plane.jobs.services import job_desire, job_stage_switch
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 
 
@@ -66,17 +67,31 @@ class JobListSubmitApi(ProjectApi):
     @extend_schema(
         operation_id="job_submit",
         description="The body is a job spec: api_schema/job_spec.schema.json.",
-        parameters=[OpenApiParameter("project", description="Slug; may be left out with a token.")],
+        parameters=[
+            OpenApiParameter("project", description="Slug; may be left out with a token."),
+            OpenApiParameter(
+                HEADER,
+                location=OpenApiParameter.HEADER,
+                description="Makes the request one that can be sent again: the same key and spec give the same job "
+                "(200), the same key with another spec is refused (422).",
+            ),
+        ],
         request={"application/json": OpenApiTypes.OBJECT, "application/yaml": OpenApiTypes.OBJECT},
-        responses={201: JobDetailOutput},
+        responses={201: JobDetailOutput, 200: JobDetailOutput},
     )
     def post(self, request: Request) -> Response:
         if not isinstance(request.data, dict):
             raise ApplicationError("the body must be a mapping: a job spec")
         access = self.access
         project = project_for_write(access=access, slug=request.query_params.get("project"))
-        job = job_submit(project=project, user=access.user, submitted=request.data, author=access.author)
-        return Response(job_detail(job), status=HTTPStatus.CREATED)
+        job, is_new = job_submit_once(
+            project=project,
+            user=access.user,
+            submitted=request.data,
+            author=access.author,
+            key=request.headers.get(HEADER),
+        )
+        return Response(job_detail(job), status=HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
 
 def _add_curves(page: list[Job]) -> None:

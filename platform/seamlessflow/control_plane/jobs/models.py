@@ -64,6 +64,9 @@ class Job(models.Model):
     num_failures = models.PositiveIntegerField(
         default=0, help_text="Phases that failed since the last publication."
     )
+    submission_key = models.CharField(  # noqa: DJ001 - null is no key, and nulls are not unique
+        max_length=200, null=True, help_text="Idempotency-Key of the request that made it."
+    )
     created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
@@ -71,6 +74,9 @@ class Job(models.Model):
 
     class Meta:
         ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "submission_key"], name="one_job_per_submission_key")
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -73,6 +73,11 @@ def job_get_visible(*, access: Access, job_id: UUID) -> Job:
     return job
 
 
+def job_of_submission(*, project_id: UUID, key: str) -> Job | None:
+    """The job that a request with this idempotency key made."""
+    return Job.objects.filter(project_id=project_id, submission_key=key).first()
+
+
 def job_reward_curves(job_ids: Iterable[UUID]) -> dict[UUID, list[tuple[int, float]]]:
     """Of each job its mean reward by published batch, as at most NUM_CURVE_POINTS pairs of (last batch, mean)."""
     curves: dict[UUID, list[tuple[int, float]]] = {}

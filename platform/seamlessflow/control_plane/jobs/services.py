@@ -68,8 +68,13 @@ def _moved_fields(to: JobState, reason: str) -> dict[str, Any]:
     return fields
 
 
-def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], author: str) -> Job:
-    """Check a spec and what it refers to, then queue the job with its version 0. Raises ApplicationError."""
+def job_submit(
+    *, project: Project, user: User, submitted: Mapping[str, Any], author: str, key: str | None = None
+) -> Job:
+    """Check a spec and what it refers to, then queue the job with its version 0.
+
+    Raises ApplicationError; IntegrityError when the project has a job of this `key` (`jobs.repeats`).
+    """
     spec = _spec_parse(submitted)
     model_path = model_resolve(reference=spec.model.source, project_id=project.id)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
@@ -92,6 +97,7 @@ def job_submit(*, project: Project, user: User, submitted: Mapping[str, Any], au
         num_tasks=None if tasks_path is None else tasks_count(tasks_path),
         evaluation_tasks_path=str(held_out_path or ""),
         tokenizer_sha256=digest,
+        submission_key=key,
     )
     with transaction.atomic():
         job.save(force_insert=True)
