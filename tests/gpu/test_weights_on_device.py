@@ -1,6 +1,7 @@
-"""Weights from a trainer's memory into an engine on the device, by either way: the logprobs are those of the files.
+"""Weights from a trainer's memory into an engine on the device, by each way: the logprobs are those of the files.
 
 Between GPUs the broadcast is NCCL's, which puts no two ranks on one card: with a single one that case is skipped.
+What is handed over within a card is taken on the first one, by a process that is killed in the middle as well.
 """
 
 import subprocess
@@ -14,8 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.transfer.bucket_memory import memory_of
+from seamlessflow_workers.rollout.transfer.buckets import fingerprint_of
 from seamlessflow_workers.train.weight_offers import WeightOffers
-from seamlessflow_workers.weights.images import ShardImages
+from seamlessflow_workers.weights.fingerprint import Fingerprint
 from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
 from tests.gpu.conftest import Figures
 from tests.gpu.models import VOCABULARY, build_model, load_plain, plain_logprobs
@@ -23,24 +26,36 @@ from tests.gpu.serving import runner_of, served
 from tests.integration.trainer_harness import DEADLINE_S, JOB, child_environment
 
 NUM_TOKENS = 32
+BUCKET_BYTES = 1 << 17  # several of them
 TOLERANCES = {"cpu": 5e-5, "cuda": 1e-3}
-# On the last card, where there are several; the engine is on the first.
+# For a broadcast on the last card, where there are several; the engine is on the first.
 TRAINER = """
-import sys
+import os, sys
 from pathlib import Path
 import torch
 from tests.gpu.test_weights_on_device import offer
-if torch.cuda.is_available():
+if torch.cuda.is_available() and sys.argv[3] != "cuda_ipc":
     torch.cuda.set_device(torch.cuda.device_count() - 1)
-offers = offer(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+num_buckets = 0
+def die_when_told():
+    global num_buckets
+    num_buckets += 1
+    if num_buckets == int(sys.argv[4]):
+        os.kill(os.getpid(), 9)
+offers = offer(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], die_when_told)
 print("offered", flush=True)
 sys.stdin.read()
 """
 
 
-def offer(model: Path, versions: Path, transport: str) -> WeightOffers:
+def offer(model: Path, versions: Path, transport: str, on_bucket: Callable[[], None]) -> WeightOffers:
     """What a trainer does with version 1; its weights are those of `model`."""
-    held, images = HeldTensors(), ShardImages()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    memory = memory_of(device) if transport == WeightTransport.CUDA_IPC else None
+    offers = WeightOffers(
+        versions, WeightTransport(transport), memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=on_bucket
+    )
+    held, images = HeldTensors(), offers.images()
     for file in sorted(model.glob("*.safetensors")):
         for name, tensor in load_file(file).items():
             raw = tensor.contiguous().numpy().tobytes()
@@ -48,19 +63,18 @@ def offer(model: Path, versions: Path, transport: str) -> WeightOffers:
     published = weights_publish(
         versions, held, job_id=JOB, version=1, parent_version=0, dtype="float32", images=images
     )
-    offers = WeightOffers(versions, WeightTransport(transport))
     offers.offer(images, version=1, manifest_sha256=published.manifest_sha256)
     return offers
 
 
 @pytest.fixture
-def trainer(tmp_path: Path) -> Iterator[Callable[[Path, WeightTransport], Path]]:
+def trainer(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     """Starts one that offers a model's weights; the folder of its version."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start(model: Path, transport: WeightTransport) -> Path:
+    def start(model: Path, transport: WeightTransport, *, dies_at_bucket: int = 0) -> Path:
         versions = tmp_path / "versions"
-        command = [sys.executable, "-c", TRAINER, str(model), str(versions), transport]
+        command = [sys.executable, "-c", TRAINER, str(model), str(versions), transport, str(dies_at_bucket)]
         process = subprocess.Popen(
             command, env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -74,16 +88,16 @@ def trainer(tmp_path: Path) -> Iterator[Callable[[Path, WeightTransport], Path]]
         process.communicate(timeout=DEADLINE_S)
 
 
-@pytest.mark.parametrize("way", ["ipc", "broadcast"])
+@pytest.mark.parametrize("way", ["ipc", "cuda_ipc", "broadcast"])
 async def test_weights_from_memory_are_served_on_the_device(
     device: torch.device,
     figures: Figures,
-    trainer: Callable[[Path, WeightTransport], Path],
+    trainer: Callable[..., Path],
     tmp_path: Path,
     way: str,
 ) -> None:
     between_cards = WeightTransport.NCCL if device.type == "cuda" else WeightTransport.GLOO
-    transport = WeightTransport.IPC if way == "ipc" else between_cards
+    transport = between_cards if way == "broadcast" else WeightTransport(way)
     if transport is WeightTransport.NCCL and torch.cuda.device_count() == 1:
         pytest.skip("NCCL puts no two ranks on one card: NO WEIGHTS WERE BROADCAST BETWEEN GPUS")
     model = build_model(tmp_path / "model", device=device, seed=0)
@@ -102,3 +116,31 @@ async def test_weights_from_memory_are_served_on_the_device(
     plain = load_plain(other, dtype=torch.float32, device=device)
     differences = np.abs(plain_logprobs(plain, prompt, answer.token_ids) - np.array(answer.logprobs))
     assert differences.max() < TOLERANCES[device.type]
+
+
+async def test_trainer_killed_amid_buckets_leaves_the_engine_its_device_and_the_files(
+    device: torch.device, trainer: Callable[..., Path], tmp_path: Path
+) -> None:
+    model = build_model(tmp_path / "model", device=device, seed=0)
+    other = build_model(tmp_path / "other", device=device, seed=1)
+    folder = trainer(other, WeightTransport.CUDA_IPC, dies_at_bucket=3)
+    prompt = np.random.default_rng(0).integers(3, VOCABULARY, size=24).tolist()
+
+    async with served(runner_of(model, dtype=torch.float32, device=device)) as engine:
+        staged = await engine.post(
+            "/stage_weights", {"path": str(folder), "transport": WeightTransport.CUDA_IPC}
+        )
+        assert staged["transport"] == WeightTransport.FILE
+        assert staged["fallback"]
+        await engine.update(folder, version="1")
+        answer = await engine.generate(prompt, num_tokens=NUM_TOKENS)
+    plain = load_plain(other, dtype=torch.float32, device=device)
+    differences = np.abs(plain_logprobs(plain, prompt, answer.token_ids) - np.array(answer.logprobs))
+    assert differences.max() < TOLERANCES[device.type]
+
+
+def test_fingerprint_on_the_device_is_that_of_the_bytes(device: torch.device) -> None:
+    raw = np.random.default_rng(0).integers(0, 256, size=(40 << 20) + 8, dtype=np.uint8)
+    mark = Fingerprint()
+    mark.update(raw.data)
+    assert fingerprint_of(torch.from_numpy(raw).to(device)) == mark.show()

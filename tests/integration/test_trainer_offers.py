@@ -85,12 +85,18 @@ def test_files_alone_are_what_a_trainer_does_unless_told(tmp_path: Path, model: 
     assert not (versions / OFFER_NAME).exists()
 
 
-def test_nccl_on_a_processor_is_refused_in_one_sentence(tmp_path: Path, model: Path, planes: Planes) -> None:
-    trainer = started(tmp_path, model, planes, "nccl")
+@pytest.mark.parametrize("transport", ["nccl", "cuda_ipc"])
+def test_what_needs_cuda_is_refused_on_a_processor_in_one_sentence(
+    tmp_path: Path, model: Path, planes: Planes, transport: str
+) -> None:
+    trainer = started(tmp_path, model, planes, transport)
     try:
         code = trainer.process.wait(DEADLINE_S)
     finally:
         trainer.kill()
     assert code == EXIT_NOT_LOADED
     log = (tmp_path / "trainer.log").read_text()
-    assert "train.weight_transport is nccl, which needs CUDA, and this trainer computes on a processor" in log
+    problem = (
+        f"train.weight_transport is {transport}, which needs CUDA, and this trainer computes on a processor"
+    )
+    assert problem in log

@@ -4,7 +4,6 @@ import argparse
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from seamlessflow_workers.rollout.vllm.options import (
     cpu_cache_bytes,
     engine_arguments,
 )
-from seamlessflow_workers.rollout.vllm.worker_extension import WeightFiles
+from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
 
 CONFIG = {
     "num_hidden_layers": 4,
@@ -64,16 +63,10 @@ def test_cache_of_a_cpu_holds_what_may_run_twice_over(tmp_path: Path) -> None:
     assert cpu_cache_bytes(tmp_path / "absent", "float32", num_tokens=10) == UNKNOWN_CPU_CACHE_BYTES
 
 
-class Worker(WeightFiles):
-    """As vLLM's worker: it knows its model and takes tensors by their names in a checkpoint."""
-
-    def __init__(self, model: Path, *, is_tied: bool) -> None:
-        text = SimpleNamespace(tie_word_embeddings=is_tied)
-        self.model_config = SimpleNamespace(model=str(model), hf_text_config=text, dtype=torch.float32)
-        self.loaded: list[dict[str, Tensor]] = []
-
-    def reload_weights(self, weights_iterator: Any) -> None:
-        self.loaded.append(dict(weights_iterator))
+def weights_of(model: Path, *, is_tied: bool) -> WorkerWeights:
+    text = SimpleNamespace(tie_word_embeddings=is_tied)
+    config = SimpleNamespace(model=str(model), hf_text_config=text, dtype=torch.float32)
+    return WorkerWeights(config, torch.device("cpu"))
 
 
 def tensors(value: float, *names: str) -> dict[str, Tensor]:
@@ -88,13 +81,12 @@ def test_the_head_of_a_tied_model_is_always_handed_over(tmp_path: Path, offered:
     save_file(tensors(0.0, EMBEDDING, LAYER), tmp_path / "model.safetensors")
     (tmp_path / "new").mkdir()
     save_file(tensors(1.0, *offered), tmp_path / "new" / "model.safetensors")
-    worker = Worker(tmp_path, is_tied=True)
+    worker = weights_of(tmp_path, is_tied=True)
 
-    assert worker.stage_weight_files(str(tmp_path / "new")) == ""
-    assert worker.loaded == []
-    worker.apply_staged_weights()
+    assert worker.stage(tmp_path / "new") == ""
+    loaded = worker.staged()
+    worker.loaded()
 
-    (loaded,) = worker.loaded
     assert set(loaded) == {EMBEDDING, HEAD, LAYER}
     assert all(bool((tensor == 1).all()) for tensor in loaded.values())
 
@@ -103,12 +95,11 @@ def test_weights_that_do_not_fit_are_told_and_never_applied(tmp_path: Path) -> N
     save_file(tensors(0.0, EMBEDDING, HEAD, LAYER), tmp_path / "model.safetensors")
     new = tmp_path / "new.safetensors"
     save_file(tensors(1.0, EMBEDDING, HEAD), new)
-    worker = Worker(tmp_path, is_tied=False)
+    worker = weights_of(tmp_path, is_tied=False)
 
-    assert LAYER in worker.stage_weight_files(str(new))
-    with pytest.raises(WeightsError):
-        worker.apply_staged_weights()
-    assert worker.loaded == []
+    assert LAYER in worker.stage(new)
+    with pytest.raises(WeightsError, match="no weights are staged"):
+        worker.staged()
 
 
 def test_metrics_are_vllms_but_for_what_the_server_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,8 +149,8 @@ class TrainSection(SpecSection):
     """Keep only the inputs of each layer and compute it again in the backward pass: less memory, a third slower."""
     weight_transport: WeightTransport = WeightTransport.FILE
     """How engines get new weights, which are always written as files too: `ipc`: from the trainer's memory, on its
-    host; `nccl`, `gloo`: a broadcast between GPUs, between processors; `auto`: the first of `ipc` and `nccl` that an
-    engine can. What fails is read from the files."""
+    host; `cuda_ipc`: from the card that trainer and engine share; `nccl`, `gloo`: a broadcast between GPUs, between
+    processors; `auto`: the first of `ipc` and `nccl` that an engine can. What fails is read from the files."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Published weights kept besides pinned ones."""

@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.transfer.bucket_memory import HostMemory
 from seamlessflow_workers.train.weight_offers import WeightOffers
 from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.publish import HeldTensors, PublishedWeights, RawTensor, weights_publish
@@ -16,7 +17,8 @@ from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.integration.trainer_harness import JOB
 
-TRANSPORTS = [WeightTransport.FILE, WeightTransport.IPC, WeightTransport.GLOO]
+CUDA_IPC = WeightTransport.CUDA_IPC  # on a processor by its memory, through all but CUDA's own calls
+TRANSPORTS = [WeightTransport.FILE, WeightTransport.IPC, WeightTransport.GLOO, CUDA_IPC]
 BUCKET_BYTES = 1 << 16
 SHARD_BYTES = 1 << 19
 Offering = Callable[..., PublishedWeights]
@@ -28,7 +30,8 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
     opened: list[WeightOffers] = []
 
     def offer(folder: Path, transport: WeightTransport, *, adapter: bytes | None = None) -> PublishedWeights:
-        versions, images = tmp_path / "versions", ShardImages()
+        versions = tmp_path / "versions"
+        images = ShardImages(are_fingerprinted=transport is CUDA_IPC)
         held = HeldTensors()
         for file in sorted(folder.glob("*.safetensors")) if folder.is_dir() else [folder]:
             for name, tensor in load_file(file).items():
@@ -48,7 +51,10 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
         if transport is WeightTransport.FILE:
             images.close()
             return published
-        opened.append(WeightOffers(versions, transport, bucket_bytes=BUCKET_BYTES, gather_s=0.0))
+        memory = HostMemory() if transport is CUDA_IPC else None
+        opened.append(
+            WeightOffers(versions, transport, memory=memory, bucket_bytes=BUCKET_BYTES, gather_s=0.0)
+        )
         opened[-1].offer(images, version=1, manifest_sha256=published.manifest_sha256)
         return published
 
@@ -93,27 +99,27 @@ async def test_adapter_is_served_merged(
     assert np.abs(reference_logprobs(merged, PROMPT, tokens) - logprobs).max() < TOLERANCE
 
 
+@pytest.mark.parametrize("transport", [WeightTransport.IPC, CUDA_IPC])
 async def test_transfer_that_fails_ends_at_the_files(
-    real_engine: EngineUnderTest, offered: Offering, tmp_path: Path
+    real_engine: EngineUnderTest, offered: Offering, transport: WeightTransport
 ) -> None:
     weights = real_engine.make_weights(2)
     published = offered(weights, WeightTransport.FILE)
-    staged = await real_engine.post(
-        "/stage_weights", {"path": str(published.folder), "transport": WeightTransport.IPC}
-    )
+    staged = await real_engine.post("/stage_weights", {"path": str(published.folder), "transport": transport})
     assert staged["transport"] == WeightTransport.FILE
-    assert staged["fallback"] == "no trainer offers this version by ipc"
+    assert staged["fallback"] == f"no trainer offers this version by {transport}"
     await real_engine.update(published.folder, version="v2")
     tokens, logprobs = await served(real_engine, version="v2")
     assert error_of(real_engine, weights, tokens, logprobs) < TOLERANCE
 
 
+@pytest.mark.parametrize("transport", [WeightTransport.IPC, CUDA_IPC])
 async def test_weights_that_do_not_fit_are_refused_before_anything_changes(
-    real_engine: EngineUnderTest, offered: Offering, tmp_path: Path
+    real_engine: EngineUnderTest, offered: Offering, transport: WeightTransport, tmp_path: Path
 ) -> None:
     adapter = save_adapter(real_engine.load_reference(None), tmp_path / "adapter", seed=7, targets=())
-    published = offered(adapter, WeightTransport.IPC)  # without its configuration: no model, and no adapter
-    body = {"path": str(published.folder), "transport": WeightTransport.IPC}
+    published = offered(adapter, transport)  # without its configuration: no model, and no adapter
+    body = {"path": str(published.folder), "transport": transport}
     refusal = await real_engine.post("/stage_weights", body, status=500)
     assert "the old weights stay" in str(refusal)
     tokens, logprobs = await served(real_engine)

@@ -45,6 +45,10 @@ Reporter = Callable[[Doing], None]
 class VersionOffers(Protocol):
     """Whoever hands versions from memory to engines: `weight_offers.WeightOffers`."""
 
+    def images(self) -> ShardImages:
+        """Of a version that is to be offered, filled while it is written."""
+        ...
+
     def offer(self, images: ShardImages, *, version: int, manifest_sha256: str) -> None:
         """Becomes the owner of `images`."""
         ...
@@ -264,7 +268,7 @@ class Trainer:
         return reply.is_job_complete
 
     def _write_weights(self) -> PublishedWeights:
-        images = None if self._offers is None else ShardImages()
+        images = None if self._offers is None else self._offers.images()
         weights = weights_publish(
             self._versions,
             self._engine,

@@ -1,9 +1,9 @@
 """Offers the version just published from this trainer's memory, while it goes on to train the next one.
 
 The shards as they were written enter, held in sealed memory; engines that ask have them: by descriptor on the same
-host, or by a broadcast to all that ask in the same moment. What is offered is a copy, so no engine waits for a step and
-no step for an engine; the next version replaces it. An engine that dies, hangs or comes late costs this one transfer
-at most: the files are there for whoever could not be served.
+host, through a bucket of the card that both share, or by a broadcast to all that ask in the same moment. What is
+offered is a copy, so no engine waits for a step and no step for an engine; the next version replaces it. An engine that
+dies, hangs or comes late costs this one transfer at most: the files are there for whoever could not be served.
 """
 
 import contextlib
@@ -25,6 +25,10 @@ from torch._C._distributed_c10d import TCPStore
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.transfer.broadcast import BroadcastGroup, shards_send
+from seamlessflow_workers.rollout.transfer.bucket_memory import BucketMemory, CudaMemory
+from seamlessflow_workers.rollout.transfer.buckets import BUCKET_BYTES as CARD_BUCKET_BYTES
+from seamlessflow_workers.rollout.transfer.buckets import buckets_send
+from seamlessflow_workers.train.distributed import training_device
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.offers import (
@@ -45,8 +49,10 @@ GATHER_S = 0.1  # engines are told of a version within about this of one another
 TIMEOUT_S = 30.0
 MAX_ENGINES = 64  # of one broadcast; the next ones form another
 BUCKET_BYTES = 256 * 1024**2
+MAX_BUCKETS = 8  # on the card at a time; further engines read the files
 _ASK_BYTES = 4096
 _ASK_S = 5.0
+_ON_HOST = (WeightTransport.AUTO, WeightTransport.IPC, WeightTransport.CUDA_IPC)
 _LOOPBACK = "127.0.0.1"
 _OWN_ADDRESS = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - compared with, not bound
 
@@ -64,14 +70,16 @@ def offers_open(versions: Path, spec: JobSpec) -> "WeightOffers | None":
         return None
     listen_host = os.environ.get("SEAMLESSFLOW_LISTEN_HOST") or _LOOPBACK
     host = os.environ.get("SEAMLESSFLOW_ADVERTISED_HOST") or listen_host
-    return WeightOffers(versions, transport, listen_host=listen_host, host=host)
+    backend_for(transport, has_cuda=torch.cuda.is_available())
+    memory = CudaMemory(training_device()) if transport is WeightTransport.CUDA_IPC else None
+    return WeightOffers(versions, transport, listen_host=listen_host, host=host, memory=memory)
 
 
 def backend_for(transport: WeightTransport, *, has_cuda: bool) -> WeightTransport | None:
-    """The collective that a trainer offers; None: none. Raises ModelLoadError for one that it cannot."""
-    if transport is WeightTransport.NCCL and not has_cuda:
+    """The collective that a trainer offers; None: none. Raises ModelLoadError for a transport that it cannot."""
+    if transport in (WeightTransport.NCCL, WeightTransport.CUDA_IPC) and not has_cuda:
         raise ModelLoadError(
-            "train.weight_transport is nccl, which needs CUDA, and this trainer computes on a processor; "
+            f"train.weight_transport is {transport}, which needs CUDA, and this trainer computes on a processor; "
             "accepted here: auto, file, ipc, gloo"
         )
     if transport in (WeightTransport.NCCL, WeightTransport.GLOO):
@@ -89,20 +97,24 @@ class WeightOffers:
         *,
         listen_host: str = _LOOPBACK,
         host: str = _LOOPBACK,
+        memory: BucketMemory | None = None,
         gather_s: float = GATHER_S,
         timeout_s: float = TIMEOUT_S,
         max_engines: int = MAX_ENGINES,
-        bucket_bytes: int = BUCKET_BYTES,
+        bucket_bytes: int | None = None,
         on_bucket: Callable[[], None] = lambda: None,
     ) -> None:
-        """`listen_host`: the address of this host that is listened on; `host`: under which others reach it.
-        `on_bucket` is called before each. Raises ModelLoadError for a transport that cannot be had here."""
+        """`listen_host`: the address of this host that is listened on; `host`: under which others reach it; `memory`:
+        which engines share, for cuda_ipc. `on_bucket` is called before each bucket."""
         self._versions = versions
         self._listen_host, self._host = listen_host, host
         self._gather_s, self._timeout_s = gather_s, timeout_s
         self._max_engines = max_engines
-        self._bucket_bytes, self._on_bucket = bucket_bytes, on_bucket
-        self._backend = backend_for(transport, has_cuda=torch.cuda.is_available())
+        self._bucket_bytes = bucket_bytes or (BUCKET_BYTES if memory is None else CARD_BUCKET_BYTES)
+        self._on_bucket = on_bucket
+        self._memory = memory
+        self._backend = None if memory else backend_for(transport, has_cuda=torch.cuda.is_available())
+        self._free_buckets = threading.BoundedSemaphore(MAX_BUCKETS)
         self._token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()  # of the two below
         self._version = 0
@@ -111,8 +123,12 @@ class WeightOffers:
         self._num_groups = 0
         self._listening: list[socket.socket] = []
         offer_withdraw(versions)  # of a trainer that is gone
-        self._name = self._listen_ipc() if transport in (WeightTransport.AUTO, WeightTransport.IPC) else None
+        self._name = self._listen_on_host() if transport in _ON_HOST else None
         self._port = self._listen_collective() if self._backend is not None else 0
+
+    def images(self) -> ShardImages:
+        """To keep the shards of a version in, while they are written."""
+        return ShardImages(are_fingerprinted=self._memory is not None)
 
     def offer(self, images: ShardImages, *, version: int, manifest_sha256: str) -> None:
         """From now on; the version before is offered no more."""
@@ -127,6 +143,7 @@ class WeightOffers:
                 token=self._token,
                 place=place(),
                 socket=self._name,
+                memory=None if self._memory is None else self._memory.name,
                 host=self._host,
                 port=self._port,
                 backend=self._backend,
@@ -142,9 +159,9 @@ class WeightOffers:
         with self._lock:
             self._images.close()
 
-    # Shared memory.
+    # Memory of the host or of a card.
 
-    def _listen_ipc(self) -> str:
+    def _listen_on_host(self) -> str:
         name = f"seamlessflow-{secrets.token_hex(12)}"
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listening.bind(f"\0{name}")
@@ -152,15 +169,42 @@ class WeightOffers:
         return name
 
     def _hand_over(self, connection: socket.socket) -> None:
-        with connection:
-            ask = msgspec.json.decode(connection.recv(_ASK_BYTES), type=Ask)
-            with self._lock:
-                if refusal := self._refusal(ask, WeightTransport.IPC):
-                    connection.send(msgspec.json.encode(refusal))
-                    return
-                for name in self._images.sizes():
-                    message = msgspec.json.encode(Handed(name))
-                    socket.send_fds(connection, [message], [self._images.descriptor(name)])
+        ask = msgspec.json.decode(connection.recv(_ASK_BYTES), type=Ask)
+        with self._lock:
+            refusal = self._refusal(
+                ask, WeightTransport.IPC if self._memory is None else WeightTransport.CUDA_IPC
+            )
+            images = self._images.copy()
+        if refusal is None and self._memory is not None:
+            if self._free_buckets.acquire(blocking=False):
+                arguments = (connection, images, self._memory, ask.version)
+                threading.Thread(
+                    target=self._send_buckets, args=arguments, name="weights-buckets", daemon=True
+                ).start()
+                return
+            refusal = Refusal(f"{MAX_BUCKETS} engines are being served")
+        with connection, images:
+            if refusal is not None:
+                connection.send(msgspec.json.encode(refusal))
+                return
+            for name in images.sizes():
+                socket.send_fds(connection, [msgspec.json.encode(Handed(name))], [images.descriptor(name)])
+
+    def _send_buckets(
+        self, connection: socket.socket, images: ShardImages, memory: BucketMemory, version: int
+    ) -> None:
+        """To one engine, beside all others."""
+        try:
+            with connection, images:
+                connection.settimeout(self._timeout_s)
+                buckets_send(
+                    connection, images, memory, bucket_bytes=self._bucket_bytes, on_bucket=self._on_bucket
+                )
+            logger.info("version %d was handed to an engine through %s", version, memory.name)
+        except (OSError, msgspec.DecodeError, RuntimeError) as error:
+            logger.warning("an engine did not take version %d through %s: %s", version, memory.name, error)
+        finally:
+            self._free_buckets.release()
 
     # Broadcasts.
 

@@ -11,26 +11,37 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
+from seamlessflow_workers.weights.fingerprint import Fingerprint
+
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
 class ShardImages:
     """Owns one descriptor a shard; usable from several threads once its shards are complete."""
 
-    def __init__(self, descriptors: Mapping[str, int] | None = None) -> None:
-        """`descriptors`: of complete shards, whose owner this becomes."""
+    def __init__(
+        self, descriptors: Mapping[str, int] | None = None, *, are_fingerprinted: bool = False
+    ) -> None:
+        """`descriptors`: of complete shards, whose owner this becomes. `are_fingerprinted`: those that `tee` keeps."""
         self._descriptors = dict(descriptors or {})
+        self._are_fingerprinted = are_fingerprinted
+        self.fingerprints: dict[str, str] = {}  # by shard
 
     def tee(self, name: str, chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
         """Pass the chunks of a shard on and keep them too; complete with the last one."""
         descriptor = self._create(name)
+        mark = Fingerprint() if self._are_fingerprinted else None
         for chunk in chunks:
+            if mark is not None:
+                mark.update(chunk)
             rest = memoryview(chunk).cast("B")
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
             yield chunk
             del chunk, rest  # their memory goes before the next one is made
         self.seal(name)
+        if mark is not None:
+            self.fingerprints[name] = mark.show()
 
     def reserve(self, name: str, num_bytes: int) -> mmap.mmap:
         """Room for a shard that is to be received; the map must be closed before `seal`."""

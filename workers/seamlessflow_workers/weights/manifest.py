@@ -25,9 +25,10 @@ class TensorEntry(msgspec.Struct, frozen=True, kw_only=True):
     shape: list[int]
 
 
-class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str
     num_bytes: int
+    fingerprint: str | None = None  # of versions that engines take from a card (`weights.fingerprint`)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,14 +29,15 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     manifest_sha256: str
     token: str  # whoever can read the artifacts may have the weights
     place: str  # where shared memory reaches
-    socket: str | None = None  # ipc: name of an abstract unix socket
+    socket: str | None = None  # ipc, cuda_ipc: name of an abstract unix socket
+    memory: str | None = None  # cuda_ipc: of which card, in the words of `rollout.transfer.bucket_memory`
     host: str = ""  # collective: where the trainer listens
     port: int = 0
     backend: WeightTransport | None = None  # nccl or gloo; None: no collective is offered
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """Engine → trainer, its only word."""
+    """Engine → trainer, its only word but for `Taken`."""
 
     token: str
     version: int
@@ -51,6 +52,41 @@ class Handed(msgspec.Struct, frozen=True, tag="handed"):
     """ipc: the descriptor of this shard comes along; one message a shard, then the end of the connection."""
 
     shard: str
+
+
+class CudaHandle(msgspec.Struct, frozen=True, tag="cuda"):
+    """Memory of a card as CUDA names it to other processes: what torch exports of a storage, word for word."""
+
+    memory: bytes
+    num_bytes: int
+    offset: int
+    counter: bytes
+    counter_offset: int
+    event: bytes
+    must_wait: bool
+
+
+class HostHandle(msgspec.Struct, frozen=True, tag="host"):
+    """Memory of the host, as a path that a process of the same user can map."""
+
+    path: str
+    num_bytes: int
+
+
+class Buckets(msgspec.Struct, frozen=True, tag="buckets"):
+    """cuda_ipc: the one piece of memory through which all shards come, filled and emptied bucket by bucket."""
+
+    handle: CudaHandle | HostHandle
+    bucket_bytes: int
+    shards: dict[str, int]  # bytes by name, in this order; each begins a bucket
+
+
+class Filled(msgspec.Struct, frozen=True, tag="filled"):
+    """Trainer → engine: the next bucket is there."""
+
+
+class Taken(msgspec.Struct, frozen=True, tag="taken"):
+    """Engine → trainer: it may be overwritten. After the last one the engine lets go of the memory and hangs up."""
 
 
 class Seat(msgspec.Struct, frozen=True, tag="seat"):
@@ -70,6 +106,7 @@ class Here:
 
     place: str
     device: str  # cpu or cuda
+    memory: str = ""  # as in an offer
 
 
 def place() -> str:
@@ -107,7 +144,7 @@ def offer_of(folder: Path) -> Offer | None:
 
 
 def transport_choose(wanted: WeightTransport, offer: Offer | None, here: Here) -> WeightTransport:
-    """The way to take; `auto`: same host → ipc; GPUs on both sides → nccl; else file.
+    """The way to take; `auto`: same host → ipc; GPUs on both sides → nccl; else file. Never cuda_ipc: decision 0022.
 
     Raises TransferFailed where one was asked for by name that cannot be.
     """
@@ -133,10 +170,14 @@ def _best(offer: Offer, here: Here) -> WeightTransport:
 
 def _problem(transport: WeightTransport, offer: Offer, here: Here) -> str:
     """Why not; nothing where it can."""
-    if transport is WeightTransport.IPC:
-        if offer.socket is None:
+    if transport in (WeightTransport.IPC, WeightTransport.CUDA_IPC):
+        if offer.socket is None or (transport is WeightTransport.CUDA_IPC and offer.memory is None):
             return "the trainer does not offer it"
-        return "" if offer.place == here.place else "trainer and engine are on different hosts"
+        if offer.place != here.place:
+            return "trainer and engine are on different hosts"
+        if transport is WeightTransport.CUDA_IPC and offer.memory != here.memory:
+            return f"the trainer hands out memory of {offer.memory}, this engine computes in that of {here.memory}"
+        return ""
     if transport is WeightTransport.NCCL and here.device != "cuda":
         return f"this engine computes on {here.device}"
     return "" if offer.backend is transport else "the trainer does not offer it"

@@ -128,7 +128,9 @@ def weights_publish(
             chunks = _safetensors_chunks(names, layouts, source, max_bucket_bytes)
             if images is not None:
                 chunks = images.tee(shard, chunks)
-            shards[shard] = write_durably(temporary / shard, chunks)
+            entry = write_durably(temporary / shard, chunks)
+            mark = None if images is None else images.fingerprints.get(shard)
+            shards[shard] = msgspec.structs.replace(entry, fingerprint=mark)
         raw = manifest_encode(
             Manifest(
                 job_id=job_id,

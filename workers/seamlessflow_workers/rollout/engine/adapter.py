@@ -97,10 +97,16 @@ def merged(base: Tensor, change: LowRank, dtype: torch.dtype) -> Tensor:
     return total.to(dtype)
 
 
-def adapter_read(folder: Path, base: BaseWeights) -> dict[str, LowRank]:
-    """Changes by the name of the weight. Raises WeightsError unless all of them fit the model."""
+def adapter_read(
+    folder: Path, base: BaseWeights, tensors: Mapping[str, Tensor] | None = None
+) -> dict[str, LowRank]:
+    """Changes by the name of the weight. `tensors`: those of the folder's file, had already.
+
+    Raises WeightsError unless all of them fit the model.
+    """
     scale, rank = _read_config(folder / CONFIG_NAME)
-    tensors = read_tensors(folder / FILE_NAME)
+    if tensors is None:
+        tensors = read_tensors(folder / FILE_NAME)
     names = [name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)]
     if not names or tensors.keys() != {f"{name}{part}" for name in names for part in (_DOWN, _UP)}:
         raise WeightsError(f"{folder / FILE_NAME} holds something else than pairs of lora_A and lora_B")

@@ -11,6 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seamlessflow_workers.rollout.transfer.receiving import Arrival
+
 
 class WeightsError(ValueError):
     """The offered weights do not fit the model; nothing was changed."""
@@ -78,6 +80,10 @@ class ModelRunner(Protocol):
 
     def stage_weights(self, path: Path) -> StagedWeights:
         """Read and check; raises `WeightsError`. Called from another thread than `step`."""
+        ...
+
+    def stage_from_card(self, path: Path) -> tuple[Arrival, StagedWeights | None]:
+        """As `stage_weights`, from memory that the trainer shares; nothing staged where the arrival says why not."""
         ...
 
     def allocate_cache(self) -> None: ...

@@ -148,12 +148,17 @@ class ServedEngine(ABC):
         Raises `WeightsError` when they do not fit.
         """
         self._forget_staged()
-        arrival = await asyncio.to_thread(weights_receive, path, transport, device=self.settings.device)
-        try:
-            await self._stage(arrival.folder)
-        except BaseException:
-            arrival.close()
-            raise
+        if transport is WeightTransport.CUDA_IPC:
+            arrival = await self._stage_from_card(path)
+            if arrival.fallback:
+                await self._stage(path)
+        else:
+            arrival = await asyncio.to_thread(weights_receive, path, transport, device=self.settings.device)
+            try:
+                await self._stage(arrival.folder)
+            except BaseException:
+                arrival.close()
+                raise
         self._arrival, self._staged_path = arrival, path
         return arrival
 
@@ -177,6 +182,10 @@ class ServedEngine(ABC):
     @abstractmethod
     async def _stage(self, path: Path) -> None:
         """Read and prove; nothing is changed. Raises `WeightsError`."""
+
+    @abstractmethod
+    async def _stage_from_card(self, path: Path) -> Arrival:
+        """As `_stage`, from memory that the trainer shares with whatever computes here; or why that cannot be."""
 
     @abstractmethod
     async def _apply_staged(self) -> None:

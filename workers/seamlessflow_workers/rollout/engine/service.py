@@ -17,6 +17,7 @@ from seamlessflow_workers.rollout.engine.served_engine import (
     PauseMode,
     ServedEngine,
 )
+from seamlessflow_workers.rollout.transfer.receiving import Arrival
 
 
 class EngineService(ServedEngine):
@@ -86,6 +87,10 @@ class EngineService(ServedEngine):
 
     async def _stage(self, path: Path) -> None:
         self._staged = await asyncio.to_thread(self._runner.stage_weights, path)
+
+    async def _stage_from_card(self, path: Path) -> Arrival:
+        arrival, self._staged = await asyncio.to_thread(self._runner.stage_from_card, path)
+        return arrival
 
     async def _apply_staged(self) -> None:
         """Copied between two tokens."""

@@ -17,6 +17,9 @@ from seamlessflow_workers.rollout.engine.kv_cache import CacheShape, KVCache
 from seamlessflow_workers.rollout.engine.runner import PrefillChunk, Sampled, StepBatch
 from seamlessflow_workers.rollout.engine.sampling import sample
 from seamlessflow_workers.rollout.engine.updates import StagedUpdate, WeightUpdates
+from seamlessflow_workers.rollout.transfer.bucket_memory import memory_of
+from seamlessflow_workers.rollout.transfer.buckets import buckets_receive, shards_tensors
+from seamlessflow_workers.rollout.transfer.receiving import Arrival
 
 
 class Decoder(Protocol):
@@ -179,6 +182,13 @@ class TorchRunner:
 
     def stage_weights(self, path: Path) -> _StagedDecoderWeights:
         return _StagedDecoderWeights(self._decoder, self._updates, self._updates.stage(path))
+
+    def stage_from_card(self, path: Path) -> tuple[Arrival, _StagedDecoderWeights | None]:
+        arrival, shards = buckets_receive(path, memory_of(self._decoder.device))
+        if arrival.fallback:
+            return arrival, None
+        update = self._updates.stage(path, shards_tensors(shards))
+        return arrival, _StagedDecoderWeights(self._decoder, self._updates, update)
 
     def allocate_cache(self) -> None:
         self.cache.allocate()

@@ -19,7 +19,7 @@ from seamlessflow_workers.rollout.engine.adapter import (
     adapter_read,
     is_adapter,
 )
-from seamlessflow_workers.rollout.engine.weights import read_checked
+from seamlessflow_workers.rollout.engine.weights import check_all, read_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,19 @@ class WeightUpdates:
         self._takes_whole_modules = takes_whole_modules
         self._differing: frozenset[str] = frozenset()
 
-    def stage(self, path: Path) -> StagedUpdate:
-        """Read and check; nothing is changed. Raises WeightsError."""
+    def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> StagedUpdate:
+        """Read and check; nothing is changed. `tensors`: what the path holds, had already. Raises WeightsError."""
         if is_adapter(path):
-            changes = adapter_read(path, self._base)
+            # Sums are computed where the folder's own weights are read.
+            on_host = None if tensors is None else {name: tensor.cpu() for name, tensor in tensors.items()}
+            changes = adapter_read(path, self._base, on_host)
             restored = self._differing - changes.keys()
             if self._takes_whole_modules:
                 restored |= self._beside(restored | changes.keys())
-            tensors = adapted_tensors(changes, self._base, restored=sorted(restored), dtype=self._dtype)
-            return StagedUpdate(dict(tensors), frozenset(changes))
-        values = read_checked(path, self._shapes, tied_embedding=self._tied_embedding)
+            adapted = adapted_tensors(changes, self._base, restored=sorted(restored), dtype=self._dtype)
+            return StagedUpdate(dict(adapted), frozenset(changes))
+        values = read_tensors(path) if tensors is None else dict(tensors)
+        check_all(values, self._shapes, tied_embedding=self._tied_embedding)
         is_own = path == self._folder
         return StagedUpdate(values, frozenset() if is_own else frozenset(values))
 

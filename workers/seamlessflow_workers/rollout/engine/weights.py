@@ -1,8 +1,8 @@
 """Whole weights from safetensors, all or nothing.
 
-`read_checked` reads a file or a folder of shards and proves that every tensor of the model is there with its shape,
-finite and floating, and nothing else is. With tied embeddings `lm_head.weight` may come along (senders always include
-it) and must then equal the embedding.
+`read_tensors` reads a file or a folder of shards; `check_all` proves that every tensor of the model is there with its
+shape, finite and floating, and nothing else is. With tied embeddings `lm_head.weight` may come along (senders always
+include it) and must then equal the embedding.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,15 @@ HEAD = "lm_head.weight"
 MAX_NAMES_SHOWN = 3
 
 
-def read_checked(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], *, tied_embedding: str | None
-) -> dict[str, Tensor]:
-    """The tensors of a file or folder by name. Raises `WeightsError` unless they are exactly those of `shapes`."""
-    values = read_tensors(path)
+def check_all(
+    values: dict[str, Tensor], shapes: Mapping[str, tuple[int, ...]], *, tied_embedding: str | None
+) -> None:
+    """Raises `WeightsError` unless they are exactly those of `shapes`; takes a tied head out."""
     if tied_embedding is not None:
         _check_tied(values, embedding_name=tied_embedding)
     _check_names(set(shapes), set(values))
     for name, shape in shapes.items():
         check_tensor(name, wanted=shape, value=values[name])
-    return values
 
 
 def safetensors_files(path: Path) -> list[Path]:

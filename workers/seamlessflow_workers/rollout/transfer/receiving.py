@@ -35,7 +35,7 @@ from seamlessflow_workers.weights.offers import (
 
 TIMEOUT_S = 30.0
 NUM_TRIES = 2  # the second in a group without whoever spoilt the first
-_MESSAGE_BYTES = 65_536
+MESSAGE_BYTES = 65_536
 _DIGEST_THREADS = 8
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
@@ -98,13 +98,9 @@ def _take_over(offer: Offer, timeout_s: float) -> ShardImages:
     """The trainer's own memory, shard by shard."""
     descriptors: dict[str, int] = {}
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(f"\0{offer.socket}")
-            _require_own(connection)
-            connection.send(msgspec.json.encode(Ask(token=offer.token, version=offer.version)))
+        with trainer_ask(offer, WeightTransport.IPC, timeout_s) as connection:
             while True:
-                raw, received, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
+                raw, received, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 1)
                 if not raw:
                     break
                 answer = msgspec.json.decode(raw, type=Handed | Refusal)
@@ -120,6 +116,21 @@ def _take_over(offer: Offer, timeout_s: float) -> ShardImages:
         ShardImages(descriptors).close()
         raise TransferFailed("the trainer's memory is not sealed")
     return ShardImages(descriptors)
+
+
+def trainer_ask(offer: Offer, transport: WeightTransport, timeout_s: float) -> socket.socket:
+    """A connection to the trainer of this host, which has been asked. Raises OSError, TransferFailed."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(timeout_s)
+        connection.connect(f"\0{offer.socket}")
+        _require_own(connection)
+        ask = Ask(token=offer.token, version=offer.version, backend=transport)
+        connection.send(msgspec.json.encode(ask))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _require_own(connection: socket.socket) -> None:

@@ -28,7 +28,10 @@ ENVIRONMENT = {
 }
 # Small kernels that vLLM compiles at their first use: that takes a C++ compiler and many seconds of a CPU.
 CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
-WORKER_EXTENSION = "seamlessflow_workers.rollout.vllm.worker_extension.WeightFiles"
+WORKER_EXTENSION = (
+    "seamlessflow_workers.rollout.vllm.weight_transfer.WeightFiles"  # registers the backend as well
+)
+WEIGHT_TRANSFER = "seamlessflow"  # the backend's name
 
 
 def set_environment(device: str) -> None:
@@ -51,6 +54,7 @@ def engine_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         # Engines of one job must not draw alike, nor a restarted one repeat itself.
         "seed": secrets.randbits(31) if arguments.seed is None else arguments.seed,
         "worker_extension_cls": WORKER_EXTENSION,
+        "weight_transfer_config": {"backend": WEIGHT_TRANSFER},
         "trust_remote_code": False,
         "generation_config": "vllm",
         "enable_prefix_caching": True,

@@ -10,10 +10,13 @@ import logging
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 from vllm.inputs import tokens_input
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.engine.runner import WeightsError
 from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.engine.served_engine import (
@@ -23,6 +26,7 @@ from seamlessflow_workers.rollout.engine.served_engine import (
     PauseMode,
     ServedEngine,
 )
+from seamlessflow_workers.rollout.transfer.receiving import Arrival
 from seamlessflow_workers.rollout.vllm.metrics import render_metrics
 from seamlessflow_workers.rollout.vllm.outputs import sampling_params, sequence_take, versions_so_far
 
@@ -31,6 +35,8 @@ logger = logging.getLogger(__name__)
 # As the embedded engine: at many streams a wake-up a token costs more than the model.
 STREAM_PERIOD_S = 0.02
 WATCH_PERIOD_S = 0.5
+RECEIVE_POLL_S = 0.01
+Received = list[Any] | None  # see `weight_transfer.WeightFiles`
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +100,7 @@ class VllmService(ServedEngine):
         """Before anything is served: other weights than the model's own, and the first version's name."""
         if weights is not None:
             await self._stage(weights)
-            await self._llm.collective_rpc("apply_staged_weights")
+            await self._put_in_place()
         await self._llm.update_weight_version(self._weight_version)
 
     # Requests.
@@ -187,10 +193,16 @@ class VllmService(ServedEngine):
         if self._is_asleep and self._can_free_memory:
             await self._llm.wake_up(tags=["weights"])
         try:
-            await self._llm.collective_rpc("apply_staged_weights")
+            await self._put_in_place()
         except Exception as error:
             self._fail(error)  # a mixture of weights must not serve
             raise EngineFailedError(f"the weights could not be put in place: {error}") from error
+
+    async def _put_in_place(self) -> None:
+        """What the workers have staged, by vLLM's weight transfer; the version is named later."""
+        await self._llm.start_weight_update()
+        await self._llm.update_weights(WeightTransferUpdateRequest())
+        await self._llm.finish_weight_update()
 
     async def set_weight_version(self, version: str | None) -> None:
         if version is not None:
@@ -236,6 +248,22 @@ class VllmService(ServedEngine):
         refusals = await self._llm.collective_rpc("stage_weight_files", args=(str(path),))
         if refusal := next(filter(None, refusals), ""):
             raise WeightsError(refusal)
+
+    async def _stage_from_card(self, path: Path) -> Arrival:
+        """Into every worker, beside what it computes; into none of them unless into all."""
+        await self._llm.collective_rpc("receive_weights_begin", args=(str(path),))
+        came: list[Received] = []
+        while not came or None in came:
+            if came:
+                await asyncio.sleep(RECEIVE_POLL_S)
+            answers = await self._llm.collective_rpc("receive_weights_end")
+            came = [answer or former for answer, former in zip(answers, came or answers, strict=True)]
+        arrivals = [Arrival(path, WeightTransport(way), *rest[:3]) for way, *rest in filter(None, came)]
+        problems = [problem for *_, problem in filter(None, came)]
+        if refusal := next(filter(None, problems), ""):
+            raise WeightsError(refusal)
+        # The slowest, unless one has to read the files: then all do.
+        return max(arrivals, key=lambda arrival: (bool(arrival.fallback), arrival.seconds))
 
     # Death.
 

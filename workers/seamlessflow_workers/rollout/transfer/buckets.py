@@ -1,0 +1,193 @@
+"""A version's shards from a trainer's sealed memory into an engine's own, through one bucket of memory of both.
+
+Trainer and engine take turns over a unix socket: filled, taken, filled, … So a card holds one bucket beside the
+engine's copy, whatever the size of the model, and that copy depends on nobody once it is whole. It is proven by the
+manifest's fingerprints, computed where it lies; only then does anybody get to see it. Each engine has a bucket and a
+connection of its own: one that hangs or dies holds up no other.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.engine.runner import WeightsError
+from seamlessflow_workers.rollout.transfer.bucket_memory import BucketMemory
+from seamlessflow_workers.rollout.transfer.receiving import MESSAGE_BYTES, TIMEOUT_S, Arrival, trainer_ask
+from seamlessflow_workers.weights.fingerprint import WORD_BYTES, fingerprint_show, words_mix
+from seamlessflow_workers.weights.images import ShardImages
+from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
+from seamlessflow_workers.weights.offers import (
+    Buckets,
+    Filled,
+    Here,
+    Offer,
+    Refusal,
+    Taken,
+    TransferFailed,
+    offer_of,
+    place,
+    transport_choose,
+)
+
+BUCKET_BYTES = 64 * 1024**2
+_PROOF_WORDS = 1 << 22  # computed on at a time: 32 MiB, and twice that beside it
+_HEADER_LENGTH_BYTES = 8
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+Shards = dict[str, Tensor]  # by name, the bytes of a safetensors file [num_bytes], uint8
+
+
+# The trainer's side.
+
+
+def buckets_send(
+    connection: socket.socket,
+    images: ShardImages,
+    memory: BucketMemory,
+    *,
+    bucket_bytes: int,
+    on_bucket: Callable[[], None],
+) -> None:
+    """All shards to one engine. Raises OSError where it dies or hangs, RuntimeError where the card has no room."""
+    sizes = images.sizes()
+    bucket = memory.make(min(bucket_bytes, max(sizes.values())))
+    try:
+        connection.send(msgspec.json.encode(Buckets(bucket.handle, bucket_bytes, sizes)))
+        for name in sizes:
+            shard = torch.frombuffer(images.map(name), dtype=torch.uint8)
+            for part in shard.split(bucket_bytes):
+                on_bucket()
+                with memory.working():
+                    bucket.tensor[: len(part)].copy_(part)
+                connection.send(msgspec.json.encode(Filled()))
+                msgspec.json.decode(connection.recv(MESSAGE_BYTES), type=Taken)
+        connection.recv(1)  # until it has let go
+    finally:
+        bucket.close()
+
+
+# The engine's side.
+
+
+def buckets_receive(
+    folder: Path, memory: BucketMemory, *, timeout_s: float = TIMEOUT_S
+) -> tuple[Arrival, Shards]:
+    """How a version came, and its shards, proven; none where it has to be read from its files, for a reason."""
+    started_s = time.monotonic()
+    try:
+        offer = offer_of(folder)
+        here = Here(place=place(), device=memory.device.type, memory=memory.name)
+        transport_choose(WeightTransport.CUDA_IPC, offer, here)
+        assert offer is not None
+        shards = _take(offer, manifest_read(folder), memory, timeout_s)
+    except (TransferFailed, WeightsReadError) as error:
+        seconds = time.monotonic() - started_s
+        return Arrival(folder, WeightTransport.FILE, seconds=seconds, fallback=str(error)), {}
+    num_bytes = sum(map(len, shards.values()))
+    return Arrival(folder, WeightTransport.CUDA_IPC, num_bytes, time.monotonic() - started_s), shards
+
+
+def _take(offer: Offer, manifest: Manifest, memory: BucketMemory, timeout_s: float) -> Shards:
+    """Raises TransferFailed."""
+    try:
+        with trainer_ask(offer, WeightTransport.CUDA_IPC, timeout_s) as connection:
+            raw = connection.recv(MESSAGE_BYTES)
+            if not raw:
+                raise TransferFailed("the trainer that offered the weights closed the connection")
+            answer = msgspec.json.decode(raw, type=Buckets | Refusal)
+            if isinstance(answer, Refusal):
+                raise TransferFailed(f"the trainer refused: {answer.reason}")
+            shards = _copy_all(connection, answer, manifest, memory)
+        with memory.working():
+            _prove(shards, manifest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise TransferFailed(f"the trainer that offered the weights: {error}") from error
+    except RuntimeError as error:  # of torch: no room on the card, or memory that cannot be mapped
+        if isinstance(error, TransferFailed):
+            raise
+        raise TransferFailed(f"{memory.name}: {_first_line(error)}") from error
+    return {name: shard[: manifest.shards[name].num_bytes] for name, shard in shards.items()}
+
+
+def _copy_all(
+    connection: socket.socket, offered: Buckets, manifest: Manifest, memory: BucketMemory
+) -> Shards:
+    """Shards of our own, filled up with zeros to whole words."""
+    if offered.shards != {name: entry.num_bytes for name, entry in manifest.shards.items()}:
+        raise TransferFailed("the trainer's shards are not those of the manifest")
+    if offered.bucket_bytes < WORD_BYTES:
+        raise TransferFailed(f"the trainer's buckets are of {offered.bucket_bytes} bytes")
+    shards = {
+        name: torch.zeros(-(-num_bytes // WORD_BYTES) * WORD_BYTES, dtype=torch.uint8, device=memory.device)
+        for name, num_bytes in offered.shards.items()
+    }
+    bucket = memory.map(offered.handle)
+    for name, num_bytes in offered.shards.items():
+        for part in shards[name][:num_bytes].split(offered.bucket_bytes):
+            msgspec.json.decode(connection.recv(MESSAGE_BYTES), type=Filled)
+            with memory.working():
+                part.copy_(bucket[: len(part)])
+            connection.send(msgspec.json.encode(Taken()))
+    return shards
+
+
+def _prove(shards: Shards, manifest: Manifest) -> None:
+    """Raises TransferFailed unless these are the bytes of the manifest."""
+    for name, shard in shards.items():
+        expected, mark = manifest.shards[name].fingerprint, fingerprint_of(shard)
+        if expected is None:
+            raise TransferFailed(f"the manifest has no fingerprint of shard {name}")
+        if mark != expected:
+            raise TransferFailed(
+                f"shard {name} was damaged on the way: fingerprint {mark}, the manifest says {expected}"
+            )
+
+
+def fingerprint_of(shard: Tensor) -> str:
+    """As `weights.fingerprint` has it, computed where the bytes [a multiple of 8] lie."""
+    total, first = 0, 0
+    for words in shard.view(torch.int64).split(_PROOF_WORDS):
+        total += words_mix(words, torch.arange(first, first + len(words), device=shard.device))
+        first += len(words)
+    return fingerprint_show(total)
+
+
+def shards_tensors(shards: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors in them by name, views of the same memory. Raises WeightsError."""
+    tensors: dict[str, Tensor] = {}
+    for shard, content in shards.items():
+        try:
+            tensors |= _tensors_of(content)
+        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise WeightsError(f"{shard} cannot be read as safetensors: {error!r}") from error
+    return tensors
+
+
+def _tensors_of(content: Tensor) -> dict[str, Tensor]:
+    """The safetensors layout: 8 bytes of header length, a JSON header, data."""
+    begin = _HEADER_LENGTH_BYTES + int.from_bytes(_host_bytes(content[:_HEADER_LENGTH_BYTES]), "little")
+    header = json.loads(_host_bytes(content[_HEADER_LENGTH_BYTES:begin]))
+    data, tensors = content[begin:], {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        first, end = entry["data_offsets"]
+        dtype, raw = _DTYPES[entry["dtype"]], data[first:end]
+        if raw.storage_offset() % dtype.itemsize:
+            raw = raw.clone()  # an odd number of narrower numbers stands before it
+        tensors[name] = raw.view(dtype).reshape(entry["shape"])
+    return tensors
+
+
+def _host_bytes(part: Tensor) -> bytes:
+    return bytes(part.cpu().numpy())
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

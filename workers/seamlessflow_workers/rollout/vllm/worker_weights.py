@@ -1,0 +1,106 @@
+"""What one vLLM worker is to load next: safetensors files or a trainer's card enter, tensors by name leave.
+
+Two steps, so that a flaw is found while nothing has changed: what is staged was read and proven; `staged` gives it for
+vLLM's own reload (`weight_transfer`). The head of a tied model is always handed over with the embedding: vLLM keeps a
+packed copy of it on CPUs. Of an adapter only the layers that it changes are given, whole: vLLM has queries, keys and
+values of a layer in one.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.engine.runner import WeightsError
+from seamlessflow_workers.rollout.engine.updates import StagedUpdate, WeightUpdates
+from seamlessflow_workers.rollout.engine.weights import EMBEDDING, HEAD
+from seamlessflow_workers.rollout.transfer.bucket_memory import memory_of
+from seamlessflow_workers.rollout.transfer.buckets import buckets_receive, shards_tensors
+from seamlessflow_workers.rollout.transfer.receiving import Arrival
+
+
+class WorkerWeights:
+    def __init__(self, model_config: Any, device: torch.device) -> None:
+        """`model_config`: vLLM's."""
+        self._model_config = model_config
+        self._device = device
+        self._is_tied = bool(model_config.hf_text_config.tie_word_embeddings)
+        self._updates: WeightUpdates | None = None
+        self._staged: StagedUpdate | None = None
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights-receiver")
+        self._path: Path | None = None
+        self._coming: Future[tuple[Arrival, dict[str, Tensor]]] | None = None
+
+    def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> str:
+        """Read and prove a file, a folder of shards or an adapter; a sentence when it does not fit, else nothing."""
+        try:
+            self._staged = self._weight_updates().stage(path, tensors)
+        except WeightsError as error:
+            return str(error)
+        return ""
+
+    def receive_begin(self, path: Path) -> None:
+        """Take what the path holds from the trainer's card, beside the worker's own work."""
+        self._path, self._coming = path, self._threads.submit(_receive, path, self._device)
+
+    def receive_end(self) -> tuple[Arrival, str] | None:
+        """How it came and what `stage` says of it; None while it comes, and once it was told."""
+        if self._path is None or self._coming is None or not self._coming.done():
+            return None
+        path, coming = self._path, self._coming
+        self._path = self._coming = None
+        try:
+            arrival, tensors = coming.result()
+        except WeightsError as error:
+            return Arrival(path, WeightTransport.CUDA_IPC), str(error)
+        return arrival, "" if arrival.fallback else self.stage(path, tensors)
+
+    def staged(self) -> dict[str, Tensor]:
+        """By their names in a checkpoint. Raises WeightsError where nothing is staged."""
+        if self._staged is None:
+            raise WeightsError("no weights are staged")
+        values = dict(self._staged.values)
+        if self._is_tied and EMBEDDING in values:
+            values[HEAD] = values[EMBEDDING]
+        return values
+
+    def loaded(self) -> None:
+        """What was staged is in place."""
+        update, self._staged = self._staged, None
+        assert update is not None
+        self._weight_updates().applied(update)
+
+    def _weight_updates(self) -> WeightUpdates:
+        if self._updates is None:
+            folder = Path(self._model_config.model)
+            shapes = checkpoint_shapes(folder)
+            if self._is_tied:
+                shapes.pop(HEAD, None)
+            self._updates = WeightUpdates(
+                folder,
+                shapes,
+                tied_embedding=EMBEDDING if self._is_tied else None,
+                dtype=self._model_config.dtype,
+                takes_whole_modules=True,
+            )
+        return self._updates
+
+
+def _receive(path: Path, device: torch.device) -> tuple[Arrival, dict[str, Tensor]]:
+    arrival, shards = buckets_receive(path, memory_of(device))
+    return arrival, shards_tensors(shards)
+
+
+def checkpoint_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a model folder's tensors, from the headers of its safetensors files."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as shard:
+            for name in shard.keys():  # noqa: SIM118 - safe_open is no mapping
+                shapes[name] = tuple(shard.get_slice(name).get_shape())
+    return shapes
