@@ -69,7 +69,7 @@ def machine_edit(
         raise field_error("reason", "must say why the machine is edited")
     tags = None if edit.tags is None else checked_tags(edit.tags)
     with transaction.atomic():
-        machine = Machine.objects.select_for_update().filter(id=machine_id).first()
+        machine = Machine.objects.select_for_update(no_key=True).filter(id=machine_id).first()
         if machine is None:
             raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
         if generation is not None and machine.generation != generation:

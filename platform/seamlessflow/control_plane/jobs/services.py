@@ -142,7 +142,7 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
     Raises ApplicationError (409) for a job that has ended, or that is asked to live after it was cancelled.
     """
     with transaction.atomic():
-        job = Job.objects.select_for_update(of=("self",)).get(id=job_id)
+        job = Job.objects.select_for_update(of=("self",), no_key=True).get(id=job_id)
         if job.desired == desired:
             return job
         if JobState(job.state) in TERMINAL_JOB_STATES:
@@ -163,7 +163,7 @@ def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> J
     Raises ApplicationError for an unknown stage, or (409) for a job that has ended.
     """
     with transaction.atomic():
-        job = Job.objects.select_for_update(of=("self",)).get(id=job_id)
+        job = Job.objects.select_for_update(of=("self",), no_key=True).get(id=job_id)
         names = [section["name"] for section in job.spec["algorithm"].get("stages", [])]
         if stage not in names:
             known = f"its stages are {', '.join(names)}" if names else "it has no stages"

@@ -99,9 +99,12 @@ def phase_lease(lease: Lease) -> Ring | None:
 
     The fence of a train phase also exceeds that of every earlier train phase of the job, whatever its machine: the
     job's `train_fence` then tells publishers apart by one number.
+
+    Locks here leave keys alone (`no_key`): a heartbeat that fails a phase holds its job, and its commit proves that
+    the machine of its ledger's rows is there. A lock of the whole machine's row would wait for it and be waited for.
     """
-    machine = Machine.objects.select_for_update().filter(id=lease.machine_id).first()
-    job = Job.objects.select_for_update(of=("self",)).filter(id=lease.job_id).first()
+    machine = Machine.objects.select_for_update(no_key=True).filter(id=lease.machine_id).first()
+    job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=lease.job_id).first()
     if machine is None or job is None or not _is_leasable(machine, job, lease.role):
         return None
     return _phase_create(machine, job, lease, fence=_fence_take([machine], job, lease.role))
@@ -112,9 +115,9 @@ def _gang_lease(gang: LeaseGang) -> list[Ring] | None:
     """Lease all machines under one fence, above that of each of them and of the job, or none of them."""
     wanted = [machine_id for machine_id, _ in gang.machines]
     # In one order, as any other transaction that locks several; machines before jobs.
-    rows = Machine.objects.select_for_update().filter(id__in=wanted).order_by("id")
+    rows = Machine.objects.select_for_update(no_key=True).filter(id__in=wanted).order_by("id")
     machines = {machine.id: machine for machine in rows}
-    job = Job.objects.select_for_update(of=("self",)).filter(id=gang.job_id).first()
+    job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=gang.job_id).first()
     if job is None or len(machines) < len(wanted):
         return None
     if not all(_is_leasable(machine, job, Role.TRAIN) for machine in machines.values()):
