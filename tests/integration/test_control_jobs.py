@@ -244,7 +244,34 @@ def test_body_that_is_not_json_is_a_problem(cast: Cast) -> None:
     assert b"JSON" in response.content
 
 
+@pytest.mark.parametrize(
+    "tasks,words",
+    [
+        ('{"domain": "math"}\n{"domain": "code"}\n{}\n', "has the domain 'coding'; accepted: code, math"),
+        ("{}\n", "has the domain 'coding'; its tasks name none"),
+    ],
+)
+def test_a_stage_without_tasks_is_refused_before_the_job_comes_to_it(
+    cast: Cast, tasks: str, words: str
+) -> None:
+    cast.tasks.write_text(tasks)
+    stages = [{"name": "first"}, {"name": "second", "domains": ["coding"]}]
+
+    response = cast.member.call(
+        "POST", "jobs", {**cast.spec(), "algorithm": {"name": "srpo", "stages": stages}}
+    )
+
+    assert response.status_code == 400
+    (error,) = json.loads(response.content)["errors"]
+    assert error["field"] == "algorithm.stages.1.domains"
+    assert words in error["detail"]
+    assert not Job.objects.exists()
+
+
 def test_a_stage_is_switched_by_name_with_an_event_and_an_author(cast: Cast) -> None:
+    cast.tasks.write_text(
+        '{"question": "7+12", "answer": "19", "domain": "math"}\n{"question": "2", "domain": "code"}\n'
+    )
     stages = [{"name": "first", "domains": ["math"]}, {"name": "second"}]
     spec = {**cast.spec(), "algorithm": {"name": "srpo", "stages": stages}}
     shown = json.loads(cast.member.call("POST", "jobs", spec).content)["id"]

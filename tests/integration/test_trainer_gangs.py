@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,9 +21,11 @@ from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
 from tests.integration.trainer_harness import (
     DEADLINE_S,
     JOB,
+    RECORDED,
     Planes,
     PublicationLost,
     TrainerProcess,
+    as_recorded,
     make_model,
     make_spec,
 )
@@ -68,6 +71,9 @@ class Gang:
     zero_stage: int
     num_ranks: int = 1
     hides_artifacts: bool = False  # from the follower
+    changes: dict[str, Any] = field(
+        default_factory=dict
+    )  # of the spec; those under `train` are added to its own
     trainers: list[TrainerProcess] = field(default_factory=list)
 
     def start(self, model: Path) -> None:
@@ -131,19 +137,22 @@ def hidden(folder: Path) -> list[str]:
 
 
 def gang_spec(gang: Gang) -> dict[str, object]:
-    return make_spec(
-        num_updates=NUM_UPDATES,
-        checkpoint_every_updates=CHECKPOINT_EVERY,
-        zero_stage=gang.zero_stage,
-        num_ranks=gang.num_ranks,
-        num_machines=len(MACHINES),
-    )
+    own = {"zero_stage": gang.zero_stage, "num_ranks": gang.num_ranks, "num_machines": len(MACHINES)}
+    return spec_with(gang.changes, **own)
 
 
-def run_alone(folder: Path, model: Path, planes: Planes) -> Sequence:
+def spec_with(changes: dict[str, Any], **train: Any) -> dict[str, object]:
+    own = {"num_updates": NUM_UPDATES, "checkpoint_every_updates": CHECKPOINT_EVERY, **train}
+    return {
+        **make_spec(**own, **changes.get("train", {})),
+        **{k: changes[k] for k in changes.keys() - {"train"}},
+    }
+
+
+def run_alone(folder: Path, model: Path, planes: Planes, changes: dict[str, Any] | None = None) -> Sequence:
     folder.mkdir()
     (folder / "model").symlink_to(model)
-    spec = make_spec(num_updates=NUM_UPDATES, checkpoint_every_updates=CHECKPOINT_EVERY, zero_stage=1)
+    spec = spec_with(changes or {}, zero_stage=1)
     trainer = TrainerProcess(folder, planes, spec)
     try:
         trainer.receive_until(Ready)
@@ -207,6 +216,23 @@ def test_two_machines_with_two_processes_each_train_as_four(
     for name in METRICS:
         curve = [publication.metrics[name] for publication in publications.values()]
         assert curve == pytest.approx([publication.metrics[name] for publication in alone.values()], rel=1e-4)
+
+
+def test_a_gang_trains_an_adapter_on_recorded_trajectories_as_one_machine_does(
+    tmp_path: Path, model_folder: Path, planes: Callable[[], Planes]
+) -> None:
+    changes = {**RECORDED, "train": {"lora": {"rank": 3, "alpha": 12.0}, "tree": False}}
+    both = [planes(), planes()]
+    for one in both:
+        one.change = as_recorded
+    one_machine = run_alone(tmp_path / "alone", model_folder, both[0], changes)
+    publications = run_together(Gang(tmp_path / "run", both[1], 2, changes=changes), model_folder)
+    assert list(publications) == list(one_machine) == list(range(1, NUM_UPDATES + 1))
+    for version, publication in publications.items():
+        ours, theirs = publication.metrics, one_machine[version].metrics
+        assert ours.keys() == theirs.keys()
+        for name in ("train/loss", "train/grad_norm", "train/entropy"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-4)
 
 
 def is_hung_up(stranger: socket.socket) -> bool:

@@ -166,7 +166,7 @@ def test_engine_serves_what_peft_makes_of_the_version(undisturbed: Run, trainer_
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("train", [{}, {"zero_stage": 3, "num_ranks": 2}], ids=["alone", "two ranks"])
+@pytest.mark.parametrize("train", [{}, {"zero_stage": 2, "num_ranks": 2}, {"zero_stage": 3, "num_ranks": 2}])
 def test_killed_anywhere_the_versions_are_the_same_to_the_bit(
     tmp_path: Path,
     trainer_model: Path,

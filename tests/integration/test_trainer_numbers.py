@@ -1,6 +1,5 @@
 """Numbers that no batch should hold: they reach neither weights nor optimizer, and stop no job."""
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,10 @@ from seamlessflow.core.protocol.child import Ended, Ready
 from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
 from tests.integration.trainer_harness import (
     JOB,
+    RECORDED,
     Planes,
     TrainerProcess,
+    as_recorded,
     folder_with,
     make_spec,
     run_check,
@@ -91,7 +92,6 @@ def test_ranks_say_nothing_of_a_sampler_where_the_data_has_none(
     for num_ranks in (1, 2):
         planes = start_planes(num_updates=1, change=as_recorded)
         spec = {**make_spec(num_updates=1, num_ranks=num_ranks, zero_stage=2), **RECORDED}
-        del spec["environment"]
         folder = folder_with(trainer_model, tmp_path / str(num_ranks))
         trainer = TrainerProcess(folder, planes, spec)
         try:
@@ -105,17 +105,3 @@ def test_ranks_say_nothing_of_a_sampler_where_the_data_has_none(
     assert names[0] == names[1]
     assert "train/loss" in names[0]
     assert not names[0] & {"train/ratio_mean", "train/kl_behaviour", "train/ess", "train/mismatch_mean"}
-
-
-RECORDED = {"data": {"source": "trajectories", "jobs": ["another"]}, "algorithm": {"name": "sft"}}
-
-
-def as_recorded(batch: Batch) -> Batch:
-    """As the gateway makes them of what other jobs recorded: no version, an advantage of one."""
-    trained = (batch.loss_mask != 0).astype(np.float32)
-    return dataclasses.replace(
-        batch,
-        versions=np.full_like(batch.versions, -1),
-        advantages_positive=trained,
-        advantages_negative=np.zeros_like(trained),
-    )

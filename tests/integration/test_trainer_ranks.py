@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -13,9 +14,12 @@ from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
 from tests.integration.trainer_harness import (
     DEADLINE_S,
     JOB,
+    RECORDED,
     Planes,
     PublicationLost,
     TrainerProcess,
+    as_it_is,
+    as_recorded,
     folder_with,
     make_spec,
     run_check,
@@ -30,20 +34,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Sequence = dict[int, Publication]
 
 
-def start_trainer(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int) -> TrainerProcess:
-    spec = make_spec(
-        num_updates=NUM_UPDATES,
-        checkpoint_every_updates=CHECKPOINT_EVERY,
-        zero_stage=zero_stage,
-        num_ranks=num_ranks,
-    )
+def start_trainer(
+    folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int, **changes: Any
+) -> TrainerProcess:
+    """`changes`: of the spec; those under `train` are added to its own."""
+    train = {"num_updates": NUM_UPDATES, "checkpoint_every_updates": CHECKPOINT_EVERY}
+    own = make_spec(**train, zero_stage=zero_stage, num_ranks=num_ranks, **changes.pop("train", {}))
+    spec = {**own, **changes}
     trainer = TrainerProcess(folder, planes, spec)
     trainer.receive_until(Ready)
     return trainer
 
 
-def run_through(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int) -> Sequence:
-    trainer = start_trainer(folder, planes, zero_stage=zero_stage, num_ranks=num_ranks)
+def run_through(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int, **changes: Any) -> Sequence:
+    trainer = start_trainer(folder, planes, zero_stage=zero_stage, num_ranks=num_ranks, **changes)
     try:
         trainer.begin(1)
         trainer.receive_until(Ended)
@@ -98,6 +102,41 @@ def test_two_ranks_give_the_loss_curve_of_one(
     for name in METRICS:
         curve = [publication.metrics[name] for publication in publications.values()]
         assert curve == pytest.approx([publication.metrics[name] for publication in alone.values()], rel=1e-4)
+
+
+LORA = {"rank": 3, "alpha": 12.0}
+KL_IN_REWARD = {"name": "reinforce_plus_plus", "kl_coef": 0.1}
+TOGETHER_WITH: dict[str, tuple[int, dict[str, Any]]] = {
+    # What else a job asks for, with the stage of ZeRO.
+    "recorded trajectories": (2, RECORDED),
+    "recorded trajectories, an adapter, branches": (3, {**RECORDED, "train": {"lora": LORA, "tree": False}}),
+    "an adapter": (2, {"train": {"lora": LORA}}),
+    "checkpointed activations": (3, {"train": {"gradient_checkpointing": True}}),
+    "a reference in the reward": (3, {"algorithm": KL_IN_REWARD}),
+}
+
+
+@pytest.mark.parametrize("case", TOGETHER_WITH)
+def test_two_ranks_do_what_one_does_whatever_else_is_asked_for(
+    tmp_path: Path, trainer_model: Path, start_planes: Callable[..., Planes], case: str
+) -> None:
+    stage, changes = TOGETHER_WITH[case]
+    alone, together = (
+        run_through(
+            folder_with(trainer_model, tmp_path / str(num_ranks)),
+            start_planes(num_updates=NUM_UPDATES, change=as_recorded if "data" in changes else as_it_is),
+            zero_stage=stage,
+            num_ranks=num_ranks,
+            **changes,
+        )
+        for num_ranks in (1, 2)
+    )
+    assert list(together) == list(alone) == list(range(1, NUM_UPDATES + 1))
+    for version, publication in together.items():
+        ours, theirs = publication.metrics, alone[version].metrics
+        assert ours.keys() == theirs.keys()
+        for name in ("train/loss", "train/grad_norm", "train/entropy", "train/num_trained_tokens"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-4), (version, name)
 
 
 @pytest.mark.parametrize("stage", [2, 3])

@@ -1,5 +1,6 @@
 """A tiny model, made-up batches and stand-ins for gateway and control plane, for the tests of the trainer."""
 
+import dataclasses
 import json
 import os
 import secrets
@@ -137,6 +138,28 @@ def make_spec(**train: object) -> dict[str, object]:
     }
 
 
+RECORDED = {
+    "environment": {"name": "none"},
+    "data": {"source": "trajectories", "jobs": ["another"]},
+    "algorithm": {"name": "sft"},
+}
+
+
+def as_it_is(batch: Batch) -> Batch:
+    return batch
+
+
+def as_recorded(batch: Batch) -> Batch:
+    """As the gateway makes them of what other jobs recorded: no version, an advantage of one."""
+    trained = (batch.loss_mask != 0).astype(np.float32)
+    return dataclasses.replace(
+        batch,
+        versions=np.full_like(batch.versions, -1),
+        advantages_positive=trained,
+        advantages_negative=np.zeros_like(trained),
+    )
+
+
 class PublicationLost(Exception):
     """Raised by `before_publication`: the trainer died before its request arrived."""
 
@@ -147,7 +170,7 @@ class Planes:
 
     num_updates: int = 6
     flat_batches: frozenset[int] = frozenset()
-    change: Callable[[Batch], Batch] = lambda batch: batch
+    change: Callable[[Batch], Batch] = as_it_is
     num_batches_ready: int = 10**6
     before_publication: Callable[[Publication], None] = lambda _publication: None
     after_publication: Callable[[Publication], None] = lambda _publication: None

@@ -61,6 +61,7 @@ def test_a_given_option_leaves_the_others_of_its_nested_section_to_the_preset() 
         ({"name": "sft", "objective": "clip"}, "policy_gradient"),
         ({"name": "srpo", "stages": [{"name": "a"}, {"name": "a"}]}, "names must differ"),
         ({"stages": [{"name": "a", "until_metric": "reward/mean"}]}, "give both or neither"),
+        ({"stages": [{"name": "a", "until_metric": "rewrad/mean", "at_least": 1}]}, "got 'rewrad/mean'"),
         ({"name": "ppo"}, "'grpo'"),
         ({"name": 7}, "grpo"),
         ({"name": "dapo", "overlong": {"rul": "shape"}}, "did you mean 'rule'"),

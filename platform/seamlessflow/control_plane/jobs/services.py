@@ -21,7 +21,7 @@ from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sou
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.references import model_context_check, model_resolve, tasks_resolve
-from seamlessflow.control_plane.jobs.tasks_file import tasks_count
+from seamlessflow.control_plane.jobs.tasks_file import stages_check, tasks_check
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
@@ -80,9 +80,12 @@ def job_submit(
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
     if spec.train.lora is not None and spec.train.lora.target_modules:
         lora_targets_check(model_path, spec.train.lora.target_modules)
-    tasks_path = None
+    tasks_path, num_tasks = None, None
     if spec.environment.tasks is not None:
         tasks_path = tasks_resolve(reference=spec.environment.tasks, project_id=project.id)
+        facts = tasks_check(tasks_path)
+        stages_check(spec.algorithm.stages, facts)
+        num_tasks = facts.num_tasks
     held_out_path = _held_out_tasks(spec, project)
     digest = tokenizer_digest(model_path)
     sources = sources_resolve(spec=spec, project_id=project.id, digest=digest)
@@ -94,7 +97,7 @@ def job_submit(
         spec=spec.model_dump(mode="json"),
         model_path=str(model_path),
         tasks_path=str(tasks_path or ""),
-        num_tasks=None if tasks_path is None else tasks_count(tasks_path),
+        num_tasks=num_tasks,
         evaluation_tasks_path=str(held_out_path or ""),
         tokenizer_sha256=digest,
         submission_key=key,
@@ -132,7 +135,7 @@ def _held_out_tasks(spec: JobSpec, project: Project) -> Path | None:
         return None
     field = "evaluation.tasks"
     path = tasks_resolve(reference=spec.evaluation.tasks, project_id=project.id, field=field)
-    tasks_count(path, field=field)
+    tasks_check(path, field=field)
     return path
 
 

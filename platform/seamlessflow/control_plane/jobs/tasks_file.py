@@ -1,18 +1,29 @@
-"""Checking a file of tasks: JSON Lines, one object per line. Enters: a path. Leaves: the number of tasks."""
+"""Checking a file of tasks: JSON Lines, an object a line. Enters: a path. Leaves: how many tasks of which domains."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
 from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.core.algorithms.section import StageSection
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_TASKS = 10_000_000
+NUM_DOMAINS_SHOWN = 10
 
 
-def tasks_count(path: Path, *, field: str = "environment.tasks") -> int:
-    """Count the tasks; blank lines are none. Raises ApplicationError naming `field` and the first bad line."""
+@dataclass(frozen=True, slots=True)
+class TasksFacts:
+    num_tasks: int
+    domains: frozenset[str]  # "" for tasks that name none
+
+
+def tasks_check(path: Path, *, field: str = "environment.tasks") -> TasksFacts:
+    """Read all tasks; blank lines are none. Raises ApplicationError naming `field` and the first bad line."""
     num_tasks = 0
+    domains = set()
     with path.open("rb") as file:
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
@@ -20,14 +31,30 @@ def tasks_count(path: Path, *, field: str = "environment.tasks") -> int:
             if len(line) > MAX_LINE_BYTES:
                 raise field_error(field, f"line {number} is longer than {MAX_LINE_BYTES} bytes")
             if line.strip():
-                _check(line, number, field)
+                domains.add(str(_task(line, number, field).get("domain", "")))
                 num_tasks += 1
     if not 1 <= num_tasks <= MAX_TASKS:
         raise field_error(field, f"the file holds {num_tasks} tasks; accepted: 1 to {MAX_TASKS}")
-    return num_tasks
+    return TasksFacts(num_tasks, frozenset(domains))
 
 
-def _check(line: bytes, number: int, field: str) -> None:
+def stages_check(stages: Sequence[StageSection], facts: TasksFacts) -> None:
+    """A stage without tasks would stop the job once it begins. Raises ApplicationError naming stage and domain."""
+    for number, stage in enumerate(stages):
+        for domain in stage.domains:
+            if domain not in facts.domains:
+                known = sorted(facts.domains - {""})
+                shown = ", ".join(known[:NUM_DOMAINS_SHOWN]) + (
+                    ", …" if len(known) > NUM_DOMAINS_SHOWN else ""
+                )
+                raise field_error(
+                    f"algorithm.stages.{number}.domains",
+                    f"no task of environment.tasks has the domain {domain!r}; "
+                    + (f"accepted: {shown}" if known else "its tasks name none"),
+                )
+
+
+def _task(line: bytes, number: int, field: str) -> dict[str, object]:
     try:
         task = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -36,3 +63,4 @@ def _check(line: bytes, number: int, field: str) -> None:
         raise field_error(field, f"line {number} is not a JSON object")
     if b"\\u0000" in line:  # perhaps only the text of one: such a line is refused as well
         raise field_error(field, f"line {number} holds a NUL character, which no field accepts")
+    return task

@@ -29,6 +29,7 @@ from seamlessflow.core.spec_section import SpecSection
 from seamlessflow.core.types.rewards import Reward
 
 Coefficient = Annotated[float, Field(ge=0, le=10)]
+METRIC = "^(reward|rollout|train|perf|eval)/.+$"  # docs/metrics.md lists them
 Marker = Annotated[str, Field(min_length=1, max_length=64)]
 _BATCH_WIDE = (AdvantageEstimator.BATCH, AdvantageEstimator.BATCH_WITH_BASELINE)
 
@@ -101,7 +102,7 @@ class StageSection(SpecSection):
     """Only tasks whose `domain` is one of these; empty: all."""
     until_update: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     """Ends once so many updates of the job are published."""
-    until_metric: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    until_metric: Annotated[str, Field(pattern=METRIC, max_length=100)] | None = None
     """Ends once this metric, averaged over `window` updates, is at least `at_least`."""
     at_least: Annotated[float, Field(ge=-1e9, le=1e9)] | None = None
     window: Annotated[int, Field(ge=1, le=10_000)] = 5
