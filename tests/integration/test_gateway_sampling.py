@@ -180,3 +180,42 @@ async def test_updates_wait_for_groups_that_the_next_version_would_make_stale(
         await world.chat(session["api_key"], [USER, {"role": "user", "content": "again"}])
         await world.finish(agent, session["session_id"], reward=reward)
     assert (await lease_batch(world, trainer, policy_version=1))[0] == 200
+
+
+async def test_history_resampling_on_policy_beside_evaluations(gateway_world: GatewayWorld) -> None:
+    """Staleness 0: one batch in the making at a time. What is measured is no history, though its tasks have numbers."""
+    world = gateway_world
+    held_out = {"tasks": "held_out", "every_versions": 1, "samples_per_task": 2}
+    await world.start_engines(
+        answer,
+        num_tasks=2,
+        algorithm={"name": "srpo", "max_staleness": 0},
+        evaluation=held_out,
+        train={"num_updates": 50},
+    )
+    agent, trainer = world.make_phase(Role.AGENT), world.make_phase(Role.TRAIN)
+    rewards = {0: (1.0, 1.0), 1: (0.0, 1.0)}
+    trained = []
+    for version in range(5):
+        for group in await world.lease(agent, is_evaluation=True):
+            for session in group["sessions"]:
+                await world.chat(session["api_key"], [USER])
+                await world.finish(agent, session["session_id"], reward=1.0)  # all correct, of every task
+        (group,) = await world.lease(agent, max_sessions=10)
+        trained.append(int(group["task"]["question"]))
+        for reward, session in zip(rewards[trained[-1]], group["sessions"], strict=True):
+            await world.chat(session["api_key"], [USER])
+            await world.finish(agent, session["session_id"], reward=reward)
+        assert await world.lease(agent, max_sessions=10) == [], "nothing that could not be trained on policy"
+        numbers = {"applied_batch": version, "durable_batch": version, "policy_version": version}
+        status, raw = await lease_batch(world, trainer, **numbers)
+        assert status == 200
+        batch = batch_decode(raw)
+        assert set(batch.versions[batch.loss_mask != 0].tolist()) == {version}
+        world.sql("UPDATE jobs_job SET latest_version = %s, published_batch = %s", [version + 1] * 2)
+        world.sql("UPDATE scheduling_phase SET served_version = %s WHERE role = 'rollout'", [version + 1])
+        world.engines[0].version = version + 1
+
+    assert sorted(trained[:2]) == [0, 1]
+    assert trained[2:] == [1, 1, 1], "the task that was solved has left; the measured ones never count"
+    assert world.sql("SELECT count(*) FROM trajectory_evaluation WHERE state = 'finished'") == [(5,)]

@@ -51,6 +51,12 @@ def test_a_gradient_that_is_not_finite_is_left_out_whole(rows: dict[str, Any], c
     assert row["names_are_kept"]
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_without_a_sample_takes_its_number_and_moves_nothing(rows: dict[str, Any], case: str) -> None:
+    assert not rows[case]["empty_moves"]
+    assert rows[case]["empty_is_finite"]
+
+
 def test_a_job_goes_on_behind_a_batch_with_an_infinite_gradient(
     tmp_path: Path, trainer_model: Path, start_planes: Callable[..., Planes]
 ) -> None:

@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,6 +48,13 @@ def without_bounds(batch: Batch) -> Batch:
     return dataclasses.replace(batch, advantages_positive=advantages)
 
 
+def of_nothing(batch: Batch) -> Batch:
+    """Not one sample."""
+    arrays = [one.name for one in dataclasses.fields(batch) if one.name not in ("header", "sample_starts")]
+    none_of_it: dict[str, Any] = {name: getattr(batch, name)[:0] for name in arrays}
+    return dataclasses.replace(batch, sample_starts=batch.sample_starts[:1], **none_of_it)
+
+
 def engine_of(case: str, model_path: Path) -> TrainEngine:
     dtype, _, stage = case.split()
     spec = {**make_spec(zero_stage=int(stage)), "model": {"source": "artifact://test", "dtype": dtype}}
@@ -63,6 +71,8 @@ def check(case: str, model_path: Path) -> dict[str, object]:
     engine, undisturbed = engine_of(case, model_path), engine_of(case, model_path)
     infinite = engine.step(without_bounds(make_batch(1)), step_version=0, optimizer_step=1)
     kept = weights_of(engine)
+    empty = engine.step(of_nothing(make_batch(1)), step_version=0, optimizer_step=1)
+    left = weights_of(engine)
     for one in (engine, undisturbed):
         after = one.step(make_batch(2), step_version=1, optimizer_step=2)
     return {
@@ -73,6 +83,8 @@ def check(case: str, model_path: Path) -> dict[str, object]:
         "outlier_skipped": outlier["train/update_skipped"],
         "infinite_moves": bool((kept != before).any()),
         "infinite_skipped": infinite["train/update_skipped"],
+        "empty_moves": bool((left != before).any()),
+        "empty_is_finite": all(math.isfinite(value) for value in empty.values()),
         "skipped_afterwards": after["train/update_skipped"],
         "names_are_kept": usual.keys() == outlier.keys() == infinite.keys(),
         "goes_on_as_if_nothing_had_been": bool((weights_of(engine) == weights_of(undisturbed)).all())

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
+from seamlessflow.core.algorithms.options import AlgorithmName
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
-from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.batching.format import Batch, batch_decode, batch_encode
+from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from tests.fixtures.random_sessions import random_session
@@ -226,3 +228,46 @@ def test_trees_weigh_what_their_branches_do(name: str, objective: TrainObjective
         sums.append([np.bincount(batch.token_ids, weights=array, minlength=8) for array in arrays])
     np.testing.assert_allclose(sums[0], sums[1], atol=1e-4)
     assert np.abs(sums[0]).max() > 1
+
+
+def without_prompt(one: FinishedSession) -> FinishedSession:
+    return dataclasses.replace(one, nodes=[dataclasses.replace(one.nodes[0], token_ids=b""), one.nodes[1]])
+
+
+@pytest.mark.parametrize("name", AlgorithmName)
+@pytest.mark.parametrize("is_tree", [True, False])
+def test_what_an_agent_may_leave_behind_becomes_a_batch_of_numbers(
+    name: AlgorithmName, is_tree: bool
+) -> None:
+    """Groups of one, of equal or extreme rewards, answers of no or one token, sessions of nothing."""
+    nothing = FinishedSession(reward=0.0, nodes=[])
+    algorithm = AlgorithmSection.model_validate({"name": name.value})
+    for groups, has_tokens in (
+        ([[session(1.0, 1, 2)]], True),
+        ([[session(1.0, 1)], [session(0.0, 2)]], True),
+        ([[session(1.0, 1, 2), session(1.0, 3)]], True),
+        ([[session(1.0), session(0.0, 1)]], name is not AlgorithmName.SFT),
+        ([[nothing, session(1.0, 1)]], True),
+        ([[session(1e6, 1), session(-1e6, 2), session(1e6 - 1, 2, 3)]], True),
+        ([[session(0.1 + 0.2, 1), session(0.3, 2)]], True),
+        ([[session(1.0, *[1] * 200), session(0.0, *[2] * 300)]], True),
+        ([[without_prompt(session(1.0, 1, 2)), without_prompt(session(0.0, 1))]], True),
+        ([[without_prompt(session(1.0, 1)), without_prompt(session(0.0, 2))]], False),
+        ([[nothing, nothing]], False),
+    ):
+        plan = BatchPlan(
+            job_id="j",
+            number=1,
+            policy_version=0,
+            temperature=1.0,
+            algorithm=algorithm,
+            overlong_tokens=50,
+            judge_markers=JudgeMarkers(end=(END,), on=(ON,)),
+            is_tree=is_tree,
+        )
+        batch = batch_decode(batch_encode(assemble_batch(groups, plan)))
+        arrays = (batch.advantages_positive, batch.advantages_negative, batch.loss_weights, batch.rewards)
+        assert all(np.isfinite(array).all() for array in arrays)
+        assert np.isfinite(list(batch.header.metrics.values())).all()
+        assert batch.loss_mask.any() or not has_tokens
+        assert not batch.loss_mask[batch.layout.predecessors == NO_PARENT].any(), "nothing predicts it"

@@ -126,9 +126,13 @@ class TrainSection(SpecSection):
     """Of an adapter (lora) ten times as much by default: what is best for one is about ten times what is best for all
     weights, in supervised and reinforcement learning alike (LoRA Without Regret, Thinking Machines Lab, 2025)."""
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """Of AdamW, on every weight that is trained."""
     adam_betas: tuple[Beta, Beta] = (0.9, 0.95)
+    """Decay of AdamW's first and second moments."""
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    """A gradient whose norm over all weights is above it is scaled down to it."""
     warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Over so many updates the learning rate rises in a line to its value, where it stays."""
     lora: LoraSection | None = None
     """Train an adapter and publish it alone; left out: every weight is trained."""
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1

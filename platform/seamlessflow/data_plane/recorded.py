@@ -40,11 +40,11 @@ async def recorded_batch(pool: Pool, job: LiveJob, request: BatchLeaseRequest) -
         finished = await finished_sessions(connection, [group.group_id for group in groups], chosen=chosen)
     _require_whole(request.number, epoch, groups, finished)
     plan = _plan(job, request, epoch, num_sessions=len(chosen))
-    try:
-        batch = await asyncio.to_thread(assemble_batch, finished, plan)
-    except ValueError as error:  # every answer in it was sampled under a mask
-        message = f"{error}; choose other sessions, or more groups a batch."
-        raise bad_request(message, code="data_unusable") from error
+    batch = await asyncio.to_thread(assemble_batch, finished, plan)
+    if not batch.loss_mask.any():  # every answer in it was sampled under a mask
+        reason = f"batch {request.number} would hold no trainable token"
+        message = f"{reason}; choose other sessions, or more groups a batch."
+        raise bad_request(message, code="data_unusable")
     return dataclasses.replace(batch, versions=np.full_like(batch.versions, PROMPT_VERSION))
 
 

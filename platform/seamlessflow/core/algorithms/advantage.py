@@ -108,7 +108,7 @@ def _by_group(rewards: Floats, groups: NDArray[np.int32], estimate: Callable[[Fl
 
 
 def _weighted_normalised(values: Floats, weights: NDArray[np.int64] | None) -> Floats:
-    if _is_flat(values):
+    if _is_flat(values if weights is None else values[weights > 0]):
         return np.zeros_like(values)
     mean = np.average(values, weights=weights)
     std = np.sqrt(np.average((values - mean) ** 2, weights=weights))

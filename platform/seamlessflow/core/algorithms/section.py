@@ -96,6 +96,7 @@ class StageSection(SpecSection):
     """One stage of the tasks' curriculum. It ends by its rule, or by hand; the last one ends with the job."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
+    """By which it is switched to by hand, and shown."""
     domains: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default_factory=list, max_length=64
     )
@@ -105,7 +106,9 @@ class StageSection(SpecSection):
     until_metric: Annotated[str, Field(pattern=METRIC, max_length=100)] | None = None
     """Ends once this metric, averaged over `window` updates, is at least `at_least`."""
     at_least: Annotated[float, Field(ge=-1e9, le=1e9)] | None = None
+    """What `until_metric` has to reach; one is not given without the other."""
     window: Annotated[int, Field(ge=1, le=10_000)] = 5
+    """Updates of the stage, the newest ones, that `until_metric` is averaged over."""
 
     @model_validator(mode="after")
     def _metric_has_a_threshold(self) -> "StageSection":
@@ -146,7 +149,7 @@ class AlgorithmSection(SpecSection):
     kl_estimator: KlEstimator = KlEstimator.K3
     kl_placement: KlPlacement = KlPlacement.LOSS
     entropy_coef: Coefficient = 0.0
-    """Weight of an entropy bonus."""
+    """Weight of an entropy bonus, in nats per token, aggregated as the loss is."""
     max_staleness: Annotated[int, Field(ge=0, le=1000)] = 4
     """Largest lag, in policy versions, between a token's sampler and the step that trains it."""
     sft_min_reward: Reward = 1.0

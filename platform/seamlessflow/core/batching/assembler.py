@@ -41,13 +41,14 @@ class BatchPlan:
 
 
 def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> Batch:
-    """Pack groups, each a sequence of sessions, in the order given. Raises ValueError when nothing can be trained."""
+    """Pack groups, each a sequence of sessions, in the order given.
+
+    A batch of which nothing can be trained is still one: it takes its number and teaches nothing, so no job stalls.
+    """
     parts = [_part(group, plan) for group in groups]
     if not any(part.trees.loss_mask.any() for part in parts):
-        # All sessions are filtered: the batch takes its number and teaches nothing, instead of stalling the job.
+        # All sessions are filtered: what they are can be computed and compared all the same.
         parts = [_part(group, plan, may_mask=False) for group in groups]
-    if not any(part.trees.loss_mask.any() for part in parts):
-        raise ValueError(f"batch {plan.number} of job {plan.job_id} would hold no trainable token")
     weights = token_weights_of(parts, plan.algorithm)
     bases = np.cumsum([0, *(part.trees.layout.num_tokens for part in parts)])
     firsts = np.cumsum(

@@ -166,11 +166,14 @@ def _lay_out(top: list[_Piece]) -> FlatTrees:
         pieces.append(piece)
         num_tokens += len(piece.token_ids)
         stack.extend((child, num_tokens - 1) for child in reversed(piece.children))
+    loss_mask = _concatenated([piece.loss_mask for piece in pieces], np.uint8)
+    begins = [start for start, parent in zip(starts, parents, strict=True) if parent == NO_PARENT]
+    loss_mask[begins] = 0  # of an answer to an empty prompt: no token predicts it
     return FlatTrees(
         layout=TreeLayout(np.array([*starts, num_tokens]), np.array(parents, dtype=np.int64)),
         sample_sessions=np.array(sessions, dtype=np.int64),
         token_ids=_concatenated([piece.token_ids for piece in pieces], np.int32),
-        loss_mask=_concatenated([piece.loss_mask for piece in pieces], np.uint8),
+        loss_mask=loss_mask,
         behaviour_logprobs=_concatenated([piece.behaviour_logprobs for piece in pieces], np.float32),
         versions=_concatenated([piece.versions for piece in pieces], np.int32),
         is_marked=_concatenated([piece.is_marked for piece in pieces], np.bool_),

@@ -1,4 +1,5 @@
-"""Write the OpenAPI document and the job spec's JSON Schema to `api_schema/`; `--check` only compares."""
+"""Write the OpenAPI document and the job spec's JSON Schema to `api_schema/`, and the tables of docs/algorithms.md;
+`--check` only compares."""
 
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiYamlRenderer
 from drf_spectacular.validation import validate_schema
 
+from seamlessflow.core.algorithms.reference_tables import filled
 from seamlessflow.core.job_spec import JobSpec
 
 
@@ -23,14 +25,19 @@ class Command(BaseCommand):
             "--check", action="store_true", help="Fail if a file differs from what it should be."
         )
         parser.add_argument("--folder", type=Path, default=Path("api_schema"))
+        parser.add_argument("--algorithms", type=Path, default=Path("docs/algorithms.md"))
 
     def handle(self, *args: Any, **options: Any) -> None:
         drifted = []
-        for name, text in {"openapi.yaml": openapi_text(), "job_spec.schema.json": job_spec_text()}.items():
-            path = options["folder"] / name
+        wanted = {
+            options["folder"] / "openapi.yaml": openapi_text(),
+            options["folder"] / "job_spec.schema.json": job_spec_text(),
+            options["algorithms"]: filled(options["algorithms"].read_text()),
+        }
+        for path, text in wanted.items():
             if path.exists() and path.read_text() == text:
                 continue
-            drifted.append(name)
+            drifted.append(path.name)
             if not options["check"]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
