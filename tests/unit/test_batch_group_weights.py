@@ -12,6 +12,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, batch_decode, batch_encode
+from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
@@ -271,3 +272,21 @@ def test_what_an_agent_may_leave_behind_becomes_a_batch_of_numbers(
         assert np.isfinite(list(batch.header.metrics.values())).all()
         assert batch.loss_mask.any() or not has_tokens
         assert not batch.loss_mask[batch.layout.predecessors == NO_PARENT].any(), "nothing predicts it"
+
+
+@pytest.mark.parametrize("logprob", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("is_tree", [True, False])
+def test_a_token_whose_logprob_is_no_number_is_context(logprob: float, is_tree: bool) -> None:
+    """What an engine in trouble serves: nothing is to be compared with it, so it is not trained."""
+    whole = session(1.0, 1, 2, 3)
+    answer = dataclasses.replace(whole.nodes[1], logprobs=np.array([-1, logprob, -2], dtype="<f4").tobytes())
+    group = [dataclasses.replace(whole, nodes=[whole.nodes[0], answer]), session(0.0, 4)]
+    algorithm = AlgorithmSection.model_validate({"name": "reinforce_plus_plus"})
+    plan = BatchPlan(
+        job_id="j", number=1, policy_version=0, temperature=1.0, algorithm=algorithm, is_tree=is_tree
+    )
+    batch = assemble_batch([group], plan)
+    assert batch.token_ids[batch.loss_mask != 0].tolist() == [1, 3, 4]
+    shaped = kl_into_rewards(batch, np.zeros(len(batch.token_ids)), algorithm)
+    assert np.isfinite(shaped.advantages_positive).all()
+    assert np.isfinite(shaped.advantages_negative).all()

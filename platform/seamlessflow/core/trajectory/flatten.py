@@ -2,8 +2,8 @@
 
 Context that sessions or branches begin with in the same way is held once, found by its tokens; what was sampled is
 never joined, for every draw is a sample of its own. Partial answers are left out (what follows them goes on from the
-node above); so is context behind the last trained token of a branch. Tokens of unknown version and masked tokens are
-kept as context and never trained. The same sessions always give the same trees.
+node above); so is context behind the last trained token of a branch. Tokens of unknown version, tokens without a finite
+logprob and masked ones are kept as context and never trained. The same sessions always give the same trees.
 
 Source: "Tree Training" (arXiv 2511.00413), where the flat sequence is attended to by ancestors only.
 """
@@ -197,12 +197,13 @@ def _piece(session: int, node: Node, *, num_marked: int) -> _Piece:
             is_marked=np.zeros(len(ids), dtype=np.bool_),
         )
     versions = spans_expand(node.spans, len(ids))
+    logprobs = np.frombuffer(node.logprobs, dtype="<f4").astype(np.float32, copy=False)
     return _Piece(
         session=session,
         is_sampled=True,
         token_ids=ids,
-        loss_mask=(_stored_mask(node) & (versions >= 0)).astype(np.uint8),
-        behaviour_logprobs=np.frombuffer(node.logprobs, dtype="<f4").astype(np.float32, copy=False),
+        loss_mask=(_stored_mask(node) & (versions >= 0) & np.isfinite(logprobs)).astype(np.uint8),
+        behaviour_logprobs=logprobs,
         versions=versions,
         is_marked=np.arange(len(ids)) < num_marked,
     )
