@@ -1,5 +1,6 @@
 """`seamlessflow machines` and `jobs` against a real web process: what they change, what they print, how they end."""
 
+import json
 from pathlib import Path
 
 import click
@@ -10,12 +11,13 @@ from pytest_django.live_server_helper import LiveServer
 
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.main import cli
-from seamlessflow.client import ApiError
+from seamlessflow.client import ApiError, JobFailed
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.models import Artifact, Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.control_plane.telemetry.models import MetricPoint
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, model_folder, tasks_file, worker_make
@@ -196,3 +198,55 @@ def test_fault_in_a_spec_says_where(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("name: x\nmodel: [\n")
 
     assert "line 3, column 1" in refused("submit", str(tmp_path / "job.yaml"))
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_scripts_read_json_and_nothing_else(cast: Cast, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(cast.spec()))
+
+    submitted = json.loads(run("submit", str(tmp_path / "job.yaml"), "--json").stdout)
+    (listed,) = json.loads(run("jobs", "list", "--json").stdout)
+    shown = json.loads(run("jobs", "show", submitted["id"], "--json").stdout)
+
+    assert submitted["id"] == listed["id"] == shown["id"]
+    assert shown["spec"]["name"] == "calculator"
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_waiting_ends_when_its_time_is_over_and_the_job_goes_on(cast: Cast) -> None:
+    job = cast.job()
+
+    error = run("jobs", "wait", show_id(IdKind.JOB, job.id), "--timeout", "0.01").exception
+
+    assert isinstance(error, CliError)
+    assert error.exit_code == 4
+    assert "still queued" in str(error)
+    assert Job.objects.get().desired == "run"
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_job_that_was_cancelled_is_printed_whole_before_the_wait_fails(cast: Cast) -> None:
+    shown = show_id(IdKind.JOB, cast.job().id)
+    said("jobs", "cancel", shown)
+    plan_apply(decide(snapshot_load()))
+
+    result = run("jobs", "wait", shown, "--json")
+
+    assert isinstance(result.exception, JobFailed)
+    assert json.loads(result.stdout)["state"] == "cancelled"
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_metrics_are_printed_and_an_unknown_one_is_named(cast: Cast) -> None:
+    job = cast.job()
+    for step in (1, 2):
+        MetricPoint.objects.create(
+            project=job.project, job=job, name="reward/mean", step=step, value=step / 2
+        )
+    shown = show_id(IdKind.JOB, job.id)
+
+    assert said("jobs", "metrics", shown)[0].split() == ["reward/mean", "step", "2", "1"]
+    assert json.loads(run("jobs", "metrics", shown, "--name", "reward/mean", "--json").stdout) == {
+        "reward/mean": {"step": [1, 2], "value": [0.5, 1.0]}
+    }
+    assert "no metric train/nothing" in refused("jobs", "metrics", shown, "--name", "train/nothing")

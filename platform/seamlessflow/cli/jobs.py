@@ -1,5 +1,8 @@
 """`submit` and `jobs`: a job from a file to its end."""
 
+import json
+import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +13,23 @@ from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client, JobFailed
 from seamlessflow.core.job_spec import InvalidJobSpec, job_spec_parse
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
+
+TIME_OVER = 4  # exit code
 
 # What a spec may name by a path of the one who submits it.
 UPLOADED_KEYS = (("model", "source"), ("environment", "tasks"), ("evaluation", "tasks"))
+
+
+_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="JSON on standard output and nothing else there."
+)
+_timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop waiting after so long, with exit code 4; the job goes on.",
+)
 
 
 @click.command()
@@ -23,16 +40,20 @@ UPLOADED_KEYS = (("model", "source"), ("environment", "tasks"), ("evaluation", "
     help="Follow the job; exit 0 if it completes, 1 if it fails, 3 if it is cancelled.",
 )
 @click.option("--upload/--no-upload", default=True, help="Upload local paths that the spec names.")
-def submit(file: Path, wait: bool, upload: bool) -> None:
+@_timeout_option
+@_json_option
+def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json: bool) -> None:
     """Submit the job described in FILE (YAML or JSON)."""
     spec = _spec_read(file)
     with connect() as client:
         if upload:
             _upload_local_paths(client, spec, base=file.parent)
         job = client.job_submit(spec)
-        click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}")
+        click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}", err=as_json)
+        if as_json and not wait:
+            _print_json(job)
         if wait:
-            _follow(client, job["id"])
+            _follow(client, job["id"], timeout_s=timeout, as_json=as_json)
 
 
 @click.group()
@@ -43,10 +64,14 @@ def jobs() -> None:
 @jobs.command("list")
 @click.option("--state", help="Only jobs in this state.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-def jobs_list(state: str | None, limit: int) -> None:
+@_json_option
+def jobs_list(state: str | None, limit: int, as_json: bool) -> None:
     """The newest jobs."""
     with connect() as client:
         rows = [job for job, _ in zip(client.job_list(state=state), range(limit), strict=False)]
+    if as_json:
+        _print_json(rows)
+        return
     if not rows:
         none = (
             f"no job is {state}" if state else "no jobs yet; submit one with `seamlessflow submit job.yaml`"
@@ -58,18 +83,43 @@ def jobs_list(state: str | None, limit: int) -> None:
 
 @jobs.command("show")
 @click.argument("job_id")
-def jobs_show(job_id: str) -> None:
+@_json_option
+def jobs_show(job_id: str, as_json: bool) -> None:
     """Everything about one job, as YAML."""
     with connect() as client:
+        if as_json:
+            _print_json(client.job_get(job_id))
+            return
         click.echo(yaml.safe_dump(client.job_get(job_id), sort_keys=False, allow_unicode=True), nl=False)
 
 
 @jobs.command("wait")
 @click.argument("job_id")
-def jobs_wait(job_id: str) -> None:
-    """Follow a job to its end; the exit code tells how it ended."""
+@_timeout_option
+@_json_option
+def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
+    """Follow a job to its end: exit 0 if it completes, 1 if it fails, 3 if it is cancelled."""
     with connect() as client:
-        _follow(client, job_id)
+        _follow(client, job_id, timeout_s=timeout, as_json=as_json)
+
+
+@jobs.command("metrics")
+@click.argument("job_id")
+@click.option("--name", "names", multiple=True, help="Only this one; may be repeated. All if left out.")
+@_json_option
+def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
+    """The newest value of each metric; with --json every point, as columns `step` and `value`."""
+    with connect() as client:
+        columns = client.job_part(job_id, "metrics", **({"names": ",".join(names)} if names else {}))[
+            "metrics"
+        ]
+    if absent := sorted(set(names) - columns.keys()):
+        raise CliError(f"the job has no metric {', '.join(absent)}", exit_code=2)
+    if as_json:
+        _print_json(columns)
+        return
+    for name, column in sorted(columns.items()):
+        click.echo(f"{name:<40} step {column['step'][-1]:<6} {column['value'][-1]:g}")
 
 
 @jobs.command("audit")
@@ -205,13 +255,26 @@ def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> 
         spec[section][key] = client.upload(path)
 
 
-def _follow(client: Client, job_id: str) -> None:
+def _follow(client: Client, job_id: str, *, timeout_s: float | None, as_json: bool) -> None:
+    """Print each change, and with `as_json` the job as it ended. Raises JobFailed, CliError when time is over."""
     job: dict[str, Any] = {}
     shown: tuple[object, ...] = ()
+    deadline_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
     for job in client.job_watch(job_id):
         line = (job["state"], job["latest_version"], job["waiting_reason"])
         if line != shown:
             shown = line
-            click.echo(f"{job['state']:<10} version {job['latest_version']} {job['waiting_reason']}".rstrip())
-    if job["state"] != "completed":
+            text = f"{job['state']:<10} version {job['latest_version']} {job['waiting_reason']}"
+            click.echo(text.rstrip(), err=as_json)
+        if JobState(job["state"]) not in TERMINAL_JOB_STATES and time.monotonic() > deadline_at:
+            raise CliError(
+                f"{job['id']} is still {job['state']} after {timeout_s:g} s; it goes on", exit_code=TIME_OVER
+            )
+    if as_json:
+        _print_json(job)
+    if job["state"] != JobState.COMPLETED:
         raise JobFailed(job)
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))

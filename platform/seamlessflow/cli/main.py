@@ -1,6 +1,7 @@
 """The `seamlessflow` command: composition of its groups, and one place where anticipated errors become one line.
 
-Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 3 the job was cancelled; 130 Ctrl-C.
+Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 3 the job was cancelled, or (`status`)
+nothing runs; 4 the time to wait was over; 130 Ctrl-C.
 """
 
 import importlib
