@@ -268,3 +268,31 @@ async def test_a_setting_that_cannot_work_is_one_clear_line(
     errors = said(process)
     assert words in errors
     assert errors.count("\n") == 1
+
+
+async def test_what_a_killed_supervisor_left_in_its_temporary_folder_goes_with_the_next(
+    launcher: Launcher, plane: FakeControlPlane, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "t"
+    elsewhere.mkdir()
+    (elsewhere / "of-somebody-else").touch()
+
+    def scratch() -> Path:
+        (folder,) = elsewhere.glob("sf-*")
+        return folder
+
+    process = launcher.start(TMPDIR=str(elsewhere))
+    await until(lambda: plane.heartbeats != [], what="a heartbeat")
+    (scratch() / "vllm_dist_0").touch()
+    assert scratch().stat().st_mode & 0o777 == 0o700
+    process.kill()
+    await exit_status(process, 20)
+    boot_id = plane.heartbeats[0].boot_id
+
+    process = launcher.start(TMPDIR=str(elsewhere))
+    await until(lambda: plane.heartbeats[-1].boot_id != boot_id, what="a heartbeat of the next")
+    assert not (scratch() / "vllm_dist_0").exists()
+    process.terminate()
+
+    assert await exit_status(process, 20) == 0
+    assert [entry.name for entry in elsewhere.iterdir()] == ["of-somebody-else"]

@@ -15,7 +15,7 @@ import aiohttp
 import uvloop
 
 from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
-from seamlessflow_workers.supervisor.home import AlreadyRunning, MachineHome
+from seamlessflow_workers.supervisor.home import AlreadyRunning, MachineHome, UnsafeFolder
 from seamlessflow_workers.supervisor.launch import bind_to_parent
 from seamlessflow_workers.supervisor.machine import Machine
 
@@ -28,8 +28,9 @@ def main(**replaced: Any) -> int:
     try:
         config = dataclasses.replace(read_config(sys.argv[1:], os.environ), **replaced)
         with MachineHome(config.home, name=config.name) as home:
+            os.environ.update(home.child_environment(os.environ))
             uvloop.run(_run(config, home))
-    except (InvalidSetting, AlreadyRunning) as error:
+    except (InvalidSetting, AlreadyRunning, UnsafeFolder) as error:
         sys.stderr.write(f"supervisor: {error}\n")
         return 1
     return 0

@@ -1,5 +1,7 @@
 """The machine's folder: `<home>/machines/<name>/` with `logs/`, `run/` and the lock of its one supervisor.
 
+And a short private folder for what its children leave in a temporary folder (sockets, rendezvous files, unpacked
+weights, episodes): it is emptied when a supervisor starts, for one that was killed left it, and goes when it ends.
 Invariant: two supervisors of one name never share a home; the kernel drops the lock with its holder.
 """
 
@@ -9,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -19,16 +22,21 @@ class AlreadyRunning(RuntimeError):
     """Another supervisor of this name holds this home."""
 
 
+class UnsafeFolder(RuntimeError):
+    """Somebody else prepared the folder that is to be ours alone."""
+
+
 class MachineHome:
     def __init__(self, home: Path, *, name: str) -> None:
         self._root = home.absolute() / "machines" / name
+        self._cache = home.absolute() / "cache"
         self._name = name
         self.logs = self._root / "logs"
         self.run = self._root / "run"
-        self._sockets: Path | None = None
+        self.scratch = _short_folder(self._root)
 
     def __enter__(self) -> Self:
-        """Raises AlreadyRunning."""
+        """Raises AlreadyRunning, UnsafeFolder."""
         for folder in (self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = (self._root / "supervisor.lock").open("a")
@@ -39,35 +47,45 @@ class MachineHome:
             raise AlreadyRunning(
                 f"a supervisor named {self._name!r} already runs in {self._root}; stop it or choose another --name"
             ) from None
-        self._clear_run()
+        self._clear_leftovers()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._sockets is not None:
-            shutil.rmtree(self._sockets, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
         self._lock.close()
+
+    def child_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Where children put what need not last, and what is worth keeping: kernels that took seconds to compile."""
+        kept = {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}
+        return {"TMPDIR": str(self.scratch)} | {
+            name: value for name, value in kept.items() if name not in environ
+        }
 
     def socket_path(self, name: str) -> Path:
         """Where a unix socket may be: in `run/`, or in a short private folder when that path is too long."""
         path = self.run / name
         if len(str(path).encode()) <= SOCKET_PATH_MAX:
             return path
-        if self._sockets is None:
-            self._sockets = _private_folder(self._root)
-        return self._sockets / name
+        return self.scratch / name
 
-    def _clear_run(self) -> None:
+    def _clear_leftovers(self) -> None:
         # Left by a supervisor that was killed; its children died with it.
         for leftover in self.run.iterdir():
             leftover.unlink()
+        _make_private(self.scratch)
+        shutil.rmtree(self.scratch)
+        _make_private(self.scratch)
 
 
-def _private_folder(root: Path) -> Path:
-    """A short folder that only we can enter, the same each time for one home. Raises OSError when it is not ours."""
+def _short_folder(root: Path) -> Path:
+    """The same each time for one home."""
     digest = hashlib.sha256(str(root).encode()).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{digest}"
+    return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{digest}"
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that only we can enter. Raises UnsafeFolder when what is there is not ours alone."""
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{folder} is needed for sockets, but it is not a private folder of this user")
-    return folder
+        raise UnsafeFolder(f"{folder} is not a folder of mode 0700 that belongs to this user; remove it")

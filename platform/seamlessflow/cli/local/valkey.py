@@ -79,6 +79,7 @@ class EmbeddedValkey:
 
     def prepare(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.chmod(0o700)  # live events hold what agents and models said
         end_leftover(
             self._noted_pid(), program=self.program.name[:15], cwd=self.data_dir, stop_signal=signal.SIGTERM
         )
