@@ -2,6 +2,7 @@
 
 import re
 import tarfile
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -72,6 +73,14 @@ def confirm(page: Page, verb: str) -> None:
     page.get_by_role("button", name=verb, exact=True).click()
     page.get_by_role("button", name=f"{verb} the job").click()
     expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def pick_job(page: Page, label: str, *, search: str, job_id: str) -> None:
+    """Choose what the platform offers for a part of a name."""
+    page.get_by_label(label).press_sequentially(search)
+    offered = page.locator(f"option[label='{job_id}']")
+    expect(offered).to_be_attached()
+    page.get_by_label(label).fill(offered.get_attribute("value") or "")
 
 
 def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
@@ -162,10 +171,7 @@ def test_a_job_that_trains_on_the_sessions_of_another_begins_with_a_click(
     expect(field(page, "data.jobs").get_by_role("textbox")).to_have_value(source["id"])
     jobs = field(page, "data.jobs")
     jobs.get_by_role("textbox").fill("")
-    jobs.get_by_label("Add a job").press_sequentially("recor")
-    offered = jobs.locator(f"option[label='{source['id']}']")
-    expect(offered).to_be_attached()
-    jobs.get_by_label("Add a job").fill(offered.get_attribute("value") or "")
+    pick_job(page, "Add a job", search="recor", job_id=source["id"])
     expect(jobs.get_by_role("textbox")).to_have_value(source["id"])
     field(page, "data.min_reward").get_by_role("textbox").fill("-100")
     field(page, "data.shuffle").get_by_role("combobox").select_option("false")
@@ -175,11 +181,20 @@ def test_a_job_that_trains_on_the_sessions_of_another_begins_with_a_click(
 
     expect(page.get_by_test_id("job-state")).to_have_text("completed", timeout=UPDATE_TIMEOUT_MS)
     expect(page.get_by_test_id("dataset")).to_contain_text("recorded")
+    imitation = page.url.split("/")[-1]
     expect(page.get_by_test_id("epoch")).to_have_text("1.00 of 1")
     expect(page.get_by_role("link", name="Train on its sessions")).to_be_hidden()
     page.get_by_role("link", name="Groups").click()
     page.get_by_test_id("no-groups").get_by_role("link", name="recorded").click()
     expect(page.get_by_test_id("groups").locator("tr", has_text="batched").first).to_be_visible()
+    page.get_by_role("link", name="Compare", exact=True).click()
+    pick_job(page, "Compare with", search="imitated", job_id=imitation)
+    expect(page.get_by_test_id("differences").locator("tr", has_text="data.source")).to_contain_text(
+        "trajectories"
+    )
+    expect(
+        page.get_by_role("img", name=re.compile("^Loss: recorded from .*; recorded imitated from"))
+    ).to_be_visible()
     assert complaints == []
 
 
@@ -277,10 +292,12 @@ def test_no_page_has_a_serious_fault_of_accessibility(
     page: Page, platform: PlatformProcess, model_root: Path, theme: Literal["light", "dark"]
 ) -> None:
     with platform.client() as client:
-        job = next(client.job_list(), None) or client.job_submit(calculator_spec(model_root, num_updates=2))
-        job_id = job["id"]
+        while len(jobs := list(islice(client.job_list(), 2))) < 2:
+            client.job_submit(calculator_spec(model_root, num_updates=2))
+        job_id, other_id = (job["id"] for job in jobs)
     page.emulate_media(color_scheme=theme)
-    tabs = ("", "/groups", "/versions", "/phases", "/logs", "/events", "/spec")
+    tabs = ("", "/groups", "/evaluations", "/versions", "/phases", "/logs", "/events", "/spec", "/compare")
+    tabs += (f"/compare?with={other_id}",)
     for path in ("/", "/jobs/new", "/machines", *(f"/jobs/{job_id}{tab}" for tab in tabs)):
         page.goto(web_url(platform) + path)
         expect(page.get_by_test_id("line")).to_have_text("live", timeout=15_000)

@@ -183,6 +183,23 @@ export function usePreview(machineId: string, edit: MachineEdit | null) {
   });
 }
 
+const JOBS_EVERY_MS = 3000;
+
+/** What each machine works for. The live topic is one for all projects, so it cannot say. */
+export function useJobsOfMachines() {
+  return useQuery({
+    queryKey: ["machine-jobs"],
+    queryFn: () => bodyOf(api.GET("/api/v1/machines", { params: { query: { limit: 500, offset: 0 } } })),
+    select: (page) =>
+      new Map(
+        page.results.flatMap(({ id, phase }) =>
+          phase?.job_id && phase.job_name ? [[id, { id: phase.job_id, name: phase.job_name }] as const] : [],
+        ),
+      ),
+    refetchInterval: JOBS_EVERY_MS,
+  });
+}
+
 /** A machine as it is now. */
 export function machineRead(machineId: string) {
   return bodyOf(api.GET("/api/v1/machines/{machine_id}", { params: { path: { machine_id: machineId } } }));

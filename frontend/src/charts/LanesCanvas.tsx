@@ -3,7 +3,7 @@
 import { type PointerEvent, useEffect, useRef, useState } from "react";
 import { duration, clock as wallClock } from "../ui/format";
 import { useTheme } from "../ui/theme";
-import { describeState, type Lane, type Span, STATES, spanAt, timeTicks } from "./lanes";
+import { CAUSES, describeState, type Lane, type Span, STATES, spanAt, timeTicks } from "./lanes";
 
 export const LANE_HEIGHT = 40;
 const BAR_HEIGHT = 22;
@@ -84,7 +84,9 @@ export function LanesCanvas({ lanes, marks, windowMs, clock, label }: Props) {
 }
 
 function spanSaid(span: Span): string {
-  return `${describeState(span.state, span.cause)}, ${duration(span.end - span.start)} from ${wallClock(span.start)}`;
+  const said = `${describeState(span.state, span.cause)}, ${duration(span.end - span.start)} from ${wallClock(span.start)}`;
+  const meaning = CAUSES[span.cause]?.meaning;
+  return meaning ? `${said}. ${meaning}` : said;
 }
 
 interface Scene {

@@ -16,14 +16,35 @@ export const STATES = [
 export type LedgerState = (typeof STATES)[number];
 
 const STATE_WORDS: Record<string, string> = { running_agents: "running agents" };
-const CAUSE_WORDS: Record<string, string> = {
-  no_job: "no job",
-  no_requests: "no requests",
-  no_batch: "no full batch",
-  no_groups: "no groups to run",
-  awaiting_orders: "awaiting orders",
-  awaiting_weights: "awaiting weights",
-  awaiting_gang: "awaiting the machines it trains with",
+/** Why a machine idles: in a few words, and what is behind it. */
+export const CAUSES: Readonly<Record<string, { word: string; meaning: string }>> = {
+  no_job: {
+    word: "no job",
+    meaning: "No job that is active can use it: their roles, placement or number of machines do not ask for it.",
+  },
+  no_requests: {
+    word: "no requests",
+    meaning: "Its engine is up and no agent asks: they are busy with their tools, too few, or wait for groups.",
+  },
+  no_batch: {
+    word: "no full batch",
+    meaning: "Its trainer is up and too few groups are finished: rollout is what the job waits for.",
+  },
+  no_groups: {
+    word: "no groups to run",
+    meaning:
+      "Its agents are up and no task may begin: as many groups are under way as the staleness bound allows, or none is left.",
+  },
+  awaiting_orders: {
+    word: "awaiting orders",
+    meaning: "Its phase is over and the scheduler has not said yet what comes next.",
+  },
+  awaiting_weights: { word: "awaiting weights", meaning: "Its engine has no policy version yet that it may serve." },
+  awaiting_gang: {
+    word: "awaiting the machines it trains with",
+    meaning: "It is kept free to train with other machines, which finish what they do.",
+  },
+  cordoned: { word: "cordoned", meaning: "Somebody took it out of work; its last edit says why." },
 };
 // Machines report in pieces: what touches within this and says the same is one bar.
 const TOUCHING_MS = 50;
@@ -51,7 +72,7 @@ export interface Lane {
 
 export function describeState(state: string, cause: string): string {
   const word = STATE_WORDS[state] ?? state;
-  return cause ? `${word}: ${CAUSE_WORDS[cause] ?? cause.replaceAll("_", " ")}` : word;
+  return cause ? `${word}: ${CAUSES[cause]?.word ?? cause.replaceAll("_", " ")}` : word;
 }
 
 /** One lane per machine over [begin, now]; what a machine does at this moment reaches up to now. */

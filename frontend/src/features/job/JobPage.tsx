@@ -10,6 +10,7 @@ import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
 import { NotFound } from "../layout/NotFound";
+import { CompareTab } from "./CompareTab";
 import { EvaluationsTab } from "./EvaluationsTab";
 import { EventsTab } from "./EventsTab";
 import { GroupsTab } from "./GroupsTab";
@@ -30,6 +31,7 @@ const TABS = [
   ["logs", "Logs"],
   ["events", "Events"],
   ["spec", "Spec"],
+  ["compare", "Compare"],
 ] as const;
 
 export default function JobPage() {
@@ -73,6 +75,7 @@ function ShownJob({ jobId, job, live }: TabProps) {
         <Route path="logs" element={<LogsTab {...tab} />} />
         <Route path="events" element={<EventsTab {...tab} />} />
         <Route path="spec" element={<SpecTab {...tab} />} />
+        <Route path="compare" element={<CompareTab {...tab} />} />
         <Route path="*" element={<NotFound />} />
       </Routes>
     </>

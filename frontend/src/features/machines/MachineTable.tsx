@@ -1,25 +1,30 @@
 // The table of machines. Tags are edited from here: the pencil opens the edit with its dry run.
+import { Link } from "react-router";
 import type { MachineRow } from "../../live/rows";
-import { bytes, integer, NONE } from "../../ui/format";
+import { integer, NONE } from "../../ui/format";
 import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
+import { hardwareSaid } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
 
 interface Props {
   machines: readonly MachineRow[];
   onEdit: ((machineId: string) => void) | null;
+  /** By machine, what it works for; jobs of other projects are not told. */
+  jobs: ReadonlyMap<string, { id: string; name: string }>;
 }
 
-export function MachineTable({ machines, onEdit }: Props) {
+export function MachineTable({ machines, onEdit, jobs }: Props) {
   return (
     <div className="card flush wide">
-      <table className="table roomy" data-testid="machines">
+      <table className="table machines" data-testid="machines">
         <thead>
           <tr>
             <th>Machine</th>
             <th>Health</th>
             <th>Tags</th>
-            <th>Phase</th>
+            <th>Works as</th>
+            <th>For</th>
             <th className="number">Version</th>
             <th>Hardware</th>
             <th>Note</th>
@@ -28,7 +33,7 @@ export function MachineTable({ machines, onEdit }: Props) {
         <tbody>
           {machines.map((machine) => (
             <tr key={machine.id}>
-              <td>
+              <td className="name-cell" title={machine.name}>
                 <strong>{machine.name}</strong>
               </td>
               <td>
@@ -61,14 +66,26 @@ export function MachineTable({ machines, onEdit }: Props) {
                   <span className="muted">none</span>
                 )}
               </td>
+              <td className="job-cell">
+                <JobLink job={machine.role ? jobs.get(machine.id) : undefined} />
+              </td>
               <td className="number">{integer(machine.version)}</td>
-              <td className="nowrap">{hardware(machine)}</td>
-              <td className="why">{machine.reason || NONE}</td>
+              <td className="hardware">{hardwareSaid(machine.capabilities)}</td>
+              <td className="why note-cell">{machine.reason || NONE}</td>
             </tr>
           ))}
         </tbody>
       </table>
     </div>
+  );
+}
+
+function JobLink({ job }: { job: { id: string; name: string } | undefined }) {
+  if (!job) return NONE;
+  return (
+    <Link to={`/jobs/${job.id}`} title={job.name}>
+      {job.name}
+    </Link>
   );
 }
 
@@ -79,12 +96,4 @@ export function Tag({ tag }: { tag: string }) {
 function healthOf(machine: MachineRow): string {
   if (!machine.is_healthy) return "down";
   return machine.is_draining ? "draining" : machine.is_cordoned ? "cordoned" : "healthy";
-}
-
-function hardware({ capabilities }: MachineRow): string {
-  const { num_cores: cores, memory_bytes: memory, accelerators } = capabilities;
-  if (!cores) return NONE;
-  return [`${cores} core${cores === 1 ? "" : "s"}`, ...(memory ? [bytes(memory)] : []), ...(accelerators ?? [])].join(
-    ", ",
-  );
 }

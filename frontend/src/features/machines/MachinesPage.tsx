@@ -2,19 +2,21 @@
 import { useQueries } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { api, bodyOf } from "../../api/client";
-import { useMe } from "../../api/queries";
+import { useJobsOfMachines, useMe } from "../../api/queries";
 import { LanesCanvas, type Mark } from "../../charts/LanesCanvas";
 import { Legend } from "../../charts/Legend";
-import { idleShare, type LaneInterval, lanesOf, spansOfLedger } from "../../charts/lanes";
+import { CAUSES, idleShare, type LaneInterval, lanesOf, spansOfLedger } from "../../charts/lanes";
 import { useServerClock, useServerNow, useTopic } from "../../live/LiveProvider";
 import type { MachineRow } from "../../live/rows";
 import { MACHINES, type MachinesState } from "../../live/topics";
 import { percent } from "../../ui/format";
+import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
 import { Snippet } from "../jobs/NoJobs";
 import { EditDialog } from "./EditDialog";
+import { machinesFound } from "./hardware";
 import { MachineTable } from "./MachineTable";
 import { editSaid } from "./tags";
 
@@ -22,29 +24,54 @@ const WINDOWS_MS = { "2 min": 120_000, "15 min": 900_000, "1 h": 3_600_000 } as 
 type Window = keyof typeof WINDOWS_MS;
 const WORDS = Object.keys(WINDOWS_MS) as Window[];
 
+// From so many on one looks for a machine instead of at all of them.
+const MANY = 12;
+const NO_JOBS: ReadonlyMap<string, { id: string; name: string }> = new Map();
+
 export default function MachinesPage() {
   useTitle("Machines");
   const state = useTopic(MACHINES.name, MACHINES.definition);
   const mayEdit = useMe().data?.is_staff ?? false;
+  const [search, setSearch] = useState("");
   const [editedId, setEditedId] = useState<string | null>(null);
+  const jobs = useJobsOfMachines().data ?? NO_JOBS;
   if (!state) return <Loading what="Reading the machines" />;
-  const machines = [...state.machines.values()].sort((a, b) => a.name.localeCompare(b.name));
-  const edited = machines.find((machine) => machine.id === editedId);
+  const all = [...state.machines.values()].sort((a, b) => a.name.localeCompare(b.name));
+  const machines = machinesFound(all, search);
+  const edited = all.find((machine) => machine.id === editedId);
   return (
     <>
       <div className="page-head">
         <h1>Machines</h1>
+        {all.length >= MANY ? <SearchField value={search} onChange={setSearch} /> : null}
       </div>
-      {machines.length === 0 ? (
+      {all.length === 0 ? (
         <NoMachines />
+      ) : machines.length === 0 ? (
+        <p className="none">No machine matches.</p>
       ) : (
         <div className="stack">
-          <MachineTable machines={machines} onEdit={mayEdit ? setEditedId : null} />
+          <MachineTable machines={machines} onEdit={mayEdit ? setEditedId : null} jobs={jobs} />
           <Lanes machines={machines} state={state} />
         </div>
       )}
       {edited ? <EditDialog key={edited.id} machine={edited} onClose={() => setEditedId(null)} /> : null}
     </>
+  );
+}
+
+function SearchField({ value, onChange }: { value: string; onChange: (text: string) => void }) {
+  return (
+    <label className="search">
+      <Icon name="search" />
+      <input
+        type="search"
+        aria-label="Search machines"
+        placeholder="Name, tag, role or state"
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+      />
+    </label>
   );
 }
 
@@ -78,7 +105,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
             return (
               <div key={lane.machine.name} data-testid={`lane-${lane.machine.name}`}>
                 <strong>{lane.machine.name}</strong>
-                <span className="muted">
+                <span className="muted" title={CAUSES[lane.machine.open_cause]?.meaning}>
                   {lane.now}
                   {idle === null ? "" : ` · ${percent(idle)} idle`}
                 </span>

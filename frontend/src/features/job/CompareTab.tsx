@@ -1,0 +1,152 @@
+// This job beside another of any age: `?with=<job>`. Both are followed live.
+import { useMemo } from "react";
+import { Link, useSearchParams } from "react-router";
+import { useJob, useMetrics } from "../../api/queries";
+import { ChartCard } from "../../charts/ChartCard";
+import { useServerNow, useTopic } from "../../live/LiveProvider";
+import { JOB, type JobTopicState } from "../../live/topics";
+import { Loading } from "../../ui/Loading";
+import { Problem } from "../../ui/Problem";
+import { StateBadge } from "../../ui/StateBadge";
+import { JobSearch } from "../jobs/JobSearch";
+import { metricsOf } from "./catalogue";
+import { figuresOf, labelsOf, pairsOf, type Row, type Side, specDifferences } from "./compare";
+import type { TabProps } from "./JobPage";
+
+const EVERY_MS = 5000;
+
+export function CompareTab({ jobId, job, live }: TabProps) {
+  const [address, setAddress] = useSearchParams();
+  const asked = address.get("with");
+  const otherId = asked === jobId ? null : asked;
+  return (
+    <>
+      <div className="toolbar compare-toolbar">
+        <JobSearch
+          label="Compare with"
+          without={otherId ? [jobId, otherId] : [jobId]}
+          onPick={(other) => setAddress({ with: other.id })}
+        />
+      </div>
+      {otherId ? (
+        <Other key={otherId} otherId={otherId} jobId={jobId} job={job} live={live} />
+      ) : (
+        <p className="none">
+          Choose a job: its curves, its figures and what differs in its spec appear beside this one's.
+        </p>
+      )}
+    </>
+  );
+}
+
+function Other({ otherId, jobId, job, live }: TabProps & { otherId: string }) {
+  const detail = useJob(otherId);
+  const otherLive = useTopic(JOB.name(otherId), JOB.definition);
+  const metrics = useSideMetrics(jobId, live);
+  const otherMetrics = useSideMetrics(otherId, otherLive);
+  const spec = useJob(jobId).data?.spec;
+  if (detail.error) return <Problem error={detail.error} />;
+  const other = otherLive?.job;
+  if (!other || !detail.data || !spec) return <Loading what="Reading the other job" />;
+  const [label, otherLabel] = labelsOf(job, other);
+  const here = { label, job, metrics };
+  const there = { label: otherLabel, job: other, metrics: otherMetrics };
+  return <Beside here={here} there={there} differences={specDifferences(spec, detail.data.spec)} />;
+}
+
+function useSideMetrics(jobId: string, live: JobTopicState | undefined) {
+  const read = useMetrics(jobId, live?.numSnapshots ?? 0).data?.metrics;
+  const news = live?.metrics;
+  return useMemo(() => metricsOf(read, news ?? new Map()), [read, news]);
+}
+
+function Beside({ here, there, differences }: { here: Side; there: Side; differences: readonly Row[] }) {
+  const now = useServerNow(EVERY_MS);
+  const { first, others } = useMemo(() => pairsOf(here, there), [here, there]);
+  return (
+    <>
+      <div className="compare-tables">
+        <section className="card wide">
+          <h2>Figures</h2>
+          <RowTable here={here} there={there} rows={figuresOf(here, there, now)} hasStates />
+        </section>
+        <section className="card wide" data-testid="differences">
+          <h2>What differs in their specs</h2>
+          {differences.length ? (
+            <RowTable here={here} there={there} rows={differences} />
+          ) : (
+            <p className="none">Nothing but the name: with the same seed and machines they should do the same.</p>
+          )}
+        </section>
+      </div>
+      <div className="charts">
+        {first.map(({ title, note, data }, i) => (
+          <ChartCard
+            key={title}
+            title={title}
+            note={note}
+            data={data}
+            xKind="update"
+            isWide={i === 0}
+            {...(i === 0 ? { height: 260 } : {})}
+          />
+        ))}
+      </div>
+      {others.length > 0 ? (
+        <details className="others">
+          <summary>Every other metric of both ({others.length})</summary>
+          <div className="charts">
+            {others.map(({ title, note, data }) => (
+              <ChartCard key={title} title={title} note={note} data={data} xKind="update" />
+            ))}
+          </div>
+        </details>
+      ) : null}
+    </>
+  );
+}
+
+interface RowTableProps {
+  here: Side;
+  there: Side;
+  rows: readonly Row[];
+  hasStates?: boolean;
+}
+
+function RowTable({ here, there, rows, hasStates = false }: RowTableProps) {
+  return (
+    <table className="table compare">
+      <thead>
+        <tr>
+          <td />
+          <th scope="col">
+            <span className="swatch stroke series-1" /> {here.label}
+          </th>
+          <th scope="col">
+            <span className="swatch stroke series-2" /> <Link to={`/jobs/${there.job.id}`}>{there.label}</Link>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {hasStates ? (
+          <tr>
+            <th scope="row">State</th>
+            <td>
+              <StateBadge state={here.job.state} />
+            </td>
+            <td>
+              <StateBadge state={there.job.state} />
+            </td>
+          </tr>
+        ) : null}
+        {rows.map((row) => (
+          <tr key={row.what}>
+            <th scope="row">{row.what}</th>
+            <td>{row.here}</td>
+            <td>{row.there}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

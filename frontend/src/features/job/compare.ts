@@ -1,0 +1,111 @@
+// Two jobs side by side: what differs in their specs, their figures, and each metric of both in one chart. Pure.
+import { aligned, type ChartData } from "../../charts/series";
+import type { JobRow } from "../../live/rows";
+import { decimal, figure, integer, NONE } from "../../ui/format";
+import type { Metrics } from "./catalogue";
+
+export interface Side {
+  label: string;
+  job: JobRow;
+  metrics: Metrics;
+}
+
+export interface Row {
+  what: string;
+  here: string;
+  there: string;
+}
+
+export interface Pair {
+  title: string;
+  note: string;
+  data: ChartData;
+}
+
+const CURATED: readonly (readonly [metric: string, title: string, note: string])[] = [
+  ["reward/mean", "Reward", "mean of the groups, by update"],
+  ["eval/pass_at_1", "pass@1 on held-out tasks", "by version measured"],
+  ["train/loss", "Loss", ""],
+  ["train/entropy", "Entropy", "nats per token"],
+  ["train/kl_reference", "KL to the initial model", "nats per token"],
+  ["train/kl_behaviour", "KL to the sampler", "nats per token"],
+  ["train/grad_norm", "Gradient norm", "before clipping"],
+  ["train/staleness_mean", "Staleness", "versions between sampling and training"],
+  ["train/num_trained_tokens", "Trained tokens", "per update"],
+  ["train/step_s", "Time of a step", "seconds"],
+];
+const NUM_LAST = 5;
+const MINUTE_MS = 60_000;
+
+/** Names of the two; where they are the same the ends of their ids tell them apart. */
+export function labelsOf(here: JobRow, there: JobRow): [string, string] {
+  if (here.name !== there.name) return [here.name, there.name];
+  const named = ({ name, id }: JobRow) => `${name} (${id.slice(-6)})`;
+  return [named(here), named(there)];
+}
+
+/** Fields of the resolved specs whose values differ, by path; names differ anyway. */
+export function specDifferences(here: unknown, there: unknown): Row[] {
+  const [mine, theirs] = [flat(here), flat(there)];
+  return [...new Set([...mine.keys(), ...theirs.keys()])]
+    .filter((path) => path !== "name" && mine.get(path) !== theirs.get(path))
+    .sort()
+    .map((what) => ({ what, here: mine.get(what) ?? NONE, there: theirs.get(what) ?? NONE }));
+}
+
+export function figuresOf(here: Side, there: Side, now: number): Row[] {
+  const row = (what: string, said: (side: Side) => string): Row => ({ what, here: said(here), there: said(there) });
+  return [
+    row("Updates", ({ job }) => `${integer(job.num_updates_done)} of ${integer(job.num_updates)}`),
+    row(`Reward, mean of the last ${NUM_LAST} updates`, ({ metrics }) => decimal(lastMean(metrics))),
+    row("pass@1 of the best version", bestSaid),
+    row("Updates a minute, pauses counted", ({ job }) => figure(updatesPerMinute(job, now))),
+    row("Trained tokens", ({ metrics }) => integer(sum(metrics.get("train/num_trained_tokens")?.value))),
+  ];
+}
+
+/** Charts of what is looked at first, then every other metric that both have, by name. */
+export function pairsOf(here: Side, there: Side): { first: Pair[]; others: Pair[] } {
+  const both = (name: string) =>
+    aligned(
+      [here, there].flatMap(({ label, metrics }) => {
+        const points = metrics.get(name);
+        return points && points.step.length > 0 ? [{ label, points }] : [];
+      }),
+    );
+  const first = CURATED.map(([name, title, note]) => ({ title, note, data: both(name) }));
+  const curated = new Set(CURATED.map(([name]) => name));
+  const others = [...here.metrics.keys()]
+    .filter((name) => there.metrics.has(name) && !curated.has(name))
+    .sort()
+    .map((name) => ({ title: name, note: "", data: both(name) }));
+  const isDrawn = ({ data }: Pair) => data.x.length > 0;
+  return { first: first.filter(isDrawn), others: others.filter(isDrawn) };
+}
+
+function flat(value: unknown, path = ""): Map<string, string> {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return new Map([[path, typeof value === "string" ? value : JSON.stringify(value ?? null)]]);
+  const entries = Object.entries(value).flatMap(([key, inner]) => [...flat(inner, path ? `${path}.${key}` : key)]);
+  return new Map(entries);
+}
+
+function lastMean(metrics: Metrics): number | undefined {
+  const values = metrics.get("reward/mean")?.value.slice(-NUM_LAST) ?? [];
+  return values.length ? (sum(values) as number) / values.length : undefined;
+}
+
+function bestSaid({ job, metrics }: Side): string {
+  const points = metrics.get("eval/pass_at_1");
+  const place = points?.step.indexOf(job.best_version ?? -1) ?? -1;
+  return place < 0 ? NONE : `${decimal(points?.value[place])} in version ${integer(job.best_version)}`;
+}
+
+function updatesPerMinute(job: JobRow, now: number): number | undefined {
+  if (job.started_at === null || job.num_updates_done === 0) return undefined;
+  return job.num_updates_done / (((job.ended_at ?? now) - job.started_at) / MINUTE_MS);
+}
+
+function sum(values: readonly number[] | undefined): number | undefined {
+  return values?.reduce((total, value) => total + value, 0);
+}
