@@ -296,8 +296,10 @@ def test_no_page_has_a_serious_fault_of_accessibility(
             client.job_submit(calculator_spec(model_root, num_updates=2))
         job_id, other_id = (job["id"] for job in jobs)
     page.emulate_media(color_scheme=theme)
-    tabs = ("", "/groups", "/evaluations", "/versions", "/phases", "/logs", "/events", "/spec", "/compare")
-    tabs += (f"/compare?with={other_id}",)
+    tabs = (
+        *("", "/groups", "/evaluations", "/versions", "/phases", "/logs", "/events", "/spec", "/compare"),
+        f"/compare?with={other_id}",
+    )
     for path in ("/", "/jobs/new", "/machines", *(f"/jobs/{job_id}{tab}" for tab in tabs)):
         page.goto(web_url(platform) + path)
         expect(page.get_by_test_id("line")).to_have_text("live", timeout=15_000)

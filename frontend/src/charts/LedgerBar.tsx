@@ -7,7 +7,9 @@ const MIN_LABELLED = 0.005;
 export function LedgerBar({ name, shares }: { name: string; shares: readonly Share[] }) {
   return (
     <div className="ledger-row">
-      <span className="ledger-name">{name}</span>
+      <span className="ledger-name" title={name}>
+        {name}
+      </span>
       <div className="ledger-bar" aria-hidden="true">
         {shares.map(({ state, cause, share }) => (
           <span

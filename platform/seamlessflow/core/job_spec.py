@@ -98,6 +98,7 @@ class RolloutSection(SpecSection):
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     """Fixed for training: an agent's own value is overridden and the override recorded."""
     max_tokens_per_turn: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
+    """Most tokens that one answer may have."""
     max_concurrent_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
     """Sessions that agent runners keep open at once."""
     max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
@@ -156,6 +157,7 @@ class TrainSection(SpecSection):
     host; `cuda_ipc`: from the card that trainer and engine share; `nccl`, `gloo`: a broadcast between GPUs, between
     processors; `auto`: the first of `ipc` and `nccl` that an engine can. What fails is read from the files."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
+    """How much training a crash may cost: a restarted trainer goes on from the newest checkpoint."""
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Published weights kept besides pinned ones."""
 

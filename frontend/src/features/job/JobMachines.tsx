@@ -64,7 +64,7 @@ function JobLanes({ live }: { live: JobTopicState }) {
       <div className="lane-names">
         {lanes.map((lane) => (
           <div key={lane.machine.name}>
-            <strong>{lane.machine.name}</strong>
+            <strong title={lane.machine.name}>{lane.machine.name}</strong>
             <span className="muted">{lane.now}</span>
           </div>
         ))}

@@ -20,6 +20,8 @@ import { hasHeldOutTasks } from "./evaluation";
 import { JobMachines } from "./JobMachines";
 import type { TabProps } from "./JobPage";
 import { RecordedTiles } from "./RecordedTiles";
+import { StagesCard } from "./StagesCard";
+import { stagesOf } from "./stages";
 import { Tiles } from "./Tiles";
 
 const AXES = ["by update", "by time"] as const;
@@ -38,6 +40,7 @@ export function Overview({ jobId, job, live }: TabProps) {
   const detail = useJob(jobId).data;
   const isEvaluated = hasHeldOutTasks(detail?.spec);
   const dataset = detail?.dataset ?? null;
+  const stages = useMemo(() => stagesOf(detail?.spec), [detail?.spec]);
   const place = (data: (typeof charts)[number]["data"]) => (xKind === "time" ? overTime(data, rewards) : data);
   return (
     <>
@@ -72,6 +75,7 @@ export function Overview({ jobId, job, live }: TabProps) {
           />
         )}
         {dataset ? <DatasetCard dataset={dataset} /> : null}
+        {stages.length > 0 ? <StagesCard job={job} stages={stages} /> : null}
         <JobMachines job={job} live={live} />
         {isEvaluated ? (
           <ChartCard

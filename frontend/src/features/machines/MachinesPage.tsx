@@ -104,7 +104,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
             const idle = idleShare(lane.shares);
             return (
               <div key={lane.machine.name} data-testid={`lane-${lane.machine.name}`}>
-                <strong>{lane.machine.name}</strong>
+                <strong title={lane.machine.name}>{lane.machine.name}</strong>
                 <span className="muted" title={CAUSES[lane.machine.open_cause]?.meaning}>
                   {lane.now}
                   {idle === null ? "" : ` · ${percent(idle)} idle`}

@@ -4,7 +4,7 @@ import { hardwareSaid, machinesFound } from "./hardware";
 test("cards of one kind are counted", () => {
   const cards = [...new Array(8).fill("NVIDIA H200"), "NVIDIA L4"];
   expect(hardwareSaid({ num_cores: 96, memory_bytes: 2 * 1024 ** 4, accelerators: cards })).toBe(
-    "96 cores, 2.0 TiB, 8 × NVIDIA H200, NVIDIA L4",
+    "96 cores, 2.0 TiB, 8\u00a0× NVIDIA H200, NVIDIA L4",
   );
   expect(hardwareSaid({ num_cores: 1 })).toBe("1 core");
   expect(hardwareSaid({})).toBe("–");

@@ -7,7 +7,7 @@ export function hardwareSaid({ num_cores, memory_bytes, accelerators }: MachineR
   if (!num_cores) return NONE;
   const counts = new Map<string, number>();
   for (const name of accelerators ?? []) counts.set(name, (counts.get(name) ?? 0) + 1);
-  const cards = [...counts].map(([name, count]) => (count > 1 ? `${count} × ${name}` : name));
+  const cards = [...counts].map(([name, count]) => (count > 1 ? `${count}\u00a0× ${name}` : name));
   return [plural(num_cores, "core"), ...(memory_bytes ? [bytes(memory_bytes)] : []), ...cards].join(", ");
 }
 

@@ -66,6 +66,8 @@ const WORDS: Record<string, string> = {
   max: "max",
   min: "min",
   kl: "KL",
+  zero: "ZeRO",
+  dtype: "number format",
   lora: "LoRA",
   len: "length",
   seqs: "sequences",
