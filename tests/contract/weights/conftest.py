@@ -1,0 +1,45 @@
+"""A trainer's offers, closed when a test ends."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.transfer.bucket_memory import BucketMemory, HostMemory
+from seamlessflow_workers.rollout.transfer.receiving import (
+    TIMEOUT_S,
+)
+from seamlessflow_workers.train.weight_offers import WeightOffers
+from tests.contract.weights.transport_harness import BUCKET_BYTES, CUDA_IPC, GATHER_S
+
+
+@pytest.fixture
+def open_offers(tmp_path: Path) -> Iterator[Callable[..., WeightOffers]]:
+    opened: list[WeightOffers] = []
+
+    def open_(
+        transport: WeightTransport,
+        on_bucket: Callable[[], None] = lambda: None,
+        *,
+        gather_s: float = GATHER_S,
+        max_engines: int = 64,
+        timeout_s: float = TIMEOUT_S,
+        memory: BucketMemory | None = None,
+    ) -> WeightOffers:
+        offers = WeightOffers(
+            tmp_path,
+            transport,
+            memory=(memory or HostMemory()) if transport is CUDA_IPC else None,
+            timeout_s=timeout_s,
+            gather_s=gather_s,
+            max_engines=max_engines,
+            bucket_bytes=BUCKET_BYTES,
+            on_bucket=on_bucket,
+        )
+        opened.append(offers)
+        return offers
+
+    yield open_
+    for offers in opened:
+        offers.close()
