@@ -56,7 +56,7 @@ def buckets_send(
 ) -> None:
     """All shards to one engine. Raises OSError where it dies or hangs, RuntimeError where the card has no room."""
     sizes = images.sizes()
-    bucket = memory.make(min(bucket_bytes, max(sizes.values())))
+    bucket = memory.make(min(bucket_bytes, max(sizes.values(), default=1)))
     try:
         connection.send(msgspec.json.encode(Buckets(bucket.handle, bucket_bytes, sizes)))
         for name in sizes:
