@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from aiohttp import web
+from aiohttp.web_app import _cached_build_middleware
 from safetensors.torch import save_file
 from transformers import (
     LlamaConfig,
@@ -374,6 +375,8 @@ async def _serve(stack: AsyncExitStack, runner: ModelRunner, bounds: dict[str, i
     app = web.AppRunner(
         build_app(EngineService(runner, settings)), handler_cancellation=True, shutdown_timeout=0.1
     )
+    # aiohttp keeps the last 1024 applications that have middlewares, and so what every engine of a test held.
+    stack.callback(_cached_build_middleware.cache_clear)
     stack.push_async_callback(app.cleanup)
     await app.setup()
     await web.TCPSite(app, "127.0.0.1", 0).start()
