@@ -78,12 +78,14 @@ def take(browser: Browser, platform: PlatformProcess, models: Path) -> None:
     with visit(browser, platform) as visitor, platform.client() as client:
         for look in LOOKS:
             visitor.shoot(look, {"jobs-empty": "/"})
-        running, group, session = history(client, models)
+        finished, running, group, session = history(client, models)
         pages = {
             "jobs": "/",
             "job": f"/jobs/{running}",
             "job-groups": f"/jobs/{running}/groups",
             "job-logs": f"/jobs/{running}/logs",
+            "job-events": f"/jobs/{running}/events",
+            "job-compare": f"/jobs/{running}/compare?with={finished}",
             "machines": "/machines",
             "submit": f"/jobs/new?from={running}",
             "group": f"/groups/{group}",
@@ -96,8 +98,8 @@ def take(browser: Browser, platform: PlatformProcess, models: Path) -> None:
         forests_growing(visitor, platform, client, models)
 
 
-def history(client: Client, models: Path) -> tuple[str, str, str]:
-    """A finished job, one that waits, one that runs while a machine is retagged: the last, a group, a session.
+def history(client: Client, models: Path) -> tuple[str, str, str, str]:
+    """A finished job, one that waits, one that runs while a machine is retagged: first and last, a group, a session.
 
     Model and tasks are uploaded, as somebody at another machine would have them.
     """
@@ -118,7 +120,7 @@ def history(client: Client, models: Path) -> tuple[str, str, str]:
         lambda: _of_several_versions(client, running), timeout_s=120, what="a group of two versions"
     )
     sessions = client._send("GET", f"groups/{group['id']}")["sessions"]
-    return running, group["id"], sessions[0]["id"]
+    return finished, running, group["id"], sessions[0]["id"]
 
 
 def _of_several_versions(client: Client, job_id: str) -> Any:
