@@ -1,6 +1,7 @@
 """`seamlessflow machines` and `jobs` against a real web process: what they change, what they print, how they end."""
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -136,7 +137,9 @@ def test_steering_a_job_says_what_was_asked_and_keeps_the_reason(cast: Cast) -> 
 @pytest.mark.parametrize("identifier", ["", "../machines", "x/y", "job_ü", "a?b"])
 def test_identifier_that_would_lead_elsewhere_names_no_job(identifier: str) -> None:
     for verb in ("show", "wait", "cancel", "audit"):
-        assert refused("jobs", verb, identifier) == f"{identifier!r} is not an identifier"
+        assert refused("jobs", verb, identifier).startswith(
+            f"{identifier!r} is not an identifier of the form job_…"
+        )
 
 
 @pytest.mark.usefixtures("signed_in")
@@ -166,6 +169,11 @@ def test_token_or_address_that_cannot_be_one_is_named(monkeypatch: pytest.Monkey
     assert "API token" in refused("jobs", "list")
 
 
+def test_what_is_no_job_id_is_named_before_anything_is_asked() -> None:
+    said = refused("jobs", "show", "my-job")
+    assert "'my-job' is not an identifier of the form job_…; `seamlessflow jobs list` shows them" in said
+
+
 @pytest.mark.usefixtures("signed_in")
 def test_model_made_of_links_is_uploaded_as_files(cast: Cast, tmp_path: Path) -> None:
     source = model_folder(tmp_path / "blobs")
@@ -181,6 +189,26 @@ def test_model_made_of_links_is_uploaded_as_files(cast: Cast, tmp_path: Path) ->
 
     assert Job.objects.count() == 1
     assert [artifact.name for artifact in Artifact.objects.order_by("id")] == ["snapshot.tar", "tasks.jsonl"]
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_what_the_project_has_already_is_not_sent_again(cast: Cast, tmp_path: Path) -> None:
+    source = model_folder(tmp_path / "own")
+    tasks_file(tmp_path / "tasks.jsonl")
+    spec = cast.spec(model={"source": "own", "max_model_len": 64})
+    spec["environment"]["tasks"] = "tasks.jsonl"
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(spec))
+    said("submit", str(tmp_path / "job.yaml"))
+
+    os.utime(source / "config.json", (1, 1))
+    said("submit", str(tmp_path / "job.yaml"))
+    assert Artifact.objects.count() == 2
+    first, second = Job.objects.order_by("id")
+    assert first.spec["model"] == second.spec["model"]
+
+    (source / "README.md").write_text("changed")
+    said("submit", str(tmp_path / "job.yaml"))
+    assert Artifact.objects.count() == 3
 
 
 @pytest.mark.usefixtures("signed_in")

@@ -188,6 +188,20 @@ def test_uploaded_model_and_tasks_make_a_job_of_their_project_only(cast: Cast) -
     assert not list(settings.INCOMING_DIR.iterdir())
 
 
+def test_uploads_are_listed_to_their_project_and_found_by_their_digest(cast: Cast) -> None:
+    tasks = json.loads(upload(cast.member, "tasks.jsonl", b"{}\n").content)
+    other = json.loads(upload(cast.member, "other.jsonl", b"[]\n").content)
+
+    page = json.loads(cast.member.call("GET", "uploads").content)
+    assert [artifact["id"] for artifact in page["results"]] == [other["id"], tasks["id"]]
+    found = json.loads(cast.member.call("GET", f"uploads?sha256={tasks['sha256']}").content)
+    assert [artifact["uri"] for artifact in found["results"]] == [tasks["uri"]]
+    assert json.loads(cast.outsider.call("GET", "uploads").content)["count"] == 0
+    refused = cast.member.call("GET", "uploads?sha256=abc")
+    assert refused.status_code == 400
+    assert b"64 digits" in refused.content
+
+
 def _link() -> tarfile.TarInfo:
     link = tarfile.TarInfo("link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"

@@ -14,6 +14,7 @@ from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client, JobFailed
 from seamlessflow.core.job_spec import InvalidJobSpec, job_spec_parse
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
+from seamlessflow.core.types.ids import IdKind, parse_id
 
 TIME_OVER = 4  # exit code
 
@@ -30,6 +31,17 @@ _timeout_option = click.option(
     metavar="SECONDS",
     help="Stop waiting after so long, with exit code 4; the job goes on.",
 )
+
+
+class JobId(click.ParamType[str]):
+    name = "job id"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            parse_id(IdKind.JOB, value)
+        except ValueError as error:
+            raise CliError(f"{error}; `seamlessflow jobs list` shows them", exit_code=2) from error
+        return value
 
 
 @click.command()
@@ -82,7 +94,7 @@ def jobs_list(state: str | None, limit: int, as_json: bool) -> None:
 
 
 @jobs.command("show")
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @_json_option
 def jobs_show(job_id: str, as_json: bool) -> None:
     """Everything about one job, as YAML."""
@@ -94,7 +106,7 @@ def jobs_show(job_id: str, as_json: bool) -> None:
 
 
 @jobs.command("wait")
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @_timeout_option
 @_json_option
 def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
@@ -104,7 +116,7 @@ def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
 
 
 @jobs.command("metrics")
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @click.option("--name", "names", multiple=True, help="Only this one; may be repeated. All if left out.")
 @_json_option
 def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
@@ -123,7 +135,7 @@ def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @jobs.command("audit")
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 def jobs_audit(job_id: str) -> None:
     """Check that nothing was lost or doubled, each batch is in the weights once, and the ledgers are whole."""
     with connect() as client:
@@ -135,7 +147,7 @@ def jobs_audit(job_id: str) -> None:
 
 
 @jobs.command("stage")
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @click.argument("stage")
 @click.option("--reason", default="", help="Kept with the event.")
 def jobs_stage(job_id: str, stage: str, reason: str) -> None:
@@ -149,7 +161,7 @@ def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
     """A command that asks for a state; `goals`: where the job is then, or has nothing more to come."""
 
     @click.command(verb, help=text)
-    @click.argument("job_id")
+    @click.argument("job_id", type=JobId())
     @click.option("--reason", default="", help="Kept in the audit trail.")
     @click.option("--wait", is_flag=True, help=f"Return when the job is {' or '.join(sorted(goals))}.")
     def command(job_id: str, reason: str, wait: bool) -> None:
@@ -172,7 +184,7 @@ jobs.add_command(
 
 
 @jobs.command("export")
-@click.argument("job_id")
+@click.argument("job_id", type=JobId())
 @click.option("--version", type=click.IntRange(min=0), help="Policy version; the latest if left out.")
 @click.option(
     "--form",

@@ -3,6 +3,7 @@
 Enters: a base URL and an API token. Leaves: decoded JSON. A refusal (RFC 9457) becomes ApiError with one sentence.
 """
 
+import hashlib
 import re
 import tarfile
 import tempfile
@@ -201,7 +202,8 @@ class Client:
     def upload(self, path: Path) -> str:
         """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference.
 
-        Links are followed: the folders of a Hugging Face cache hold nothing else.
+        What the project has already, by its digest, is not sent again. Links are followed: the folders of a Hugging
+        Face cache hold nothing else.
         """
         if path.is_file():
             with path.open("rb") as stream:
@@ -209,7 +211,7 @@ class Client:
         with tempfile.TemporaryFile() as stream:
             with tarfile.open(fileobj=stream, mode="w", dereference=True) as archive:
                 for file in sorted(p for p in path.rglob("*") if p.is_file()):
-                    archive.add(file, arcname=str(file.relative_to(path)))
+                    archive.add(file, arcname=str(file.relative_to(path)), filter=_content_only)
             stream.seek(0)
             return self._upload(f"{path.name}.tar", stream, unpack=True)
 
@@ -223,6 +225,12 @@ class Client:
                 return
 
     def _upload(self, name: str, stream: Any, *, unpack: bool) -> str:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        known = self._send("GET", "uploads", params={"sha256": digest})["results"]
+        for artifact in known:
+            if artifact["is_archive"] == unpack:
+                return str(artifact["uri"])
+        stream.seek(0)
         params = {"unpack": "true"} if unpack else {}
         files = {"file": (name, stream)}
         answer = self._send("POST", "uploads", files=files, params=params, timeout=self._upload_timeout)
@@ -258,6 +266,14 @@ class Client:
             raise ApiError(
                 f"{response.url} answered with something else than JSON: is it the platform?"
             ) from error
+
+
+def _content_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The same files give the same tar, whoever wrote them and when."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mtime, member.mode = 0, 0o644
+    return member
 
 
 def _segment(identifier: str) -> str:

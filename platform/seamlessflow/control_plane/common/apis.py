@@ -1,6 +1,7 @@
-"""Uploads: `POST /uploads` takes one multipart file and answers with its `artifact://` reference."""
+"""Uploads: `POST /uploads` takes one multipart file and answers with its `artifact://` reference; `GET` lists them."""
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from seamlessflow.control_plane.accounts.selectors import project_for_write
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.control_plane.common.models import Artifact
+from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.common.upload_handler import IncomingFileHandler
 from seamlessflow.control_plane.common.uploads import artifact_create
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -26,6 +28,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 # Boundaries and part headers around the file itself.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
 MAX_DIGITS = 18
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 class UploadInput(serializers.Serializer):
@@ -47,6 +50,28 @@ class ArtifactOutput(serializers.Serializer):
 
 class UploadApi(ProjectApi):
     parser_classes = [MultiPartParser]
+
+    @extend_schema(
+        operation_id="upload_list",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter(
+                "sha256",
+                description="Only those made of a file with this digest: what is there need not be sent.",
+            ),
+        ],
+        responses=page_serializer(ArtifactOutput),
+    )
+    def get(self, request: Request) -> Response:
+        artifacts = Artifact.objects.filter(project_id__in=self.access.readable).order_by(
+            "-created_at", "-id"
+        )
+        digest = request.query_params.get("sha256")
+        if digest is not None:
+            if not _SHA256.fullmatch(digest):
+                raise field_error("sha256", f"{digest!r} is not accepted; accepted: 64 digits of 0-9a-f")
+            artifacts = artifacts.filter(sha256=digest)
+        return page_response(request, artifacts, ArtifactOutput)
 
     @extend_schema(
         operation_id="upload",
