@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype, LoraSection
 from seamlessflow_workers.train.adapter import Adapter, adapter_attach
+from seamlessflow_workers.train.sampled import logprobs_and_entropies
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.tree_blocks import TreeBlocks
 from seamlessflow_workers.train.tree_support import tree_attention_enable
@@ -79,9 +80,9 @@ class Policy(nn.Module):
         structure = {} if tree is None else {"tree": tree, "position_ids": _positions(tree, token_ids.device)}
         logits = self.model(input_ids=token_ids, use_cache=False, **structure).logits
         self._positions = None
-        if logits.dtype == torch.bfloat16:
-            logits = logits.float()
-        return _logprobs_and_entropies(logits / temperature, targets, self._has_entropy_gradient)
+        return logprobs_and_entropies(
+            logits, targets, temperature, has_entropy_gradient=self._has_entropy_gradient
+        )
 
     def _select(self, _head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._positions is None:
@@ -95,16 +96,6 @@ def _keep_trained(module: nn.Module, state: dict[str, Any], prefix: str, _metada
     trained = {prefix + name for name, parameter in module.named_parameters() if parameter.requires_grad}
     for name in state.keys() - trained:
         del state[name]
-
-
-def _logprobs_and_entropies(
-    logits: Tensor, targets: Tensor, has_entropy_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    log_probabilities = torch.log_softmax(logits, dim=-1)
-    logprobs = log_probabilities.gather(-1, targets[:, None])[:, 0]
-    with torch.set_grad_enabled(has_entropy_gradient and torch.is_grad_enabled()):
-        entropies = -(log_probabilities.exp() * log_probabilities).sum(-1)
-    return logprobs, entropies
 
 
 def _positions(tree: TreeBlocks, device: torch.device) -> Tensor:

@@ -1,0 +1,77 @@
+"""What a policy says of the tokens that were sampled: log probability and entropy, from logits.
+
+Enters: logits [N, V], which may be most of a step's memory. Leaves: two arrays of N. Invariant: beside the logits and
+their gradient never more than CHUNK_ELEMENTS wide numbers exist at once, so bfloat16 logits are not widened as a whole.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK_ELEMENTS = 2**26  # 256 MiB of float32
+
+
+def logprobs_and_entropies(
+    logits: Tensor, targets: Tensor, temperature: float, *, has_entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """(log p(target) [N], entropies [N]) of softmax(logits / temperature), float32 or wider.
+
+    `logits` [N, V], `targets` [N]. The entropies take a gradient only where one is wanted.
+    """
+    logprobs, entropies = _Sampled.apply(logits, targets, temperature)
+    return logprobs, entropies if has_entropy_gradient else entropies.detach()
+
+
+class _Sampled(torch.autograd.Function):
+    """d log p(t) / dz_j = [j = t] - p_j; d H / dz_j = -p_j (log p_j + H). The softmax is computed again backward."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        normalizers, logprobs, entropies = (
+            torch.empty(len(logits), dtype=wide, device=logits.device) for _ in range(3)
+        )
+        for rows in _chunks(logits):
+            scaled = logits[rows].to(wide) / temperature
+            normalizers[rows] = scaled.logsumexp(-1)
+            log_probabilities = _normalized(scaled, normalizers[rows])
+            logprobs[rows] = log_probabilities.gather(-1, targets[rows, None])[:, 0]
+            entropies[rows] = -(log_probabilities.exp() * log_probabilities).sum(-1)
+        ctx.save_for_backward(logits, targets, normalizers, entropies)
+        ctx.temperature = temperature
+        ctx.set_materialize_grads(False)
+        return logprobs, entropies
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, d_logprobs: Tensor | None, d_entropies: Tensor | None
+    ) -> tuple[Tensor, None, None]:
+        logits, targets, normalizers, entropies = ctx.saved_tensors
+        d_logprobs = torch.zeros_like(normalizers) if d_logprobs is None else d_logprobs
+        gradient = torch.empty_like(logits)
+        for rows in _chunks(logits):
+            scaled = logits[rows].to(normalizers.dtype) / ctx.temperature
+            log_probabilities = _normalized(scaled, normalizers[rows])
+            part = log_probabilities.exp()
+            factor = d_logprobs[rows, None]
+            if d_entropies is not None:
+                factor = factor + d_entropies[rows, None] * (log_probabilities + entropies[rows, None])
+            part *= -factor
+            part.scatter_add_(-1, targets[rows, None], d_logprobs[rows, None])
+            gradient[rows] = part / ctx.temperature
+        return gradient, None, None
+
+
+def _normalized(scaled: Tensor, normalizers: Tensor) -> Tensor:
+    """In place. What cannot be sampled has a finite log probability here: 0 × -inf would be no number."""
+    scaled -= normalizers[:, None]
+    return scaled.clamp_(min=torch.finfo(scaled.dtype).min)
+
+
+def _chunks(logits: Tensor) -> Iterator[slice]:
+    num_rows = max(1, CHUNK_ELEMENTS // max(1, logits.shape[-1]))
+    return (slice(start, start + num_rows) for start in range(0, len(logits), num_rows))
