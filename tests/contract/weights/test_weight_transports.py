@@ -17,14 +17,17 @@ import pytest
 from msgspec import structs
 
 from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.transfer.receiving import NUM_TRIES
 from seamlessflow_workers.train.weight_offers import WeightOffers
 from seamlessflow_workers.weights.images import ShardImages, is_sealed
 from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME
 from seamlessflow_workers.weights.offers import (
     OFFER_NAME,
+    Seat,
     offer_of,
 )
 from tests.contract.weights.transport_harness import (
+    BUCKET_BYTES,
     CUDA_IPC,
     DEADLINE_S,
     ENGINE,
@@ -178,6 +181,37 @@ def test_trainer_killed_in_the_middle_leaves_the_files(tmp_path: Path, transport
     assert arrival.transport is FILE
     assert arrival.fallback.startswith("the trainer that offered the weights: ")
     assert_same(arrival.folder, folder)
+
+
+def test_trainer_that_leaves_after_it_gave_the_seats_is_not_waited_for(
+    tmp_path: Path, open_offers: Callable[..., WeightOffers]
+) -> None:
+    folder = offer(open_offers(GLOO), tmp_path, 1)
+    known = offer_of(folder)
+    assert known is not None
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # held, and nobody listens
+        seat = Seat(1, 2, closed.getsockname()[1], "group-1", BUCKET_BYTES, {})
+        gone = structs.replace(known, port=door.getsockname()[1])
+        (tmp_path / OFFER_NAME).write_bytes(msgspec.json.encode(gone))
+        with ThreadPoolExecutor(1) as trainer:
+            seats_given = trainer.submit(_give_seats, door, seat)
+            arrival = received(folder, GLOO)
+            assert seats_given.result() == NUM_TRIES
+    assert arrival.transport is FILE
+    # Refused at once; the client of a store would have tried until its time was over.
+    assert arrival.fallback == "the trainer that offered the weights: [Errno 111] Connection refused"
+
+
+def _give_seats(door: socket.socket, seat: Seat) -> int:
+    num_given = 0
+    for _ in range(NUM_TRIES):
+        connection, _address = door.accept()
+        with connection, connection.makefile("rb") as lines:
+            assert lines.readline()
+            connection.sendall(msgspec.json.encode(seat) + b"\n")
+            num_given += 1
+    return num_given
 
 
 def test_memory_that_was_handed_over_outlives_its_trainer(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 NCCL where the weights go between GPUs, gloo between processors: the same calls on either. The group belongs to no
 default process group, and lives for one transfer only, so it never holds an engine that has left meanwhile. A member
-that dies or hangs ends it for all within the timeout; those that are left form another.
+that dies or hangs ends it for all within the timeout; those that are left form another. All that have a seat are up and
+near, so they meet in a moment or not at all: whoever leaves before that is not waited for as long as for the bytes.
 """
 
 import contextlib
 import mmap
+import socket
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -20,6 +22,7 @@ from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.offers import Seat, TransferFailed
 
+MEETING_S = 10.0  # for all seated to connect to one another
 _POLL_S = 0.0005
 _TRAINER = 0
 
@@ -42,9 +45,11 @@ class BroadcastGroup:
         self.is_sender = rank == _TRAINER
         try:
             own = PrefixStore(name, store)
-            own.set_timeout(self._timeout)
+            # NCCL's ranks meet in their first broadcast, gloo's here.
+            meeting = self._timeout if self._is_cuda else timedelta(seconds=min(MEETING_S, timeout_s))
+            own.set_timeout(meeting)
             make = _nccl_group if self._is_cuda else _gloo_group
-            self._group = make(own, rank, num_ranks, host, self._timeout)
+            self._group = make(own, rank, num_ranks, host, meeting)
         except (RuntimeError, ValueError) as error:
             raise TransferFailed(
                 f"the group of {num_ranks} did not come together: {_first(error)}"
@@ -63,6 +68,7 @@ class BroadcastGroup:
     def _broadcast_bucket(self, part: Tensor) -> None:
         options = BroadcastOptions()
         options.rootRank = _TRAINER
+        options.timeout = self._timeout
         if not self._is_cuda:
             self._group.broadcast([part], options).wait(self._timeout)
             return
@@ -129,9 +135,15 @@ def shards_receive(group: BroadcastGroup, sizes: Mapping[str, int], *, bucket_by
 def seat_take(
     seat: Seat, *, trainer: str, own: str, backend: WeightTransport, timeout_s: float
 ) -> ShardImages:
-    """Receive in the group that the trainer named; hosts are the trainer's and this engine's. Raises TransferFailed."""
+    """Receive in the group that the trainer named; hosts are the trainer's and this engine's.
+
+    Raises TransferFailed, OSError: the trainer left after it gave the seat.
+    """
+    meeting_s = min(MEETING_S, timeout_s)
+    # The store's client tries a closed port again and again, for twice its timeout.
+    socket.create_connection((trainer, seat.store_port), timeout=meeting_s).close()
     try:
-        store = TCPStore(trainer, seat.store_port, is_master=False, timeout=timedelta(seconds=timeout_s))
+        store = TCPStore(trainer, seat.store_port, is_master=False, timeout=timedelta(seconds=meeting_s))
     except RuntimeError as error:
         raise TransferFailed(f"the trainer's store: {_first(error)}") from error
     group = BroadcastGroup(

@@ -157,6 +157,9 @@ def _join(offer: Offer, backend: WeightTransport, timeout_s: float) -> ShardImag
 
 
 def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> ShardImages:
+    # Not above: shared memory and files need no torch. Not below: whoever has a seat is waited for.
+    from seamlessflow_workers.rollout.transfer.broadcast import seat_take
+
     try:
         with socket.create_connection((offer.host, offer.port), timeout=timeout_s) as connection:
             own_host = connection.getsockname()[0]
@@ -169,9 +172,6 @@ def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> Shar
             answer = msgspec.json.decode(line, type=Seat | Refusal)
             if isinstance(answer, Refusal):
                 raise TransferFailed(f"the trainer refused: {answer.reason}")
-            # Late: shared memory and files need no torch.
-            from seamlessflow_workers.rollout.transfer.broadcast import seat_take
-
             return seat_take(answer, trainer=offer.host, own=own_host, backend=backend, timeout_s=timeout_s)
     except (OSError, msgspec.DecodeError) as error:
         raise TransferFailed(f"the trainer that offered the weights: {error}") from error
