@@ -58,6 +58,12 @@ class Cluster:
             raise RunFailed(f"the audit of {spec['name']}, {side.name}, found {audit}")
         return window
 
+    def clear(self) -> None:
+        """End what a run that was killed left: it would keep the machines. Raises RunFailed."""
+        for job in self.client.job_list():
+            if job["state"] not in TERMINAL_JOB_STATES:
+                self._cancel(job["id"])
+
     def _retag(self, side: Side) -> None:
         for machine in self.machines:
             seen = self.client.machine_get(machine.name)
@@ -112,4 +118,6 @@ async def cluster_running(
     surroundings = {**os.environ, "PYTHONPATH": import_paths, **(environ or {})}
     async with running_stack(home, machines, environ=surroundings, before_said_up=welcome) as stack:
         with client_of(home) as client:
-            yield Cluster(stack, machines, client)
+            cluster = Cluster(stack, machines, client)
+            await asyncio.to_thread(cluster.clear)
+            yield cluster
