@@ -8,6 +8,7 @@ import { Dialog } from "../../ui/Dialog";
 import { duration, moment } from "../../ui/format";
 import { Icon, type IconName } from "../../ui/Icon";
 import { Problem } from "../../ui/Problem";
+import { ReasonField } from "../../ui/ReasonField";
 import { StateBadge } from "../../ui/StateBadge";
 
 const ENDED = new Set(["completed", "failed", "cancelled", "lost"]);
@@ -109,16 +110,7 @@ function Sure({ jobId, verb, onClose }: { jobId: string; verb: JobVerb; onClose:
   return (
     <Dialog title={title} onClose={onClose}>
       <p>{said}</p>
-      <label className="field">
-        <span className="field-label">Reason</span>
-        <input
-          className="input"
-          value={reason}
-          maxLength={1000}
-          placeholder="It is recorded with your name; may be empty"
-          onChange={(event) => setReason(event.target.value)}
-        />
-      </label>
+      <ReasonField reason={reason} onChange={setReason} />
       <Problem error={edit.error} />
       <div className="button-row">
         <button type="button" className="button" onClick={onClose}>

@@ -6,6 +6,7 @@ import { queryClient, useJobEvents, useMe } from "../../api/queries";
 import type { JobRow } from "../../live/rows";
 import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Problem";
+import { ReasonField } from "../../ui/ReasonField";
 import { currentStage, type Stage } from "./stages";
 
 const EVERY_MS = 3000;
@@ -60,16 +61,7 @@ function Switch({ job, stage, onClose }: { job: JobRow; stage: string; onClose: 
   return (
     <Dialog title={`Switch to stage ${stage}?`} onClose={onClose}>
       <p>The next group is of its tasks. Groups that are under way end as they are.</p>
-      <label className="field">
-        <span className="field-label">Reason</span>
-        <input
-          className="input"
-          value={reason}
-          maxLength={1000}
-          placeholder="It is recorded with your name; may be empty"
-          onChange={(event) => setReason(event.target.value)}
-        />
-      </label>
+      <ReasonField reason={reason} onChange={setReason} />
       <Problem error={send.error} />
       <div className="button-row">
         <button type="button" className="button" onClick={onClose}>

@@ -8,6 +8,7 @@ import type { MachineRow } from "../../live/rows";
 import { Dialog } from "../../ui/Dialog";
 import { Icon } from "../../ui/Icon";
 import { Problem } from "../../ui/Problem";
+import { ReasonField } from "../../ui/ReasonField";
 import { PreviewResult } from "./PreviewResult";
 import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tags";
 
@@ -49,17 +50,7 @@ export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose:
         <TagField tags={edit.tags} onChange={(tags) => setEdit({ ...edit, tags })} />
         <StateFields edit={edit} onChange={setEdit} />
         {wanted ? <PreviewResult preview={preview} /> : <p className="muted">Nothing is changed yet.</p>}
-        <label className="field">
-          <span className="field-label">Reason</span>
-          <input
-            className="input"
-            value={reason}
-            maxLength={1000}
-            placeholder="It is recorded with your name"
-            required
-            onChange={(event) => setReason(event.target.value)}
-          />
-        </label>
+        <ReasonField reason={reason} onChange={setReason} isRequired />
         {isStale ? <Stale onReload={() => reload.mutate()} /> : <Problem error={send.error} />}
         <Problem error={reload.error} />
         <div className="button-row">
