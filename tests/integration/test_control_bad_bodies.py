@@ -245,6 +245,15 @@ def test_an_identifier_of_nothing_is_not_found(cast: Cast, shown: str) -> None:
     assert response["Content-Type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize("path, kind", [("/api/v1/jobs", "application/problem+json"), ("/", "text/plain")])
+def test_a_host_by_which_it_does_not_go_is_refused_by_name(cast: Cast, path: str, kind: str) -> None:
+    response = Client().get(path, headers={"Host": "evil.example"})
+    assert response.status_code == 400
+    assert response["Content-Type"] == kind
+    said = response.content.decode()
+    assert "Host: 'evil.example' is not a name of this control plane; SEAMLESSFLOW_ALLOWED_HOSTS" in said
+
+
 def tar_of(*names: str) -> bytes:
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as tar:

@@ -1,5 +1,6 @@
 """Who may touch what: every route of `/api/v1`, found in the resolver, against everybody who has no business there."""
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -123,6 +124,20 @@ def test_an_outsider_is_told_that_nothing_is_there(cast: Cast, world: dict[str, 
 
     assert set(answers.values()) <= {404, 405}
     assert 404 in answers.values()
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_parameter_that_no_operation_has_is_refused_by_name(
+    cast: Cast, world: dict[str, str], route: str
+) -> None:
+    for method in METHODS:
+        response = cast.owner.call(method, f"{address(route, world)}?nonsense=1")
+        if response.status_code == 405:
+            continue
+        assert response.status_code == 400, (method, response.content)
+        (fault,) = json.loads(response.content)["errors"]
+        assert fault["field"] == "nonsense"
+        assert "is no parameter of this address; accepted: " in fault["detail"]
 
 
 def test_lists_hold_nothing_for_an_outsider(cast: Cast, world: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from django.views.generic import RedirectView
 
 from seamlessflow.control_plane.accounts.views import sign_in, sign_in_help
 from seamlessflow.control_plane.common.health import healthz
-from seamlessflow.control_plane.common.problems import page_not_found, server_error
+from seamlessflow.control_plane.common.problems import bad_request, page_not_found, server_error
 from seamlessflow.control_plane.telemetry.views import metrics
 
 urlpatterns = [
@@ -21,5 +21,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("seamlessflow.control_plane.dashboard.urls")),
 ]
+handler400 = bad_request
 handler404 = page_not_found
 handler500 = server_error

@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -16,9 +17,30 @@ class ProjectApi(APIView):
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)
+        if request.query_params:
+            self._check_query(request)
+
+    def _check_query(self, request: Request) -> None:
+        """A parameter that the description of this operation does not have would be ignored: it is refused."""
+        accepted = self._described_parameters(request)
         for name, value in request.query_params.items():
             if (fault := text_fault(value)) is not None:
                 raise field_error(name.replace("\x00", "\ufffd"), fault)
+            if name not in accepted:
+                known = ", ".join(sorted(accepted)) or "no parameter here"
+                raise field_error(
+                    name.replace("\x00", "\ufffd"), f"is no parameter of this address; accepted: {known}"
+                )
+
+    def _described_parameters(self, request: Request) -> set[str]:
+        """Of the query, as `extend_schema` declares them for this method."""
+        handler = getattr(self, str(request.method).lower(), None)
+        if (schema_class := getattr(handler, "kwargs", {}).get("schema")) is None:
+            return set()
+        schema = schema_class()
+        schema.view, schema.method = self, request.method
+        declared: list[OpenApiParameter] = schema.get_override_parameters()
+        return {parameter.name for parameter in declared if parameter.location == OpenApiParameter.QUERY}
 
     @cached_property
     def access(self) -> Access:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import DisallowedHost, PermissionDenied, RequestDataTooBig
 from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
@@ -96,6 +96,19 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return HttpResponse(
         "There is nothing at this address.", status=HTTPStatus.NOT_FOUND, content_type="text/plain"
     )
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """What Django refuses before any view: above all a name that this installation does not go by."""
+    detail = "the request is malformed"
+    if isinstance(exception, DisallowedHost):
+        host = request.META.get("HTTP_HOST", "")
+        detail = (
+            f"Host: {host!r} is not a name of this control plane; SEAMLESSFLOW_ALLOWED_HOSTS says which are"
+        )
+    if request.path.startswith(API_PREFIX):
+        return problem_response(HTTPStatus.BAD_REQUEST, detail)
+    return HttpResponse(f"{detail}.", status=HTTPStatus.BAD_REQUEST, content_type="text/plain")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
