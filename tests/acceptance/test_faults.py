@@ -11,7 +11,7 @@ from seamlessflow.client import Client
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard, new_platform
 
-NUM_UPDATES = 8
+NUM_UPDATES = 16  # the kill has to come before the end, on a slow look too
 Victims = Callable[[PlatformProcess], list[psutil.Process]]
 
 VICTIMS: dict[str, Victims] = {

@@ -25,8 +25,8 @@ from tests.acceptance.steering import (
 from tests.acceptance.test_faults import assert_audit_holds, wait_for_version
 
 TAGS = {"alpha": ["rollout", "train"], "beta": ["rollout"], "gamma": ["agent"]}
-NUM_RETAGGED_UPDATES = 18
-NUM_PAUSED_UPDATES = 14
+NUM_RETAGGED_UPDATES = 60  # the last retag has to come before its last batch is sampled
+NUM_PAUSED_UPDATES = 40  # two pauses have to come before its end
 ENDS = ("completed", "failed", "cancelled", "lost")
 
 
