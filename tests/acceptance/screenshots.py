@@ -108,7 +108,7 @@ def history(client: Client, models: Path) -> tuple[str, str, str, str]:
     spec["environment"]["tasks"] = client.upload(models / "tasks.jsonl")
     finished = client.job_submit(spec | {"name": "calculator-30"})["id"]
     _wait(client, finished, lambda job: job["state"] == "completed")
-    long = spec | {"name": "calculator-600", "train": spec["train"] | {"num_updates": 600}}
+    long = spec | {"name": "calculator-3000", "train": spec["train"] | {"num_updates": 3000}}
     running = client.job_submit(long)["id"]
     client.job_submit(spec | {"name": "calculator-h200", "placement": {"train": ["gpu=h200"]}})
     _wait(client, running, lambda job: job["latest_version"] >= NUM_UPDATES_SEEN)

@@ -8,6 +8,7 @@ import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
+import { SearchField } from "../../ui/SearchField";
 import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
 import { JobTable } from "./JobTable";
@@ -62,7 +63,7 @@ export default function JobsPage() {
               value={filter}
               onChange={(state) => change({ state: state === "all" ? "" : state })}
             />
-            <SearchField value={search} onChange={(q) => change({ q })} />
+            <JobsSearch value={search} onChange={(q) => change({ q })} />
           </div>
           <Problem error={jobs.error} />
           {jobs.isPending ? <Loading what="Reading the jobs" /> : null}
@@ -80,23 +81,13 @@ export default function JobsPage() {
   );
 }
 
-function SearchField({ value, onChange }: { value: string; onChange: (text: string) => void }) {
+/** Asks when the typing rests. */
+function JobsSearch({ value, onChange }: { value: string; onChange: (text: string) => void }) {
   const [text, setText] = useState(value);
   useEffect(() => {
     if (text === value) return;
     const timer = setTimeout(() => onChange(text), SEARCH_PAUSE_MS);
     return () => clearTimeout(timer);
   });
-  return (
-    <label className="search">
-      <Icon name="search" />
-      <input
-        type="search"
-        aria-label="Search jobs"
-        placeholder="Name, owner or id"
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-      />
-    </label>
-  );
+  return <SearchField label="Search jobs" placeholder="Name, owner or id" value={text} onChange={setText} />;
 }

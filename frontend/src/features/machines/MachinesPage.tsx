@@ -10,8 +10,8 @@ import { useServerClock, useServerNow, useTopic } from "../../live/LiveProvider"
 import type { MachineRow } from "../../live/rows";
 import { MACHINES, type MachinesState } from "../../live/topics";
 import { percent } from "../../ui/format";
-import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
+import { SearchField } from "../../ui/SearchField";
 import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
 import { Snippet } from "../jobs/NoJobs";
@@ -43,7 +43,14 @@ export default function MachinesPage() {
     <>
       <div className="page-head">
         <h1>Machines</h1>
-        {all.length >= MANY ? <SearchField value={search} onChange={setSearch} /> : null}
+        {all.length >= MANY ? (
+          <SearchField
+            label="Search machines"
+            placeholder="Name, tag, role or state"
+            value={search}
+            onChange={setSearch}
+          />
+        ) : null}
       </div>
       {all.length === 0 ? (
         <NoMachines />
@@ -57,21 +64,6 @@ export default function MachinesPage() {
       )}
       {edited ? <EditDialog key={edited.id} machine={edited} onClose={() => setEditedId(null)} /> : null}
     </>
-  );
-}
-
-function SearchField({ value, onChange }: { value: string; onChange: (text: string) => void }) {
-  return (
-    <label className="search">
-      <Icon name="search" />
-      <input
-        type="search"
-        aria-label="Search machines"
-        placeholder="Name, tag, role or state"
-        value={value}
-        onChange={(event) => onChange(event.target.value)}
-      />
-    </label>
   );
 }
 

@@ -24,13 +24,12 @@ class ProjectApi(APIView):
         """A parameter that the description of this operation does not have would be ignored: it is refused."""
         accepted = self._described_parameters(request)
         for name, value in request.query_params.items():
+            shown = name.replace("\x00", "\ufffd")
             if (fault := text_fault(value)) is not None:
-                raise field_error(name.replace("\x00", "\ufffd"), fault)
+                raise field_error(shown, fault)
             if name not in accepted:
-                known = ", ".join(sorted(accepted)) or "no parameter here"
-                raise field_error(
-                    name.replace("\x00", "\ufffd"), f"is no parameter of this address; accepted: {known}"
-                )
+                known = ", ".join(sorted(accepted)) or "none"
+                raise field_error(shown, f"is no parameter of this address; accepted: {known}")
 
     def _described_parameters(self, request: Request) -> set[str]:
         """Of the query, as `extend_schema` declares them for this method."""

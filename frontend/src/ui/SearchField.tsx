@@ -1,0 +1,24 @@
+/** One line to search a list by. */
+import { Icon } from "./Icon";
+
+interface Props {
+  label: string;
+  placeholder: string;
+  value: string;
+  onChange: (text: string) => void;
+}
+
+export function SearchField({ label, placeholder, value, onChange }: Props) {
+  return (
+    <label className="search">
+      <Icon name="search" />
+      <input
+        type="search"
+        aria-label={label}
+        placeholder={placeholder}
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+      />
+    </label>
+  );
+}
