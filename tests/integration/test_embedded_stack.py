@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.cli.local.state import Home
-from tests.fixtures.processes import processes_of, until
+from tests.fixtures.processes import pid_by_words, processes_of, until
 from tests.fixtures.services import ROOT
 
 LAUNCHER = """
@@ -68,11 +68,6 @@ def environment_of(pid: int) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 
 
-def pid_by_words(home: Home, *words: str) -> int:
-    (pid,) = [pid for pid, line in processes_of(home.root).items() if all(word in line for word in words)]
-    return pid
-
-
 @pytest.mark.slow
 def test_installation_comes_up_keeps_secrets_from_machines_and_goes_whole(home: Home) -> None:
     with launched(home) as launcher:
@@ -82,10 +77,10 @@ def test_installation_comes_up_keeps_secrets_from_machines_and_goes_whole(home: 
         for url in (run.web_url, run.gateway_url):
             with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
                 assert answer.status == 200
-        supervisor = pid_by_words(home, "seamlessflow_workers.supervisor", "--name alpha")
+        supervisor = pid_by_words(home.root, "seamlessflow_workers.supervisor", "--name alpha")
         assert environment_of(supervisor).keys().isdisjoint(SECRETS_OF_THE_PLANES)
         assert environment_of(supervisor)["BROKER_URL"] == run.broker_url
-        assert environment_of(pid_by_words(home, "uvicorn")).keys() >= SECRETS_OF_THE_PLANES
+        assert environment_of(pid_by_words(home.root, "uvicorn")).keys() >= SECRETS_OF_THE_PLANES
         for token in home.machines.glob("*.token"):
             assert stat.S_IMODE(token.stat().st_mode) == 0o600
         assert home.request_stop(timeout_s=30)
@@ -113,10 +108,10 @@ def test_second_start_is_quick_and_keeps_tokens_and_tables(home: Home) -> None:
 @pytest.mark.slow
 def test_nothing_of_a_killed_installation_stays_and_a_killed_plane_comes_back(home: Home) -> None:
     with launched(home) as launcher:
-        killed = pid_by_words(home, "uvicorn")
+        killed = pid_by_words(home.root, "uvicorn")
         os.kill(killed, signal.SIGKILL)
         until(lambda: web_answers(home), what="the web answers again")
-        assert pid_by_words(home, "uvicorn") != killed
+        assert pid_by_words(home.root, "uvicorn") != killed
         launcher.kill()
         until(lambda: processes_of(home.root) == {}, what="no process of the killed installation")
         assert home.read_run() is None
