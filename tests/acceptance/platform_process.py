@@ -1,5 +1,6 @@
 """A whole installation as a child process: started by the real command, killed like a real one."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -81,7 +82,7 @@ class PlatformProcess:
             line = _command_line(process)
             if not all(word in line for word in words):
                 continue
-            if under is None or any(under in _command_line(parent) for parent in process.parents()):
+            if under is None or any(under in _command_line(parent) for parent in _parents(process)):
                 found.append(process)
         return found
 
@@ -126,10 +127,11 @@ class PlatformProcess:
 
 
 def kill_hard(processes: list[psutil.Process]) -> None:
-    """kill -9, all at once."""
+    """kill -9, all at once; some end with another of them before their own turn."""
     assert processes, "nothing to kill"
     for process in processes:
-        os.kill(process.pid, signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _command_line(process: psutil.Process) -> str:
@@ -143,3 +145,11 @@ def new_platform(root: Path, *, model_root: Path) -> PlatformProcess:
     ours = ("SEAMLESSFLOW_", "DJANGO_SETTINGS_MODULE")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return PlatformProcess(Home(root), environ | {"MODEL_ROOTS": str(model_root)})
+
+
+def _parents(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        parents: list[psutil.Process] = process.parents()
+    except psutil.NoSuchProcess:
+        return []
+    return parents
