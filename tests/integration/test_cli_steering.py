@@ -2,18 +2,20 @@
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.main import cli
 from seamlessflow.client import ApiError, JobFailed
-from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.models import Artifact, Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
@@ -93,6 +95,18 @@ def test_drain_cordons_and_uncordon_undoes_both(cast: Cast) -> None:
     assert "draining" in listed[0]
     machine = Machine.objects.get()
     assert (machine.is_draining, machine.is_cordoned, machine.generation) == (False, False, 3)
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_a_machine_that_never_came_is_told_from_one_that_is_gone(cast: Cast) -> None:
+    worker_make("alpha", "rollout").heartbeat()
+    worker_make("beta", "rollout")
+    MachineHeartbeat.objects.update(received_at=timezone.now() - timedelta(minutes=1))
+
+    alpha, beta = said("machines", "list")
+
+    assert alpha.split()[:2] == ["alpha", "down"]
+    assert beta.split()[:3] == ["beta", "not", "seen"]
 
 
 @pytest.mark.usefixtures("signed_in")

@@ -1,6 +1,6 @@
 // Lanes on one canvas: a row per machine, drawn four times a second while the page is looked at. Every value is in the
 // table beside it as well. Idle is hatched, so that it does not lean on its colour.
-import { type PointerEvent, useEffect, useRef, useState } from "react";
+import { type PointerEvent, useLayoutEffect, useRef, useState } from "react";
 import { duration, clock as wallClock } from "../ui/format";
 import { useTheme } from "../ui/theme";
 import { CAUSES, describeState, type Lane, type Span, STATES, spanAt, timeTicks } from "./lanes";
@@ -36,11 +36,12 @@ export function LanesCanvas({ lanes, marks, windowMs, clock, label }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [hover, setHover] = useState<Hover | null>(null);
   const theme = useTheme();
+  const height = lanes.length * LANE_HEIGHT + AXIS_HEIGHT;
   const current = useRef({ lanes, marks, windowMs });
   current.current = { lanes, marks, windowMs };
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the colours are read anew when `theme` changes.
-  useEffect(() => {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `theme` stands for the colours, `height` for the number of lanes.
+  useLayoutEffect(() => {
     const draw = () => {
       if (canvas.current && document.visibilityState === "visible") {
         drawLanes(canvas.current, { ...current.current, end: clock() });
@@ -49,7 +50,7 @@ export function LanesCanvas({ lanes, marks, windowMs, clock, label }: Props) {
     draw();
     const timer = setInterval(draw, FRAME_MS);
     return () => clearInterval(timer);
-  }, [clock, theme]);
+  }, [clock, theme, height]);
 
   const look = (event: PointerEvent<HTMLCanvasElement>) => {
     const box = event.currentTarget.getBoundingClientRect();
@@ -70,7 +71,7 @@ export function LanesCanvas({ lanes, marks, windowMs, clock, label }: Props) {
         ref={canvas}
         role="img"
         aria-label={label}
-        height={lanes.length * LANE_HEIGHT + AXIS_HEIGHT}
+        style={{ height }}
         onPointerMove={look}
         onPointerLeave={() => setHover(null)}
       />
@@ -128,15 +129,13 @@ function drawLanes(canvas: HTMLCanvasElement, { lanes, marks, windowMs, end }: S
   });
 }
 
-/** The context of a canvas that is as large as its place, in device pixels. */
+/** The context of a canvas with as many pixels as its place has on the device; the page says how large that is. */
 function sized(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const ratio = window.devicePixelRatio || 1;
   const [columns, rows] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== columns || canvas.height !== rows) {
     canvas.width = columns;
     canvas.height = rows;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
   }
   const context = canvas.getContext("2d");
   context?.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -18,6 +18,13 @@ def machines() -> None:
     """List, retag, cordon and drain machines."""
 
 
+def health_of(machine: Mapping[str, Any]) -> str:
+    """`not seen`: registered, and its supervisor was never heard."""
+    if machine["is_up"]:
+        return "healthy"
+    return "down" if machine["heartbeat"] else "not seen"
+
+
 @machines.command("list")
 def machines_list() -> None:
     """Machines with generation, tags, health and what they do."""
@@ -26,7 +33,7 @@ def machines_list() -> None:
     if not rows:
         click.echo("no machines yet; start one with `seamlessflow worker --name NAME --tags rollout,train`")
     for machine in rows:
-        health = "healthy" if machine["is_up"] else "down"
+        health = health_of(machine)
         phase = machine["phase"]
         work = (
             f"{phase['role']} {phase['state']} for {phase['job_name'] or 'another project'}" if phase else ""

@@ -16,6 +16,7 @@ from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import Stack, running_stack
 from seamlessflow.cli.local.state import Home, RunInfo, find_home
+from seamlessflow.cli.machines import health_of
 from seamlessflow.client import Client
 
 STOP_TIMEOUT_S = 60.0
@@ -76,8 +77,7 @@ def status() -> None:
     click.echo(f"up since {run.started_at}: {run.web_url} (gateway {run.gateway_url}, process {run.pid})")
     with client_of(home) as client:
         for machine in client.machine_list():
-            health = "healthy" if machine["is_up"] else "down"
-            click.echo(f"machine {machine['name']:<10} {health:<8} {','.join(machine['tags'])}")
+            click.echo(f"machine {machine['name']:<10} {health_of(machine):<8} {','.join(machine['tags'])}")
         for job in client.job_list(state="running"):
             click.echo(f"job     {job['id']} {job['name']} version {job['latest_version']}")
 

@@ -4,7 +4,7 @@ import type { MachineRow } from "../../live/rows";
 import { integer, NONE } from "../../ui/format";
 import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
-import { hardwareSaid } from "./hardware";
+import { hardwareSaid, healthOf } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
 
 interface Props {
@@ -91,9 +91,4 @@ function JobLink({ job }: { job: { id: string; name: string } | undefined }) {
 
 export function Tag({ tag }: { tag: string }) {
   return <span className={(ROLES as readonly string[]).includes(tag) ? "tag role" : "tag"}>{tag}</span>;
-}
-
-function healthOf(machine: MachineRow): string {
-  if (!machine.is_healthy) return "down";
-  return machine.is_draining ? "draining" : machine.is_cordoned ? "cordoned" : "healthy";
 }

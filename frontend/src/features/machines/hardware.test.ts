@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { hardwareSaid, machinesFound } from "./hardware";
+import { hardwareSaid, healthOf, machinesFound } from "./hardware";
 
 test("cards of one kind are counted", () => {
   const cards = [...new Array(8).fill("NVIDIA H200"), "NVIDIA L4"];
@@ -10,9 +10,19 @@ test("cards of one kind are counted", () => {
   expect(hardwareSaid({})).toBe("–");
 });
 
+const HEALTHY = { is_healthy: true, is_draining: false, is_cordoned: false, open_since: 1000 };
+
+test("a machine that never came is not said to be down", () => {
+  expect(healthOf(HEALTHY)).toBe("healthy");
+  expect(healthOf({ ...HEALTHY, is_cordoned: true })).toBe("cordoned");
+  expect(healthOf({ ...HEALTHY, is_cordoned: true, is_draining: true })).toBe("draining");
+  expect(healthOf({ ...HEALTHY, is_healthy: false })).toBe("down");
+  expect(healthOf({ ...HEALTHY, is_healthy: false, open_since: null })).toBe("not seen");
+});
+
 test("every word of a search must be found, in whatever place", () => {
   const machine = (name: string, tags: string[], open_state: string, is_healthy = true) =>
-    ({ name, tags, role: null, open_state, is_healthy }) as const;
+    ({ ...HEALTHY, name, tags, role: null, open_state, is_healthy }) as const;
   const machines = [
     machine("gpu-01", ["rollout", "rack=3"], "serving"),
     machine("gpu-02", ["train", "rack=3"], "idle"),
@@ -22,5 +32,6 @@ test("every word of a search must be found, in whatever place", () => {
   expect(found("")).toEqual(["gpu-01", "gpu-02", "cpu-01"]);
   expect(found("RACK=3 idle")).toEqual(["gpu-02"]);
   expect(found("down")).toEqual(["cpu-01"]);
+  expect(found("healthy rollout")).toEqual(["gpu-01"]);
   expect(found("nothing")).toEqual([]);
 });

@@ -1,4 +1,4 @@
-// What a machine is made of, in one line, and which machines a search finds. Pure.
+// What a machine is made of and how it is, in few words, and which machines a search finds. Pure.
 import type { MachineRow } from "../../live/rows";
 import { bytes, NONE, plural } from "../../ui/format";
 
@@ -11,15 +11,22 @@ export function hardwareSaid({ num_cores, memory_bytes, accelerators }: MachineR
   return [plural(num_cores, "core"), ...(memory_bytes ? [bytes(memory_bytes)] : []), ...cards].join(", ");
 }
 
-/** Machines of which every word of the search is a part of their name, a tag, their role or what they do. */
-export function machinesFound<Row extends Pick<MachineRow, "name" | "tags" | "role" | "open_state" | "is_healthy">>(
-  machines: readonly Row[],
-  search: string,
-): Row[] {
+/** "not seen": registered, and its supervisor was never heard. */
+export function healthOf(machine: Health): string {
+  if (!machine.is_healthy) return machine.open_since === null ? "not seen" : "down";
+  return machine.is_draining ? "draining" : machine.is_cordoned ? "cordoned" : "healthy";
+}
+
+type Health = Pick<MachineRow, "is_healthy" | "is_draining" | "is_cordoned" | "open_since">;
+type Found = Health & Pick<MachineRow, "name" | "tags" | "role" | "open_state">;
+
+/** Machines of which every word of the search is a part of their name, a tag, their role, health or what they do. */
+export function machinesFound<Row extends Found>(machines: readonly Row[], search: string): Row[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return machines.filter((machine) => {
-    const state = machine.is_healthy ? machine.open_state.replaceAll("_", " ") : "down";
-    const text = [machine.name, ...machine.tags, machine.role ?? "", state].join("\n").toLowerCase();
-    return words.every((word) => text.includes(word));
+    const doing = machine.is_healthy ? machine.open_state.replaceAll("_", " ") : "";
+    const text = [machine.name, ...machine.tags, machine.role ?? "", healthOf(machine), doing].join("\n");
+    const lowered = text.toLowerCase();
+    return words.every((word) => lowered.includes(word));
   });
 }
