@@ -141,15 +141,15 @@ def _command_line(process: psutil.Process) -> str:
         return ""
 
 
-def new_platform(root: Path, *, model_root: Path) -> PlatformProcess:
-    ours = ("SEAMLESSFLOW_", "DJANGO_SETTINGS_MODULE")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return PlatformProcess(Home(root), environ | {"MODEL_ROOTS": str(model_root)})
-
-
 def _parents(process: psutil.Process) -> list[psutil.Process]:
     try:
         parents: list[psutil.Process] = process.parents()
     except psutil.NoSuchProcess:
         return []
     return parents
+
+
+def new_platform(root: Path, *, model_root: Path) -> PlatformProcess:
+    ours = ("SEAMLESSFLOW_", "DJANGO_SETTINGS_MODULE")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return PlatformProcess(Home(root), environ | {"MODEL_ROOTS": str(model_root)})

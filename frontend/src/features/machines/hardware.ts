@@ -25,8 +25,8 @@ export function machinesFound<Row extends Found>(machines: readonly Row[], searc
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return machines.filter((machine) => {
     const doing = machine.is_healthy ? machine.open_state.replaceAll("_", " ") : "";
-    const text = [machine.name, ...machine.tags, machine.role ?? "", healthOf(machine), doing].join("\n");
-    const lowered = text.toLowerCase();
-    return words.every((word) => lowered.includes(word));
+    const said = [machine.name, ...machine.tags, machine.role ?? "", healthOf(machine), doing];
+    const text = said.join("\n").toLowerCase();
+    return words.every((word) => text.includes(word));
   });
 }
