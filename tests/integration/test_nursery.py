@@ -184,9 +184,11 @@ async def test_a_start_that_is_called_off_leaves_nothing(stage: Stage) -> None:
             )
             for _ in range(num_steps):
                 await asyncio.sleep(0)
-            starting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await starting
+            if starting.cancel():
+                with pytest.raises(asyncio.CancelledError):
+                    await starting
+            else:  # the nursery answered at once, so it had started before
+                await starting.result().stop(grace_s=0.0)
             await until(lambda: children_now() == before, what="nothing was left")
     born = await stage.start()  # and the nursery goes on
     assert born.facts["was_forked"]
