@@ -122,9 +122,10 @@ def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
 def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
     """The newest value of each metric; with --json every point, as columns `step` and `value`."""
     with connect() as client:
-        columns = client.job_part(job_id, "metrics", **({"names": ",".join(names)} if names else {}))[
-            "metrics"
-        ]
+        if as_json:
+            columns = client.job_metric_points(job_id, names)
+        else:
+            columns = client.job_metrics(job_id, names, buckets=1)["metrics"]
     if absent := sorted(set(names) - columns.keys()):
         raise CliError(f"the job has no metric {', '.join(absent)}", exit_code=2)
     if as_json:

@@ -104,6 +104,24 @@ class Client:
         """`part` is versions, evaluations, metrics, events, phases, groups, ledger or audit."""
         return self._send("GET", f"jobs/{_segment(job_id)}/{part}", params=params)
 
+    def job_metrics(self, job_id: str, names: Sequence[str] = (), **params: Any) -> Json:
+        """The metrics of a job in buckets (all of them without `names`); `params` as the operation `job_metrics`."""
+        return self.job_part(job_id, "metrics", **({"names": ",".join(names)} if names else {}), **params)
+
+    def job_metric_points(self, job_id: str, names: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
+        """Every stored point by metric, as columns `step` and `value`."""
+        columns: dict[str, dict[str, list[Any]]] = {}
+        cursor: dict[str, str] = {}
+        while True:
+            page = self.job_metrics(job_id, names, points="exact", **cursor)
+            for name, part in page["metrics"].items():
+                column = columns.setdefault(name, {"step": [], "value": []})
+                for key, values in column.items():
+                    values += part[key]
+            if not page["truncated"]:
+                return columns
+            cursor = {"cursor": page["next"]}
+
     def version_export(self, job_id: str, version: int, folder: Path, *, form: str = "model") -> None:
         """Write a version as a new folder, whole or not at all: `form` model for transformers, adapter for peft.
 

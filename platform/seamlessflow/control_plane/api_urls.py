@@ -10,6 +10,7 @@ from seamlessflow.control_plane.common import fields
 from seamlessflow.control_plane.jobs import apis as jobs
 from seamlessflow.control_plane.policies import apis as policies
 from seamlessflow.control_plane.scheduling import apis as scheduling
+from seamlessflow.control_plane.telemetry import metric_apis as metrics
 
 register_converter(fields.JobIdConverter, "job")
 register_converter(fields.MachineIdConverter, "machine")
@@ -25,7 +26,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/resume", jobs.JobResumeApi.as_view()),
     path("jobs/<job:job_id>/versions", jobs.JobVersionListApi.as_view()),
     path("jobs/<job:job_id>/versions/<int:version>/export", policies.JobVersionExportApi.as_view()),
-    path("jobs/<job:job_id>/metrics", jobs.JobMetricsApi.as_view()),
+    path("jobs/<job:job_id>/metrics", metrics.JobMetricsApi.as_view()),
     path("jobs/<job:job_id>/events", jobs.JobEventListApi.as_view()),
     path("jobs/<job:job_id>/phases", jobs.JobPhaseListApi.as_view()),
     path("jobs/<job:job_id>/ledger", cluster.JobLedgerApi.as_view()),

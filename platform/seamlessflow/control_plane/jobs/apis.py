@@ -17,7 +17,6 @@ from seamlessflow.control_plane.common.pages import (
     PAGE_PARAMETERS,
     page_response,
     page_serializer,
-    query_integer,
 )
 from seamlessflow.control_plane.common.parsers import JsonParser, YamlParser
 from seamlessflow.control_plane.jobs.models import Job
@@ -27,7 +26,6 @@ from seamlessflow.control_plane.jobs.selectors import (
     job_event_list,
     job_get_visible,
     job_list_visible,
-    job_metric_columns,
     job_phase_list,
     job_reward_curves,
     job_version_list,
@@ -36,7 +34,6 @@ from seamlessflow.control_plane.jobs.serializers import (
     EventOutput,
     JobDetailOutput,
     JobListItemOutput,
-    MetricsOutput,
     PhaseOutput,
     PolicyVersionOutput,
     job_detail,
@@ -205,20 +202,3 @@ class JobPhaseListApi(_JobApi):
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         return page_response(request, job_phase_list(job=self.job(job_id)), PhaseOutput)
-
-
-class JobMetricsApi(_JobApi):
-    @extend_schema(
-        operation_id="job_metrics",
-        parameters=[
-            OpenApiParameter("names", description="Comma-separated; all if left out."),
-            OpenApiParameter("since_step", OpenApiTypes.INT),
-        ],
-        responses=MetricsOutput,
-    )
-    def get(self, request: Request, job_id: UUID) -> Response:
-        names = [name for name in request.query_params.get("names", "").split(",") if name]
-        since_step = query_integer(request, "since_step", default=0)
-        return Response(
-            {"metrics": job_metric_columns(job=self.job(job_id), names=names, since_step=since_step)}
-        )

@@ -13,14 +13,11 @@ from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.telemetry.models import MetricPoint
 from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
-# Points of one answer; a chart asks again from the last step it has.
-MAX_METRIC_POINTS = 50_000
 NUM_CURVE_POINTS = 48
 
 _CURVES = """
@@ -105,20 +102,3 @@ def job_event_list(*, job: Job, subject: str | None = None) -> QuerySet[Event]:
 
 def job_phase_list(*, job: Job) -> QuerySet[Phase]:
     return Phase.objects.filter(job=job).select_related("machine").order_by("-leased_at", "-id")
-
-
-def job_metric_columns(
-    *, job: Job, names: list[str], since_step: int
-) -> dict[str, dict[str, list[int] | list[float]]]:
-    """Points by metric as columns, steps ascending: `{"reward/mean": {"step": […], "value": […]}}`."""
-    points = MetricPoint.objects.filter(job=job, step__gte=since_step)
-    if names:
-        points = points.filter(name__in=names)
-    columns: dict[str, tuple[list[int], list[float]]] = {}
-    for name, step, value in points.order_by("step", "name").values_list("name", "step", "value")[
-        :MAX_METRIC_POINTS
-    ]:
-        steps, values = columns.setdefault(name, ([], []))
-        steps.append(step)
-        values.append(value)
-    return {name: {"step": steps, "value": values} for name, (steps, values) in columns.items()}

@@ -131,14 +131,5 @@ class EventOutput(serializers.Serializer):
     data = serializers.DictField()
 
 
-class MetricColumnOutput(serializers.Serializer):
-    step = serializers.ListField(child=serializers.IntegerField())
-    value = serializers.ListField(child=serializers.FloatField())
-
-
-class MetricsOutput(serializers.Serializer):
-    metrics = serializers.DictField(child=MetricColumnOutput())
-
-
 def job_detail(job: Job) -> dict[str, Any]:
     return dict(JobDetailOutput(job).data)

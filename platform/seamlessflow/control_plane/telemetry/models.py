@@ -4,7 +4,10 @@ from django.db import models
 
 
 class MetricPoint(models.Model):
-    """One value of one metric at one step (policy version) of a job."""
+    """One value of one metric at one step (policy version) of a job; or, rolled up, neighbouring points of it.
+
+    A row that was rolled up has all five columns from `first_step` on; `step` and `value` are its last point's.
+    """
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
@@ -13,6 +16,11 @@ class MetricPoint(models.Model):
     step = models.PositiveBigIntegerField()
     value = models.FloatField()
     at = models.DateTimeField(auto_now_add=True)
+    first_step = models.PositiveBigIntegerField(null=True)
+    num_points = models.PositiveBigIntegerField(null=True)
+    value_min = models.FloatField(null=True)
+    value_max = models.FloatField(null=True)
+    value_sum = models.FloatField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "name", "step"], name="metric_point_unique")]

@@ -1,0 +1,1 @@
+"""Arithmetic behind figures: buckets of points, shares of time, windows of logs."""
