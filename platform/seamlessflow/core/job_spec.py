@@ -358,15 +358,16 @@ def job_spec_parse(body: Mapping[str, Any]) -> JobSpec:
         raise InvalidJobSpec(list(_problems(error))) from error
 
 
+# Environments whose jobs lack a role: agents of an external one run elsewhere, recorded data needs no rollout.
+ROLES_OF_ENVIRONMENT: Mapping[str, tuple[Role, ...]] = {
+    "none": (Role.TRAIN,),
+    "external": (Role.ROLLOUT, Role.TRAIN),
+}
+
+
 def spec_roles(spec: Mapping[str, Any]) -> list[Role]:
-    """Roles that the phases of a job have, from its resolved spec; agents of an external environment run elsewhere."""
-    match spec["environment"]["name"]:
-        case "none":
-            return [Role.TRAIN]
-        case "external":
-            return [Role.ROLLOUT, Role.TRAIN]
-        case _:
-            return [Role.ROLLOUT, Role.TRAIN, Role.AGENT]
+    """Roles that the phases of a job have, from its resolved spec."""
+    return list(ROLES_OF_ENVIRONMENT.get(spec["environment"]["name"], tuple(Role)))
 
 
 def _problems(error: ValidationError) -> Iterator[SpecProblem]:

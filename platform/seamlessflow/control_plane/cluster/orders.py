@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import BooleanField, Case, Exists, OuterRef, Q, When
 
 from seamlessflow.control_plane.cluster.gangs import awaited_gang, gang_orders
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
@@ -16,7 +16,7 @@ from seamlessflow.control_plane.cluster.selectors import OPEN_POOL
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.core.job_spec import spec_roles
+from seamlessflow.core.job_spec import ROLES_OF_ENVIRONMENT, spec_roles
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token, phase_credential_sign
@@ -56,20 +56,36 @@ def reply_build(
 
 
 def _resident_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
-    """Jobs at work whose children may be here; oldest first. A cordoned machine keeps those it works for."""
+    """Jobs at work whose children may be here: those it works for first, then the oldest, `MAX_RESIDENT_JOBS` at most.
+
+    Chosen by the database: a specification is large, and every machine asks each second.
+    """
     grants = PoolGrant.objects.filter(pool=machine.pool)
     may_use = Exists(grants.filter(project_id=OuterRef("project_id")))
+    working = {phase.job_id for phase in phases}
     jobs = Job.objects.filter(
         may_use | ~Exists(grants) if machine.pool == OPEN_POOL else may_use,
+        _fits_here(machine),
         state__in=(JobState.STARTING, JobState.RUNNING),
         desired=DesiredJobState.RUN,
     )
-    working = {phase.job_id for phase in phases}
     if machine.is_cordoned or machine.is_draining:
         jobs = jobs.filter(id__in=working)
-    candidates = [job for job in jobs.order_by("created_at") if _roles_here(job, machine)]
-    # Those it works for first, whatever their age.
-    return sorted(candidates, key=lambda job: job.id not in working)[:MAX_RESIDENT_JOBS]
+    if working:
+        is_elsewhere = Case(When(id__in=working, then=False), default=True, output_field=BooleanField())
+        return list(jobs.order_by(is_elsewhere, "created_at", "id")[:MAX_RESIDENT_JOBS])
+    return list(jobs.order_by("created_at", "id")[:MAX_RESIDENT_JOBS])
+
+
+def _fits_here(machine: Machine) -> Q:
+    """Jobs with a role that the machine's tags allow: `_roles_here`, as SQL."""
+    tags = sorted(set(machine.tags))
+    fits = Q(pk__in=[])
+    for role in set(Role) & set(tags):
+        without = [name for name, roles in ROLES_OF_ENVIRONMENT.items() if role not in roles]
+        wished = Q(**{f"spec__placement__{role}__contained_by": tags})
+        fits |= wished & ~Q(spec__environment__name__in=without)
+    return fits
 
 
 def _roles_here(job: Job, machine: Machine) -> list[Role]:

@@ -3,6 +3,7 @@
 Invariant: every move of a status leaves exactly one event, in the same transaction.
 """
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
 from seamlessflow.control_plane.common.ids import new_id
@@ -42,6 +43,12 @@ class Event(models.Model):
         indexes = [
             models.Index(fields=["subject_id", "id"], name="event_subject"),
             models.Index(fields=["job_id", "id"], name="event_job"),
+            # Few among millions; the machines' page shows those of the last hour.
+            models.Index(
+                fields=["at"], name="event_machine_edited", condition=models.Q(kind="machine.edited")
+            ),
+            # Retention reads by age; a row's place in the table follows it.
+            BrinIndex(fields=["at"], name="event_age"),
         ]
 
     def __str__(self) -> str:

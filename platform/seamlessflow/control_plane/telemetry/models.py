@@ -55,7 +55,11 @@ class LedgerInterval(models.Model):
                 | ~models.Q(state="idle") & models.Q(cause=""),
             ),
         ]
-        indexes = [models.Index(fields=["machine", "ended_at"], name="ledger_machine_end")]
+        indexes = [
+            models.Index(fields=["machine", "ended_at"], name="ledger_machine_end"),
+            # The lanes show the last minutes of all machines at once.
+            models.Index(fields=["ended_at"], name="ledger_end"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.state} {self.cause}".strip()

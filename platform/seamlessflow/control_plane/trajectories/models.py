@@ -90,7 +90,15 @@ class RolloutGroup(models.Model):
                 name="trajectory_group_eval_index",
             ),
         ]
-        indexes = [models.Index(fields=["job", "state", "index"], name="trajectory_group_state")]
+        indexes = [
+            models.Index(fields=["job", "state", "index"], name="trajectory_group_state"),
+            # What an update learned from: the newest one's rewards are on every row of the list of jobs.
+            models.Index(
+                fields=["job", "batch_number"],
+                name="trajectory_group_batch",
+                condition=models.Q(batch_number__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"group {self.index}"

@@ -1,0 +1,160 @@
+"""What pages, snapshots, heartbeats and the scheduler read does not grow with the past, nor with jobs elsewhere.
+
+Rows are counted by PostgreSQL (EXPLAIN ANALYZE), so no figure here depends on how busy the machine is.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection
+
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.live.selectors import job_snapshot, jobs_snapshot, machines_snapshot
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.worker import Interval, PhaseReport
+from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.aging import NUM_OLD_JOBS, Past, old_jobs_make, past_make
+from tests.fixtures.control_plane import Cast, Worker, group_make, phase_make, worker_make
+from tests.fixtures.query_plans import rows_read, scanned_rows, statements_of
+
+PAST = Past(num_events=8_000, num_intervals=8_000, num_points=4_000, num_groups=4_000, num_phases=2_000)
+# Statistics of a table that grew choose other plans: a few rows more or less are no growth.
+SLACK_ROWS = 400
+FENCE_OF_THE_PRESENT = 10_000_000
+
+
+def execute(sql: str, values: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+
+
+def world_make(cast: Cast) -> tuple[Job, list[Worker]]:
+    """A running job on two machines, and old jobs of which nothing but their rows is left."""
+    job = cast.job(is_running=True)
+    workers = [worker_make("alpha", "rollout", "train"), worker_make("beta", "rollout")]
+    Machine.objects.update(last_fence=FENCE_OF_THE_PRESENT)
+    for worker in workers:
+        worker.heartbeat(intervals=[idle(0, 1.0, 2.0)])
+        phase_make(job, worker.machine, Role.ROLLOUT)
+    for index in range(4):
+        group = group_make(job, index)
+        RolloutGroup.objects.filter(id=group.id).update(batch_number=1, state="batched", reward_mean=0.5)
+    Job.objects.filter(id=job.id).update(published_batch=1)
+    old_jobs_make(execute, like=job.id)
+    for table in ("jobs_job", "trajectory_group", "telemetry_ledgerinterval", "common_event"):
+        execute(f"ANALYZE {table}", [])
+    return job, workers
+
+
+def idle(seq: int, start_s: float, end_s: float) -> Interval:
+    return Interval(seq=seq, state=LedgerState.IDLE, cause=IdleCause.NO_JOB, start_s=start_s, end_s=end_s)
+
+
+def doors(cast: Cast, job: Job, machine_id: UUID) -> dict[str, Callable[[], object]]:
+    shown, machine = show_id(IdKind.JOB, job.id), show_id(IdKind.MACHINE, machine_id)
+
+    def page(path: str) -> Callable[[], object]:
+        def get() -> object:
+            answer = cast.owner.call("GET", path)
+            assert answer.status_code == 200, answer.content
+            return answer
+
+        return get
+
+    paths = [
+        f"jobs/{shown}", "machines", f"machines/{machine}/ledger", f"machines/{machine}/events", "uploads", "tokens",
+        *(f"jobs/{shown}/{part}" for part in ("versions", "events", "phases", "groups", "evaluations", "ledger",
+                                              "summary", "metrics")),
+    ]  # fmt: skip
+    return {path.replace(shown, "J").replace(machine, "M"): page(path) for path in paths} | {
+        "socket jobs": lambda: jobs_snapshot(job.project_id),
+        "socket job": lambda: job_snapshot(job.id),
+        "socket machines": machines_snapshot,
+        "scheduler": snapshot_load,
+    }
+
+
+def test_pages_and_snapshots_of_a_job_read_no_more_rows_in_an_aged_installation(cast: Cast) -> None:
+    job, workers = world_make(cast)
+    calls = doors(cast, job, workers[0].machine.id)
+    alone = {name: rows_read(call) for name, call in calls.items()}
+    machines = [worker.machine.id for worker in workers]
+    past_make(execute, PAST, project_id=job.project_id, machines=machines)
+
+    aged = {name: rows_read(call) for name, call in calls.items()}
+
+    grown = {name: (alone[name], rows) for name, rows in aged.items() if rows > 2 * alone[name] + SLACK_ROWS}
+    assert not grown, "rows read alone, and aged"
+
+
+def test_the_list_of_jobs_reads_the_newest_batch_of_each_and_not_their_whole_past(cast: Cast) -> None:
+    job, workers = world_make(cast)
+    past_make(execute, PAST, project_id=job.project_id, machines=[workers[0].machine.id])
+
+    listed = [sql for sql in statements_of(lambda: cast.owner.call("GET", "jobs")) if "reward_mean" in sql]
+
+    # Two groups of each old job's newest batch, and the jobs themselves.
+    newest_batch = next(sql for sql in listed if '"trajectory_group"' in sql)
+    assert scanned_rows(newest_batch) <= (NUM_OLD_JOBS + 1) * 10
+
+
+@pytest.mark.parametrize("role", [Role.ROLLOUT, Role.TRAIN])
+def test_a_heartbeat_sends_and_reads_the_same_with_one_job_and_one_machine_or_with_twenty(
+    cast: Cast, role: Role
+) -> None:
+    job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout", "train")
+    phase = phase_make(job, alpha.machine, role)
+
+    def beat() -> None:
+        state = PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.STARTING)
+        alpha.monotonic_s += 1.0
+        start_s = alpha.monotonic_s - 1.0
+        alpha.heartbeat(phases=[state], intervals=[idle(alpha.num_acked, start_s, alpha.monotonic_s)])
+        alpha.num_acked += 1
+
+    for _ in range(2):
+        beat()
+    alone = statements_of(beat)
+    for number in range(19):
+        others = worker_make(f"other-{number}", "rollout")
+        phase_make(cast.job(is_running=True, name=f"job {number}"), others.machine, Role.ROLLOUT)
+        others.heartbeat()
+    assert Phase.objects.count() == 20
+
+    among_many = statements_of(beat)
+
+    assert len(among_many) == len(alone)
+    assert jobs_sent(among_many) <= 4, "jobs whose specifications were sent"
+
+
+def jobs_sent(statements: list[str]) -> int:
+    """Rows that came back from reads of jobs with their specifications."""
+    with connection.cursor() as cursor:
+        sizes: list[int] = []
+        for sql in statements:
+            if sql.startswith("SELECT") and '"jobs_job"."spec"' in sql.partition(" FROM ")[0]:
+                cursor.cursor.execute(sql)
+                sizes.append(cursor.rowcount)
+    assert sizes, "no statement reads jobs"
+    return max(sizes)
+
+
+def test_a_scheduling_cycle_sends_the_same_number_of_statements_for_one_job_and_for_twenty(
+    cast: Cast,
+) -> None:
+    job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout")
+    phase_make(job, alpha.machine, Role.ROLLOUT)
+    alone = statements_of(snapshot_load)
+    for number in range(19):
+        worker_make(f"other-{number}", "rollout").heartbeat()
+        cast.job(is_running=True, name=f"job {number}")
+
+    assert len(statements_of(snapshot_load)) == len(alone)
