@@ -1,8 +1,8 @@
 """The gateway's composition root: one ASGI application and the tasks that live as long as it does.
 
 Chat is served by bare ASGI (it is the hot path), everything else by Starlette. Background: the writer of turns, the
-engine table (told by NOTIFY, polled each second), upkeep of leases and of abandoned turns, and for those who watch a
-group the growth of its answers.
+engine table (told by NOTIFY, polled each second), upkeep of leases and of abandoned turns, the account of held time,
+and for those who watch a group the growth of its answers.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from seamlessflow.data_plane.engines.pool import EnginePool
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
+from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.progress_feed import ProgressFeed
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.routes.chat import ChatRoute
@@ -70,7 +71,8 @@ class Gateway:
         await self._trainer_pool.open(wait=True)
         self._client = EngineClient()
         engines = EnginePool(time.monotonic, settings.max_held_turns)
-        registry = Registry(self._pool, max_sessions=settings.max_live_sessions)
+        held = HeldTime(self._pool, settings.public_url, time.monotonic)
+        registry = Registry(self._pool, held, max_sessions=settings.max_live_sessions)
         writer = TurnWriter(settings.database_url)
         manager = RolloutManager(engines, self._client, time.monotonic)
         upkeep = Upkeep(settings, self._pool, registry, engines, writer, time.monotonic)
@@ -80,15 +82,18 @@ class Gateway:
         self._rest = JsonRoutes(
             settings,
             registry,
+            held,
             GroupFeed(settings, self._pool, registry, room=room),
             Verdicts(self._pool, registry, room=room, ready=ready),
             BatchFeed(self._trainer_pool, registry, room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
         ).app()
+        await held.note()
         await upkeep.refresh()
         self._tasks = [
             asyncio.create_task(writer.run(), name="writer"),
             asyncio.create_task(upkeep.run(), name="upkeep"),
+            asyncio.create_task(held.run(), name="held time"),
             asyncio.create_task(self._listen(upkeep, room), name="listen"),
         ]
         if settings.events_url:

@@ -210,6 +210,64 @@ class Session(models.Model):
         return f"session {self.id}"
 
 
+class SessionHold(models.Model):
+    """How long infrastructure held a session's turns, absences of its gateway apart.
+
+    The database deletes it with its session.
+    """
+
+    session = models.OneToOneField(
+        Session, primary_key=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="hold"
+    )
+    project = models.ForeignKey(
+        "accounts.Project", on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    gateway = models.TextField(help_text="Public address of the gateway that wrote it.")
+    held_s = models.FloatField(default=0.0)
+    held_since = models.DateTimeField(null=True, help_text="Since when a turn has been held without a break.")
+
+    class Meta:
+        db_table = "trajectory_session_hold"
+        indexes = [
+            models.Index(
+                fields=["gateway"],
+                name="trajectory_session_hold_open",
+                condition=models.Q(held_since__isnull=False),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.held_s:.1f} s of session {self.session_id}"
+
+
+class GatewayLife(models.Model):
+    """The last sign of life of each gateway, by the database's clock."""
+
+    gateway = models.TextField(primary_key=True, help_text="Its public address.")
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "trajectory_gateway_life"
+
+    def __str__(self) -> str:
+        return self.gateway
+
+
+class GatewayAbsence(models.Model):
+    """When a gateway was away, stood still or could not reach the database: held time of all sessions open then."""
+
+    gateway = models.TextField()
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "trajectory_gateway_absence"
+        indexes = [models.Index(fields=["gateway", "ended_at"], name="trajectory_gateway_absence_end")]
+
+    def __str__(self) -> str:
+        return f"{self.gateway} from {self.began_at} to {self.ended_at}"
+
+
 class DatasetGroup(models.Model):
     """A recorded group that a job trains on, with the sessions chosen of it, as they were when it was submitted.
 

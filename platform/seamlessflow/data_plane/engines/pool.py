@@ -18,6 +18,7 @@ from uuid import UUID
 
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.engines.client import Engine
+from seamlessflow.data_plane.engines.hold_clock import HoldClock
 
 SHUN_S = 0.5  # an engine that failed is not asked again sooner
 STICKY_SLACK = 8  # requests that the session's own engine may have more than the idlest
@@ -33,28 +34,6 @@ class TooManyHeld(Exception):
 
 class JobOver(Exception):
     """No engine will ever serve this job again."""
-
-
-@dataclass(slots=True)
-class HoldClock:
-    """How long turns of one session were held for want of an engine; turns held side by side count once."""
-
-    _total_s: float = 0.0
-    _num_held: int = 0
-    _since_s: float = 0.0
-
-    def begin(self, now_s: float) -> None:
-        if self._num_held == 0:
-            self._since_s = now_s
-        self._num_held += 1
-
-    def end(self, now_s: float) -> None:
-        self._num_held -= 1
-        if self._num_held == 0:
-            self._total_s += now_s - self._since_s
-
-    def held_s(self, now_s: float) -> float:
-        return self._total_s + (now_s - self._since_s if self._num_held else 0.0)
 
 
 @dataclass(slots=True)

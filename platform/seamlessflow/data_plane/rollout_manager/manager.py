@@ -21,7 +21,8 @@ from seamlessflow.data_plane.engines.client import (
     GenerateRequest,
     VersionMismatch,
 )
-from seamlessflow.data_plane.engines.pool import EnginePool, HoldClock, Wish
+from seamlessflow.data_plane.engines.hold_clock import HoldClock
+from seamlessflow.data_plane.engines.pool import EnginePool, Wish
 
 log = logging.getLogger(__name__)
 

@@ -30,6 +30,7 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request, param_of
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
+from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
 from seamlessflow.data_plane.routes.http import bearer
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
@@ -46,6 +47,7 @@ class JsonRoutes:
         self,
         settings: Settings,
         registry: Registry,
+        held: HeldTime,
         groups: GroupFeed,
         verdicts: Verdicts,
         batches: BatchFeed,
@@ -53,6 +55,7 @@ class JsonRoutes:
     ) -> None:
         self._settings = settings
         self._registry = registry
+        self._held = held
         self._groups = groups
         self._verdicts = verdicts
         self._batches = batches
@@ -125,9 +128,7 @@ class JsonRoutes:
     async def sessions_held(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)
         body = await self._body(request, SessionsHeldRequest)
-        now_s = time.monotonic()
-        held = {asked: self._registry.held_s(asked, claims.job_id, now_s) for asked in body.session_ids}
-        return _json(SessionsHeldReply(held_s=held))
+        return _json(SessionsHeldReply(held_s=await self._held.held_s(claims.job_id, body.session_ids)))
 
     async def batches_lease(self, request: Request) -> Response:
         claims = self._claims(request, Role.TRAIN)

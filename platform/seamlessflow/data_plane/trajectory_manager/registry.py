@@ -14,6 +14,7 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.rendering.model_text import ModelUnusable
 from seamlessflow.data_plane.store.connection import Pool
@@ -33,8 +34,9 @@ Loaded = TypeVar("Loaded")
 class Registry:
     """One per process."""
 
-    def __init__(self, pool: Pool, *, max_sessions: int) -> None:
+    def __init__(self, pool: Pool, held: HeldTime, *, max_sessions: int) -> None:
         self.pool = pool
+        self._held = held
         self._max_sessions = max_sessions
         self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
         self._jobs: OrderedDict[UUID, LiveJob] = OrderedDict()
@@ -93,13 +95,6 @@ class Registry:
         self._spoken_groups.add(session.group_id)
         return session
 
-    def held_s(self, session_id: UUID, job_id: UUID, now_s: float) -> float:
-        """For how long turns of a session were held here; 0 for one that is not in memory."""
-        session = self._sessions.get(session_id)
-        if session is None or session.job.job_id != job_id:
-            return 0.0
-        return session.affinity.hold.held_s(now_s)
-
     async def session(self, session_id: UUID) -> LiveSession | None:
         if session_id not in self._sessions:
             await self._once(session_id, self._load_session)
@@ -113,6 +108,7 @@ class Registry:
     ) -> None:
         """A session that was opened here just now: it has no turns to read back."""
         session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version)
+        session.affinity.hold = self._held.clock_new(key)
         self._add(session)
 
     def forget(self, session_id: UUID) -> None:
@@ -164,14 +160,17 @@ class Registry:
             if row is None:
                 return
             nodes = await nodes_read(connection, [(row.month, session_id)])
+            key = SessionKey(session_id, row.month, row.project_id, row.job_id)
+            hold = await self._held.clock_load(connection, key)
         session = LiveSession(
-            key=SessionKey(session_id, row.month, row.project_id, row.job_id),
+            key=key,
             job=await self.job(row.job_id),
             group_id=row.group_id,
             key_digest=row.key_digest,
             is_open=row.state is SessionState.OPEN,
             evaluation_version=row.evaluation_version,
         )
+        session.affinity.hold = hold
         session.restore(nodes[session_id])
         self._add(session)
 
