@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -36,6 +37,7 @@ NUM_ROUNDS = NUM_SOCKETS // SOCKETS_PER_ROUND
 NUM_TOPICS = 3
 # A web process that hangs, not one that is slow.
 HANG_S = 90.0
+HEAD_TIMEOUT_S = 2
 COME_AGAIN = 1012
 
 
@@ -74,6 +76,7 @@ async def web(migrated_database_url: str, embedded_valkey: ValkeyUrls, tmp_path:
         "BROKER_URL": embedded_valkey.broker,
         "EVENTS_URL": embedded_valkey.events,
         "SEAMLESSFLOW_SECRET_KEY": SECRET,
+        "SEAMLESSFLOW_HEAD_TIMEOUT_S": str(HEAD_TIMEOUT_S),
         "ARTIFACT_ROOT": str(tmp_path / "artifacts"),
         "MODEL_ROOTS": str(tmp_path),
         "DJANGO_SETTINGS_MODULE": "seamlessflow.control_plane.settings",
@@ -206,3 +209,24 @@ async def test_a_web_process_that_is_told_to_stop_closes_its_sockets_and_waits_f
         assert await asyncio.to_thread(web.process.wait, HANG_S) in (0, -signal.SIGTERM)
         assert "Traceback" not in web.log.read_text()
         await mute.close()
+
+
+async def test_a_request_whose_head_is_never_whole_is_closed_and_sockets_stay(web: Web) -> None:
+    address = urlsplit(web.base_url)
+    async with (
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{web.base_url}/ws/live", origin=web.base_url) as open_,
+    ):
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        try:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: local")
+            async with asyncio.timeout(20 * HEAD_TIMEOUT_S):
+                answer = await reader.read()
+        except TimeoutError:
+            answer = b"nothing, and the connection stays open"
+        finally:
+            writer.close()
+        assert answer.startswith(b"HTTP/1.1 408 "), answer
+        assert b"application/problem+json" in answer
+        await open_.ping()
+        assert not open_.closed

@@ -10,6 +10,7 @@ import sys
 
 import uvicorn
 
+from seamlessflow.control_plane.connections import HttpProtocol
 from seamlessflow.core.protocol.exposure import MODE_VARIABLE, Mode, binding_refusal
 
 APPLICATION = "seamlessflow.control_plane.asgi:application"
@@ -29,6 +30,7 @@ def main() -> int:
         APPLICATION,
         host=arguments.host,
         port=arguments.port,
+        http=HttpProtocol,
         access_log=False,
         proxy_headers=True,
         server_header=False,

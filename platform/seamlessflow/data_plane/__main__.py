@@ -4,13 +4,18 @@ import argparse
 import asyncio
 import logging
 import os
+import resource
 import sys
+from http import HTTPStatus
 
 import uvicorn
 
 from seamlessflow.data_plane.app import Gateway
 from seamlessflow.data_plane.config import InvalidSettings, settings_read
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.routes.http import JSON
 from seamlessflow.data_plane.store.connection import DatabaseDown, database_wait
+from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
 
 BACKLOG = 2048
 KEEPALIVE_TIMEOUT_S = 75
@@ -28,12 +33,20 @@ def main() -> int:
     except (InvalidSettings, DatabaseDown) as error:
         print(f"gateway: {error}", file=sys.stderr)
         return 1
+    _allow_files()
+    limits = HttpLimits(
+        refusal=_refusal,
+        max_connections=settings.max_connections,
+        head_s=settings.head_timeout_s,
+        body_s=settings.body_timeout_s,
+        drain_s=settings.drain_timeout_s,
+    )
     config = uvicorn.Config(
         Gateway(settings),
         host=arguments.host,
         port=arguments.port,
         loop="uvloop",
-        http="httptools",
+        http=limited_protocol(limits),
         lifespan="on",
         access_log=False,
         log_config=None,
@@ -45,6 +58,16 @@ def main() -> int:
     server = uvicorn.Server(config)
     server.run()
     return 0 if server.started else 1
+
+
+def _refusal(status: HTTPStatus, message: str) -> tuple[bytes, bytes]:
+    return JSON, ApiError(status, message).body
+
+
+def _allow_files() -> None:
+    """A connection is an open file, and many systems start with 1024 of them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _arguments() -> argparse.Namespace:

@@ -29,8 +29,9 @@ from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.progress_feed import ProgressFeed
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.routes.bodies import BodyRoom, ClientGone
 from seamlessflow.data_plane.routes.chat import ChatRoute
-from seamlessflow.data_plane.routes.http import ClientGone, Receive, Scope, Send, send_error
+from seamlessflow.data_plane.routes.http import Receive, Scope, Send, send_error
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, database_away, pool_make
 from seamlessflow.data_plane.store.writer import TurnWriter
@@ -78,7 +79,10 @@ class Gateway:
         upkeep = Upkeep(settings, self._pool, registry, engines, writer, time.monotonic)
         room, ready = JobWakes(), JobWakes()
         watched = Watched()
-        self._chat = ChatRoute(settings, registry, manager, writer, watched, time.monotonic)
+        bodies = BodyRoom(
+            max_body_bytes=settings.max_body_bytes, max_total_bytes=settings.max_inflight_body_bytes
+        )
+        self._chat = ChatRoute(settings, registry, manager, writer, watched, bodies, time.monotonic)
         self._rest = JsonRoutes(
             settings,
             registry,
@@ -87,6 +91,7 @@ class Gateway:
             Verdicts(self._pool, registry, room=room, ready=ready),
             BatchFeed(self._trainer_pool, registry, room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
+            bodies,
         ).app()
         await held.note()
         await upkeep.refresh()

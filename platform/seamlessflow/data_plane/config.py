@@ -14,6 +14,7 @@ from seamlessflow.core.protocol.live_events import redis_url
 
 EVENTS_SCHEMES = ("redis://", "rediss://", "unix://")
 MIN_SECRET_CHARS = 16
+MAX_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Settings:
     public_url: str  # what clients are told as base URL
     events_url: str = ""  # broker of live events, as redis-py takes it; none: growing answers are not shown
     max_body_bytes: int = 32 << 20
+    max_inflight_body_bytes: int = 256 << 20  # of all requests that are not turned into turns yet
+    max_connections: int = 4096
+    head_timeout_s: float = 10.0
+    body_timeout_s: float = 30.0  # and a second for each 16 KiB
+    drain_timeout_s: float = 30.0  # a client that takes nothing of its answer for so long is cut off
     max_live_sessions: int = 20_000  # kept in memory; others are read back when they speak
     max_held_turns: int = 4096  # turns waiting for an engine
     retry_window_s: float = 60.0  # how long the partial turn of a vanished client is kept
@@ -46,9 +52,13 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         faults.append(
             f"SEAMLESSFLOW_SECRET_KEY must have at least {MIN_SECRET_CHARS} characters, got {len(secret)}"
         )
-    window = environ.get("SEAMLESSFLOW_RETRY_WINDOW_S", "60")
-    if not window.isdecimal():
-        faults.append(f"SEAMLESSFLOW_RETRY_WINDOW_S must be a whole number of seconds, got {window!r}")
+    numbers = _Numbers(environ, faults)
+    window = numbers.read("SEAMLESSFLOW_RETRY_WINDOW_S", 60, minimum=0)
+    body_memory_mb = numbers.read("SEAMLESSFLOW_BODY_MEMORY_MB", 256)
+    max_connections = numbers.read("SEAMLESSFLOW_MAX_CONNECTIONS", 4096)
+    head_s = numbers.read("SEAMLESSFLOW_HEAD_TIMEOUT_S", 10)
+    body_s = numbers.read("SEAMLESSFLOW_BODY_TIMEOUT_S", 30)
+    drain_s = numbers.read("SEAMLESSFLOW_DRAIN_TIMEOUT_S", 30)
     faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
     events_url = redis_url(environ.get("EVENTS_URL") or environ.get("BROKER_URL", ""))
     if not events_url.startswith(EVENTS_SCHEMES):
@@ -65,7 +75,27 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         public_url=public_url,
         events_url=events_url,
         retry_window_s=float(window),
+        max_inflight_body_bytes=body_memory_mb << 20,
+        max_connections=max_connections,
+        head_timeout_s=float(head_s),
+        body_timeout_s=float(body_s),
+        drain_timeout_s=float(drain_s),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Reads whole numbers and notes what is none."""
+
+    environ: Mapping[str, str]
+    faults: list[str]
+
+    def read(self, name: str, default: int, *, minimum: int = 1) -> int:
+        text = self.environ.get(name) or str(default)
+        if text.isdecimal() and len(text) < MAX_DIGITS and int(text) >= minimum:
+            return int(text)
+        self.faults.append(f"{name} must be a whole number from {minimum} on, got {text!r}")
+        return default
 
 
 def _exposure_faults(mode: str, *, host: str, secret: str) -> list[str]:

@@ -40,6 +40,13 @@ class ExternalSessions:
         self._pool = pool
         self._registry = registry
 
+    async def authenticate(self, token: str, session: str | None = None) -> None:
+        """Before a body is read: the token is one of a project, or may speak for `session`. Raises ApiError."""
+        if session is not None:
+            await self._own_session(token, session)
+        else:
+            await self._project(token)
+
     async def open(self, token: str, request: SessionOpen) -> SessionOpened:
         """Raises ApiError."""
         job = await self._own_job(token, request.job)
@@ -106,11 +113,15 @@ class ExternalSessions:
                 await groups_settle(connection, locked, job.spec)
         self._registry.close(session_id)
 
-    async def _own_job(self, token: str, job_text: str) -> LiveJob:
+    async def _project(self, token: str) -> UUID:
         async with self._pool.connection() as connection:
             project = await token_project(connection, token)
         if project is None:
             raise ApiError(HTTPStatus.UNAUTHORIZED, "The API token is unknown, revoked or expired.")
+        return project
+
+    async def _own_job(self, token: str, job_text: str) -> LiveJob:
+        project = await self._project(token)
         try:
             job_id = parse_id(IdKind.JOB, job_text)
         except ValueError as error:

@@ -15,6 +15,7 @@ from seamlessflow.cli.local.process_tree import ProcessSpec
 
 CELERY_APP = "seamlessflow.control_plane.celery"
 ASGI_APP = "seamlessflow.control_plane.asgi:application"
+HTTP_PROTOCOL = "seamlessflow.control_plane.connections:HttpProtocol"
 NUM_BACKGROUND_THREADS = 2
 GRACEFUL_S = 3
 START_TIMEOUT_S = 90.0
@@ -51,6 +52,7 @@ def web_command(url: str) -> tuple[str, ...]:
         "uvicorn",
         ASGI_APP,
         *_bound_to(url),
+        *("--http", HTTP_PROTOCOL),
         *("--no-access-log", "--timeout-graceful-shutdown", str(GRACEFUL_S)),
         # Compressing the same frame anew for each socket would cost several times what sending it does.
         *("--ws-per-message-deflate", "false"),

@@ -25,6 +25,7 @@ from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.routes.bodies import BodyRoom, HeldBody
 from seamlessflow.data_plane.routes.chat_reply import KEEPALIVE, STREAM_END, Reply
 from seamlessflow.data_plane.routes.chat_request import ChatRequest, chat_request_parse
 from seamlessflow.data_plane.routes.http import (
@@ -34,7 +35,6 @@ from seamlessflow.data_plane.routes.http import (
     Send,
     bearer,
     header,
-    read_body,
     send_head,
     send_whole,
     wait_disconnect,
@@ -61,9 +61,11 @@ class ChatRoute:
         manager: RolloutManager,
         writer: TurnWriter,
         watched: Watched,
+        bodies: BodyRoom,
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
+        self._bodies = bodies
         self._watched = watched
         self._registry = registry
         self._manager = manager
@@ -72,14 +74,23 @@ class ChatRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = await self._registry.session_by_key(bearer(scope))
-        body = await read_body(receive, max_bytes=self._settings.max_body_bytes)
+        with self._bodies.hold() as held:
+            await self._take(session, scope, receive, send, held)
+
+    async def _take(
+        self, session: LiveSession, scope: Scope, receive: Receive, send: Send, held: HeldBody
+    ) -> None:
+        body = await held.read(scope, receive)
         request = chat_request_parse(body, temperature=session.sampling.temperature)
         digest = hashlib.sha256(body).digest()
         is_retry = header(scope, b"x-stainless-retry-count").strip("0 ") != ""
         if is_retry:
             await self._wait_predecessor(session, digest)
         self._check_open(session)
-        work = asyncio.create_task(self._serve(session, request, digest, is_retry=is_retry, send=send))
+        del body
+        work = asyncio.create_task(
+            self._serve(session, request, digest, is_retry=is_retry, send=send, held=held)
+        )
         watch = asyncio.create_task(wait_disconnect(receive))
         session.in_flight[digest] = work
         metrics.IN_FLIGHT.inc()
@@ -113,9 +124,17 @@ class ChatRoute:
             await asyncio.wait([task])
 
     async def _serve(
-        self, session: LiveSession, request: ChatRequest, digest: bytes, *, is_retry: bool, send: Send
+        self,
+        session: LiveSession,
+        request: ChatRequest,
+        digest: bytes,
+        *,
+        is_retry: bool,
+        send: Send,
+        held: HeldBody,
     ) -> None:
         turn = self._turn(session, request, digest, is_retry=is_retry)
+        held.release()  # a turn may take minutes, and what it keeps is bounded by the model's context
         is_recorded = is_retry and digest in session.turns
         if is_recorded:
             turn.turn_id = session.turns[digest]

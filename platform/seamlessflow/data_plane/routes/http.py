@@ -1,4 +1,4 @@
-"""Bare ASGI: bodies in, answers out, and whether the client is still there."""
+"""Bare ASGI: answers out, headers in, and whether the client is still there."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http import HTTPStatus
@@ -11,26 +11,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
-
-
-class ClientGone(Exception):
-    """The client closed its connection before its request was complete."""
-
-
-async def read_body(receive: Receive, *, max_bytes: int) -> bytes:
-    """Raises ApiError (413) and ClientGone."""
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone("the client left before its request was complete")
-        chunk: bytes = message.get("body", b"")
-        body += chunk
-        if len(body) > max_bytes:
-            message_text = f"The request body is larger than {max_bytes} bytes."
-            raise ApiError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message_text)
-        if not message.get("more_body"):
-            return body
 
 
 async def wait_disconnect(receive: Receive) -> None:

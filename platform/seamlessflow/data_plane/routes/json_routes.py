@@ -32,6 +32,7 @@ from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
+from seamlessflow.data_plane.routes.bodies import BodyRoom
 from seamlessflow.data_plane.routes.http import bearer
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
@@ -52,6 +53,7 @@ class JsonRoutes:
         verdicts: Verdicts,
         batches: BatchFeed,
         external: ExternalSessions,
+        bodies: BodyRoom,
     ) -> None:
         self._settings = settings
         self._registry = registry
@@ -60,6 +62,7 @@ class JsonRoutes:
         self._verdicts = verdicts
         self._batches = batches
         self._external = external
+        self._bodies = bodies
 
     def app(self) -> Starlette:
         return Starlette(
@@ -96,12 +99,15 @@ class JsonRoutes:
         return _json({"object": "list", "data": [model]})
 
     async def session_open(self, request: Request) -> Response:
+        await self._external.authenticate(bearer(request.scope))
         body = await self._body(request, SessionOpen)
         return _json(await self._external.open(bearer(request.scope), body), status=HTTPStatus.CREATED)
 
     async def session_reward(self, request: Request) -> Response:
+        session = request.path_params["session"]
+        await self._external.authenticate(bearer(request.scope), session)
         body = await self._body(request, RewardReport)
-        await self._external.reward(bearer(request.scope), request.path_params["session"], body)
+        await self._external.reward(bearer(request.scope), session, body)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def session_close(self, request: Request) -> Response:
@@ -149,18 +155,20 @@ class JsonRoutes:
         return claims
 
     async def _body(self, request: Request, kind: type[Body]) -> Body:
-        raw = b""
-        async for chunk in request.stream():
-            raw += chunk
-            if len(raw) > self._settings.max_body_bytes:
-                raise ApiError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request body is too large.")
-        try:
-            return msgspec.json.decode(raw, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            message = f"The request body is not a {kind.__name__}: {error}."
-            raise bad_request(message, param=param_of(str(error))) from error
-        except RecursionError as error:
-            raise bad_request("The request body is nested too deeply.") from error
+        """Only for callers whose credential was checked: nobody else may make the gateway hold a body."""
+        with self._bodies.hold() as held:
+            raw = await held.read(request.scope, request.receive)
+            return _decode(raw, kind)
+
+
+def _decode(raw: bytes, kind: type[Body]) -> Body:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"The request body is not a {kind.__name__}: {error}."
+        raise bad_request(message, param=param_of(str(error))) from error
+    except RecursionError as error:
+        raise bad_request("The request body is nested too deeply.") from error
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -1,0 +1,197 @@
+"""Deadlines and bounds for the connections of an HTTP server, which uvicorn leaves open-ended.
+
+Enters: uvicorn's protocol of one connection. Leaves: the same protocol with limits. A connection whose head or body
+does not arrive in time gets 408, one whose head is too large 431, one too many 503; a client that takes nothing of its
+answer is cut off, which the application sees as a client that left. Invariant: whatever a client does or leaves undone,
+its connection reaches an end, and meanwhile holds no more than one receive buffer and one write buffer.
+
+Time is counted in rounds of this process, so neither a stopped process nor a suspended machine uses up a deadline.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+ROUND_S = 1.0
+MAX_HEAD_BYTES = 64 << 10
+MAX_PIPELINED = 8
+LINGER_S = 5.0  # for a client that is answered before it has sent its whole body
+MIN_READ_BYTES = 64 << 10  # of an answer, within `drain_s`
+
+Refusal = Callable[[HTTPStatus, str], tuple[bytes, bytes]]  # content type and body of an error answer
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """`refusal` writes errors in the words of the server's API."""
+
+    refusal: Refusal
+    max_connections: int = 4096
+    head_s: float = 10.0
+    body_s: float = 30.0  # and for what comes after that a rate of at least `min_body_rate`
+    min_body_rate: int = 16 << 10  # bytes/s
+    drain_s: float = 30.0
+
+
+class _Waits(Enum):
+    """What a connection waits for."""
+
+    NOTHING = (
+        auto()
+    )  # of the client: the application works, or the connection is idle and has its own time-out
+    HEAD = auto()
+    BODY = auto()
+    LINGER = auto()  # the rest of a body that nobody wants
+    DRAIN = auto()  # the client's reading
+
+
+class _Doorkeeper:
+    """Looks at every connection once a round, as long as there are any."""
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self.limits = limits
+        self.connections: set[_LimitedProtocol] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, connection: "_LimitedProtocol") -> None:
+        self.connections.add(connection)
+        if self._timer is None:
+            self._timer = connection.loop.call_later(ROUND_S, self._round, connection.loop)
+
+    def _round(self, loop: asyncio.AbstractEventLoop) -> None:
+        for connection in list(self.connections):
+            connection.look()
+        self._timer = loop.call_later(ROUND_S, self._round, loop) if self.connections else None
+
+
+class _LimitedProtocol(HttpToolsProtocol):
+    """One connection. `limited_protocol` gives the class its doorkeeper."""
+
+    keeper: _Doorkeeper
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._is_refused = False
+        self._num_requests = 0
+        self._num_head_bytes = 0
+        self._num_body_bytes = 0
+        self._seen: tuple[_Waits, int] = (_Waits.NOTHING, 0)
+        self._waited_s = 0.0
+        self._num_unread_bytes = 0  # of the answer, when its client was last seen to read
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        is_full = len(self.connections) > self.keeper.limits.max_connections
+        self.keeper.watch(self)
+        if is_full:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The server has too many connections; try again.")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.keeper.connections.discard(self)
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self) -> None:
+        self.keeper.connections.discard(self)  # the socket's own protocol keeps time from here on
+        super().handle_websocket_upgrade()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        num_requests = self._num_requests
+        self._num_head_bytes += len(data)
+        super().data_received(data)
+        if num_requests != self._num_requests or ((request := self._request) and request.more_body):
+            self._num_head_bytes = 0
+        elif self._num_head_bytes > MAX_HEAD_BYTES:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The head of the request is too large.")
+        if len(self.pipeline) > MAX_PIPELINED:
+            self._is_refused = True
+            self.transport.abort()
+
+    def on_headers_complete(self) -> None:
+        self._num_requests += 1
+        self._num_body_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._num_body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if (request := self._request) and request.response_complete:
+            request.more_body = False  # answered early, but whole now: the connection may be used again
+
+    @property
+    def _request(self) -> RequestResponseCycle | None:
+        """The newest one; uvicorn declares that there always is one."""
+        return self.cycle
+
+    def look(self) -> None:
+        """Called once a round: end the connection if it has waited for too long."""
+        waits = self._waits()
+        seen = (waits, self._num_requests)
+        if seen != self._seen or waits is _Waits.NOTHING or self._has_read():
+            self._seen, self._waited_s = seen, 0.0
+            self._num_unread_bytes = self.transport.get_write_buffer_size()
+            return
+        self._waited_s += ROUND_S
+        limits = self.keeper.limits
+        if waits is _Waits.HEAD and self._waited_s > limits.head_s:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The head of the request did not arrive in time.")
+        elif waits is _Waits.BODY and self._waited_s > self._body_allowance_s():
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body of the request did not arrive in time.")
+        elif waits is _Waits.LINGER and self._waited_s > LINGER_S:
+            self.transport.close()
+        elif waits is _Waits.DRAIN and self._waited_s > limits.drain_s:
+            self.transport.abort()
+
+    def _waits(self) -> _Waits:
+        if self.transport.is_closing() or self.flow.write_paused:
+            return _Waits.DRAIN
+        if self._is_awaiting_head():
+            return _Waits.HEAD if self.timeout_keep_alive_task is None else _Waits.NOTHING
+        request = self._request
+        if request is None or not request.more_body:
+            return _Waits.NOTHING
+        if request.response_complete:
+            return _Waits.LINGER
+        return _Waits.NOTHING if self.flow.read_paused else _Waits.BODY
+
+    def _is_awaiting_head(self) -> bool:
+        request = self._request
+        return request is None or (request.response_complete and not request.more_body)
+
+    def _has_read(self) -> bool:
+        """Whether a client that we wait for took a piece of its answer meanwhile."""
+        return (
+            self._seen[0] is _Waits.DRAIN
+            and self.transport.get_write_buffer_size() <= self._num_unread_bytes - MIN_READ_BYTES
+        )
+
+    def _body_allowance_s(self) -> float:
+        limits = self.keeper.limits
+        return limits.body_s + self._num_body_bytes / limits.min_body_rate
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Answer where an answer is still possible, and close."""
+        self._is_refused = True
+        if (request := self._request) and request.response_started and not request.response_complete:
+            self.transport.abort()
+            return
+        content_type, body = self.keeper.limits.refusal(status, message)
+        head = [STATUS_LINE[status], b"content-type: ", content_type, b"\r\n"]
+        head += [b"retry-after: 1\r\n"] if status is HTTPStatus.SERVICE_UNAVAILABLE else []
+        head += [b"content-length: ", str(len(body)).encode(), b"\r\nconnection: close\r\n\r\n"]
+        self.transport.write(b"".join(head) + body)
+        self.transport.close()
+
+
+def limited_protocol(limits: HttpLimits) -> type[asyncio.Protocol]:
+    """The `http` of a uvicorn configuration: connections that share these limits."""
+    return type("LimitedProtocol", (_LimitedProtocol,), {"keeper": _Doorkeeper(limits)})
