@@ -35,14 +35,19 @@ class ScriptedEngine:
     abort_after: int | None = None  # tokens of one request, then finish reason abort
     die_after: int | None = None  # tokens of one request, then the connection breaks off
     version_after: tuple[int, int] | None = None  # (tokens of one request, new version)
+    freeze_after: int | None = (
+        None  # tokens of one request, then nothing moves until `thaw`, as if it were stopped
+    )
     is_unpacked: bool = False  # plain token arrays, as vLLM gives them
     sampling: dict[str, Any] = field(default_factory=dict)  # of the last request
     num_requests: int = 0
     num_in_flight: int = 0
+    num_sampled: int = 0
     num_statuses: dict[int, int] = field(default_factory=dict)
     base_url: str = ""
     claims: PhaseClaims | None = None
     _runner: Any = None
+    _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def start(self) -> "ScriptedEngine":
         app = web.Application(client_max_size=1 << 26)
@@ -50,8 +55,10 @@ class ScriptedEngine:
             [
                 web.post("/inference/v1/generate", self._generate),
                 web.post("/inference/v1/abort_requests", self._abort),
+                web.get("/metrics", self._metrics),
             ]
         )
+        self._awake.set()
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -61,10 +68,26 @@ class ScriptedEngine:
     async def stop(self) -> None:
         await self._runner.cleanup()
 
+    def freeze(self) -> None:
+        self._awake.clear()
+
+    def thaw(self) -> None:
+        self._awake.set()
+
+    @property
+    def is_frozen(self) -> bool:
+        return not self._awake.is_set()
+
     async def _abort(self, request: web.Request) -> web.Response:
+        await self._awake.wait()
         return web.Response()
 
+    async def _metrics(self, request: web.Request) -> web.Response:
+        await self._awake.wait()
+        return web.Response(text=f'vllm:generation_tokens_total{{engine="0"}} {float(self.num_sampled)}\n')
+
     async def _generate(self, request: web.Request) -> web.StreamResponse:
+        await self._awake.wait()
         if self.token and request.headers["Authorization"] != f"Bearer {self.token}":
             return self._refuse(401, {"code": "unauthorized"})
         if self.is_draining:
@@ -104,8 +127,13 @@ class ScriptedEngine:
                 break
             if self.version_after is not None and number >= self.version_after[0]:
                 self.version, self.version_after = self.version_after[1], None
+            if self.freeze_after is not None and number >= self.freeze_after:
+                self.freeze_after = None
+                self.freeze()
+            await self._awake.wait()
             if self.step_s:
                 await asyncio.sleep(self.step_s)
+            self.num_sampled += 1
             said.append((token, self.version))
             if body["stream"]:
                 await response.write(_event(self._choice([said[-1]], None)))

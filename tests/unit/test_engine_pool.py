@@ -172,3 +172,19 @@ async def test_an_evaluation_waits_behind_training_but_not_for_ever(pool: Engine
 
     order = [name for name, _ in turns.served[before:]]
     assert order == ["training 0", "training 1", "evaluation", "training 2", "training 3"]
+
+
+async def test_suspected_engine_gets_no_turn_until_it_is_trusted_again(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1)])
+    pool.suspect(UUID(int=1))
+    await turns.start("held", Wish(JOB))
+    pool.table_set([engine(1, version=1)])  # new weights prove nothing
+    await settle()
+    assert turns.served == []
+
+    pool.trust(UUID(int=1))
+    await settle()
+
+    assert turns.served == [("held", UUID(int=1))]

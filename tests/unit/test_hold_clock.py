@@ -1,6 +1,8 @@
 """The clock of held time: side by side counts once, afterwards counts what was not counted yet."""
 
+from seamlessflow.core.liveness.stall import DOUBT_S, StallWatch
 from seamlessflow.data_plane.engines.hold_clock import HoldClock
+from seamlessflow.data_plane.engines.lifeline import Lifeline
 
 
 def test_turns_held_side_by_side_count_once() -> None:
@@ -52,3 +54,15 @@ def test_whoever_keeps_the_account_hears_of_changes() -> None:
     clock.credit(1.0, 2.0)  # nothing new
     clock.credit(1.0, 3.0)
     assert heard == [clock] * 3
+
+
+def test_silence_of_an_engine_counts_while_it_is_in_doubt_and_no_longer_once_it_speaks() -> None:
+    clock, stall = HoldClock(), StallWatch()
+    lifeline = Lifeline(lambda: 0.0, stall, num_prompt_tokens=1)
+    clock.attach(lifeline)
+    assert clock.doubted_s(3.0) == 0.0
+    stall.listened(DOUBT_S)
+    assert clock.doubted_s(3.0) == 3.0
+    lifeline.heard(4.0)
+    assert clock.doubted_s(4.5) == 0.0
+    clock.detach(lifeline)

@@ -1,8 +1,8 @@
 """The gateway's composition root: one ASGI application and the tasks that live as long as it does.
 
 Chat is served by bare ASGI (it is the hot path), everything else by Starlette. Background: the writer of turns, the
-engine table (told by NOTIFY, polled each second), upkeep of leases and of abandoned turns, the account of held time,
-and for those who watch a group the growth of its answers.
+engine table (told by NOTIFY, polled each second), the watch over engines that hold requests, upkeep of leases and of
+abandoned turns, the account of held time, and for those who watch a group the growth of its answers.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ from seamlessflow.data_plane.batch_feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.engines.client import EngineClient
 from seamlessflow.data_plane.engines.pool import EnginePool
+from seamlessflow.data_plane.engines.suspicions import SuspicionLog
+from seamlessflow.data_plane.engines.watch import EngineWatch
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
@@ -75,8 +77,10 @@ class Gateway:
         held = HeldTime(self._pool, settings.public_url, time.monotonic)
         registry = Registry(self._pool, held, max_sessions=settings.max_live_sessions)
         writer = TurnWriter(settings.database_url)
-        manager = RolloutManager(engines, self._client, time.monotonic)
-        upkeep = Upkeep(settings, self._pool, registry, engines, writer, time.monotonic)
+        suspicions = SuspicionLog(self._pool)
+        watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
+        manager = RolloutManager(engines, self._client, watch, time.monotonic)
+        upkeep = Upkeep(settings, self._pool, registry, engines, watch, writer, time.monotonic)
         room, ready = JobWakes(), JobWakes()
         watched = Watched()
         bodies = BodyRoom(
@@ -100,6 +104,8 @@ class Gateway:
             asyncio.create_task(upkeep.run(), name="upkeep"),
             asyncio.create_task(held.run(), name="held time"),
             asyncio.create_task(self._listen(upkeep, room), name="listen"),
+            asyncio.create_task(watch.run(), name="watch"),
+            asyncio.create_task(suspicions.run(), name="suspicions"),
         ]
         if settings.events_url:
             feed = ProgressFeed(settings.events_url, registry, watched)

@@ -29,6 +29,11 @@ GROUPS_DROPPED = _counter("groups_dropped", "Rollout groups that will never trai
 BATCHES = _counter("batches", "Training batches assembled.")
 IN_FLIGHT = Gauge("seamlessflow_gateway_turns_in_flight", "Turns in the making.", registry=REGISTRY)
 HELD = Gauge("seamlessflow_gateway_turns_held", "Turns waiting for an engine.", registry=REGISTRY)
+SUSPECTED = Gauge(
+    "seamlessflow_gateway_engines_suspected",
+    "Engines that yielded nothing and have not proved themselves since.",
+    registry=REGISTRY,
+)
 LIVE_SESSIONS = Gauge("seamlessflow_gateway_live_sessions", "Sessions in memory.", registry=REGISTRY)
 MAX_GAP = _histogram("max_gap_seconds", "Longest time without a token within a turn.")
 TURN = _histogram("turn_seconds", "Time from request to acknowledgement.")

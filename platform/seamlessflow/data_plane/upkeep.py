@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.engines.pool import EnginePool
+from seamlessflow.data_plane.engines.watch import EngineWatch
 from seamlessflow.data_plane.store.batches import batches_applied_note
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.evaluations import evaluations_cancel
@@ -28,6 +29,7 @@ class Upkeep:
         pool: Pool,
         registry: Registry,
         engines: EnginePool,
+        watch: EngineWatch,
         writer: TurnWriter,
         clock: Callable[[], float],
     ) -> None:
@@ -35,6 +37,7 @@ class Upkeep:
         self._pool = pool
         self._registry = registry
         self._engines = engines
+        self._watch = watch
         self._writer = writer
         self._clock = clock
 
@@ -63,6 +66,7 @@ class Upkeep:
         for job_id in ended:
             jobs[job_id].is_over = True
         self._engines.jobs_over = ended
+        self._watch.table_set(engines)
         self._engines.table_set(engines)
 
     async def _renew(self) -> None:

@@ -30,6 +30,7 @@ export function subjectSaid(event: JobEvent, machineOf: (id: string) => string |
   if (kind === "evaluation.state") return `evaluation of version ${data.version}`;
   if (kind === "group.state") return `group ${data.index}`;
   if (kind === "weights.fallback") return "weights";
+  if (kind.startsWith("engine.")) return `engine on ${data.machine}`;
   return kind;
 }
 
@@ -40,6 +41,8 @@ export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outco
     return { said: data.from ? `from stage ${data.from} to ${data.to}` : `asked for stage ${data.to}` };
   if (kind === "version.published") return { said: "published" };
   if (kind === "weights.fallback") return { said: "read from files" };
+  if (kind === "engine.suspected") return { said: "suspected" };
+  if (kind === "engine.rejoined") return { said: "serves again" };
   return { said: kind };
 }
 

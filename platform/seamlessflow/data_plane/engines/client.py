@@ -19,10 +19,12 @@ import numpy as np
 
 from seamlessflow.core.trajectory.resume import FinishReason, Piece
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append
+from seamlessflow.data_plane.engines.lifeline import EngineStalled, Lifeline
 
 CONNECT_TIMEOUT_S = 5.0
 ABORT_TIMEOUT_S = 2.0
-# An engine that hangs is left after this silence; an update or a full batch takes far less.
+PROBE_TIMEOUT_S = 2.0
+# A request that its engine forgot ends after this silence; whether the engine itself hangs is the watch's to say.
 STREAM_SILENCE_S = 120.0
 UNARY_SILENCE_S = 900.0
 _READ_CHUNK_BYTES = 1 << 20
@@ -30,6 +32,9 @@ _STREAM_TIMEOUT, _UNARY_TIMEOUT = (
     aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
     for silence_s in (STREAM_SILENCE_S, UNARY_SILENCE_S)
 )
+_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
+# Tokens sampled, and the share of the cache in use, which grows while a prompt is read.
+_MOVING = ("vllm:generation_tokens_total", "vllm:kv_cache_usage_perc")
 _DEFAULT_VERSION = "default"  # vLLM before its first weight update: what it was started with
 
 
@@ -59,6 +64,8 @@ class Engine:
     version: int
     token: str
     num_slots: int  # sequences it decodes at once
+    machine: str = ""
+    is_behind: bool = False  # it is told to serve a newer version than it does
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,36 +127,46 @@ class EngineClient:
             read_bufsize=_READ_CHUNK_BYTES,
         )
 
+        self._aborts: set[asyncio.Task[None]] = set()
+
     async def close(self) -> None:
+        if self._aborts:
+            await asyncio.wait(self._aborts)
         await self._http.close()
 
     async def generate(
-        self, engine: Engine, request: GenerateRequest, *, is_streamed: bool
+        self, engine: Engine, request: GenerateRequest, lifeline: Lifeline, *, is_streamed: bool
     ) -> AsyncGenerator[Piece, None]:
         """Pieces of one answer; the last one has a finish reason. Leaving early aborts the engine's request."""
         request_id = uuid4().hex
         is_complete = False
+        posting = self._http.post(
+            f"{engine.endpoint}/inference/v1/generate",
+            data=_body(engine, request, request_id, is_streamed=is_streamed),
+            headers=_headers(engine),
+            timeout=_STREAM_TIMEOUT if is_streamed else _UNARY_TIMEOUT,
+        )
         try:
-            async with self._http.post(
-                f"{engine.endpoint}/inference/v1/generate",
-                data=_body(engine, request, request_id, is_streamed=is_streamed),
-                headers=_headers(engine),
-                timeout=_STREAM_TIMEOUT if is_streamed else _UNARY_TIMEOUT,
-            ) as response:
+            async with await lifeline.wait(posting) as response:
                 if response.status != HTTPStatus.OK:
-                    failure = _failure(response.status, await response.read())
+                    failure = _failure(response.status, await lifeline.wait(response.read()))
                     is_complete = True
                     raise failure
                 if not is_streamed:
-                    piece = _unary_piece(_decode_answer(await response.read()), engine.version)
+                    raw = await lifeline.wait(response.read())
+                    piece = _unary_piece(_decode_answer(raw), engine.version)
                     is_complete = True
                     yield piece
                     return
-                async for piece in _streamed_pieces(response.content, engine.version):
+                async for piece in _streamed_pieces(response.content, lifeline, engine.version):
                     is_complete = piece.finish_reason is not None
                     yield piece
                 if not is_complete:
                     raise EngineUnavailable("the engine's stream ended before its answer did")
+        except EngineStalled as error:
+            is_complete = True
+            self._abort_later(engine, request_id)
+            raise EngineUnavailable(str(error)) from error
         except (aiohttp.ClientError, ConnectionError, TimeoutError, msgspec.DecodeError) as error:
             if is_complete:
                 return  # the answer was whole; only the goodbye is missing
@@ -158,6 +175,28 @@ class EngineClient:
         finally:
             if not is_complete:
                 await asyncio.shield(self._abort(engine, request_id))
+
+    async def counters(self, engine: Engine) -> str | None:
+        """What moves while the engine works, as text to compare; None if nothing of it came in time.
+
+        Empty where the front answered without them: then there is nothing to compare.
+        """
+        try:
+            async with self._http.get(
+                f"{engine.endpoint}/metrics", headers=_headers(engine), timeout=_PROBE_TIMEOUT
+            ) as response:
+                if response.status == HTTPStatus.BAD_GATEWAY:
+                    return None
+                text = (await response.read()).decode(errors="replace")
+        except (aiohttp.ClientError, ConnectionError, TimeoutError):
+            return None
+        return "\n".join(line for line in text.splitlines() if line.startswith(_MOVING))
+
+    def _abort_later(self, engine: Engine, request_id: str) -> None:
+        """The turn does not wait for an engine that may not listen."""
+        task = asyncio.create_task(self._abort(engine, request_id))
+        self._aborts.add(task)
+        task.add_done_callback(self._aborts.discard)
 
     async def _abort(self, engine: Engine, request_id: str) -> None:
         """Closing the connection aborts too; this is for fronts that notice it late."""
@@ -218,11 +257,11 @@ def _failure(status: int, raw: bytes) -> Exception:
 
 
 async def _streamed_pieces(
-    content: aiohttp.StreamReader, expected_version: int
+    content: aiohttp.StreamReader, lifeline: Lifeline, expected_version: int
 ) -> AsyncGenerator[Piece, None]:
     """All events of one read are decoded together: a burst costs one wake-up."""
     rest = b""
-    async for raw in content.iter_any():
+    while raw := await lifeline.wait(content.readany()):
         *events, rest = (rest + raw).split(b"\n\n")
         for event in events:
             if not event.startswith(b"data: {"):

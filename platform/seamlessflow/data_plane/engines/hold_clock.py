@@ -5,7 +5,9 @@ twice. `cut` closes the books: what was counted since the last cut is handed to 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from seamlessflow.data_plane.engines.lifeline import Lifeline
 
 
 def _nobody(_: "HoldClock") -> None:
@@ -23,6 +25,7 @@ class HoldClock:
     _num_held: int = 0
     _since_s: float = 0.0
     _counted_until_s: float = float("-inf")
+    _lifelines: set[Lifeline] = field(default_factory=set)  # of the session's requests under way
 
     @property
     def is_running(self) -> bool:
@@ -54,6 +57,17 @@ class HoldClock:
             self._fresh_s += to_s - from_s
             self._counted_until_s = to_s
             self.on_change(self)
+
+    def attach(self, lifeline: Lifeline) -> None:
+        self._lifelines.add(lifeline)
+
+    def detach(self, lifeline: Lifeline) -> None:
+        self._lifelines.discard(lifeline)
+
+    def doubted_s(self, now_s: float) -> float:
+        """For how long engines in doubt have been silent: held time if they turn out to stand still, else nothing."""
+        since = [since_s for line in self._lifelines if (since_s := line.doubted_since_s) is not None]
+        return max(0.0, now_s - max(min(since), self._counted_until_s)) if since else 0.0
 
     def fresh_s(self, now_s: float) -> float:
         """What was counted since the last cut."""

@@ -4,7 +4,7 @@ Choice: the engine that served the session last (its prompt cache is there), unl
 else the least loaded. An engine gets no more requests than it can decode at once and a few to follow on: the others
 wait here, where whichever engine has room first takes them, one that joins later included. Sessions that began
 earlier go first, so what was handed over is not overtaken and groups become whole. An engine that failed is left alone
-for a moment or until its row changes.
+for a moment or until its row changes; one that is suspected, until it is trusted again.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ class _Entry:
     engine: Engine
     num_in_flight: int = 0
     shunned_until_s: float = 0.0
+    is_suspected: bool = False
 
     @property
     def has_room(self) -> bool:
@@ -119,6 +120,21 @@ class EnginePool:
             entry.shunned_until_s = self.clock() + SHUN_S
             asyncio.get_running_loop().call_later(SHUN_S, self._serve, engine.job_id)
 
+    def suspect(self, phase_id: UUID) -> None:
+        """Give it no turns until it is trusted again."""
+        if entry := self._entries.get(phase_id):
+            entry.is_suspected = True
+
+    def trust(self, phase_id: UUID) -> None:
+        if entry := self._entries.get(phase_id):
+            entry.is_suspected = False
+            self._serve(entry.engine.job_id)
+
+    def engine(self, phase_id: UUID) -> Engine | None:
+        """As the table and the engine's own answers have it now."""
+        entry = self._entries.get(phase_id)
+        return None if entry is None else entry.engine
+
     def version_seen(self, engine: Engine, version: int | None) -> None:
         """A 409 named the version that the engine really serves, or another job."""
         entry = self._entries.get(engine.phase_id)
@@ -149,7 +165,10 @@ class EnginePool:
         return [
             entry
             for entry in self._entries.values()
-            if entry.engine.job_id == job_id and entry.has_room and entry.shunned_until_s <= now_s
+            if entry.engine.job_id == job_id
+            and entry.has_room
+            and not entry.is_suspected
+            and entry.shunned_until_s <= now_s
         ]
 
     async def _wait(self, wish: Wish) -> _Entry:

@@ -134,7 +134,10 @@ class JsonRoutes:
     async def sessions_held(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)
         body = await self._body(request, SessionsHeldRequest)
-        return _json(SessionsHeldReply(held_s=await self._held.held_s(claims.job_id, body.session_ids)))
+        held, now_s = await self._held.held_s(claims.job_id, body.session_ids), time.monotonic()
+        for session_id in held:
+            held[session_id] += self._registry.doubted_s(session_id, claims.job_id, now_s)
+        return _json(SessionsHeldReply(held_s=held))
 
     async def batches_lease(self, request: Request) -> Response:
         claims = self._claims(request, Role.TRAIN)

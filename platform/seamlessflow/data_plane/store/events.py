@@ -54,3 +54,18 @@ async def job_event(
            SELECT pg_notify('sf_events', id::text) FROM event""",
         [project_id, job_id, job_id, kind, from_state, to_state, reason, AUTHOR, Jsonb(data)],
     )
+
+
+async def engine_event(
+    connection: Connection, *, job_id: UUID, kind: str, reason: str, data: dict[str, Any]
+) -> None:
+    """Told of the job whose engine it is."""
+    await connection.execute(
+        """WITH event AS (
+               INSERT INTO common_event
+                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+               SELECT project_id, 'job', id, id, %s, '', '', %s, %s, %s, now() FROM jobs_job WHERE id = %s
+               RETURNING id)
+           SELECT pg_notify('sf_events', id::text) FROM event""",
+        [kind, reason, AUTHOR, Jsonb(data), job_id],
+    )

@@ -52,14 +52,24 @@ async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
     """The engine table: active rollout phases with an endpoint and a version."""
     cursor = await connection.execute(
-        """SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int
-           FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id
+        """SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int,
+                  m.name, p.desired_version > p.served_version
+           FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id JOIN cluster_machine m ON m.id = p.machine_id
            WHERE p.role = %s AND p.state = %s AND p.endpoint <> '' AND p.served_version IS NOT NULL ORDER BY p.id""",
         [Role.ROLLOUT.value, PhaseState.ACTIVE.value],
     )
     return [
-        Engine(phase, job, endpoint.rstrip("/"), version, front_token(phase, fence, secret=secret), num_slots)
-        for phase, job, endpoint, version, fence, num_slots in await cursor.fetchall()
+        Engine(
+            phase_id=phase,
+            job_id=job,
+            endpoint=endpoint.rstrip("/"),
+            version=version,
+            token=front_token(phase, fence, secret=secret),
+            num_slots=num_slots,
+            machine=machine,
+            is_behind=is_behind,
+        )
+        for phase, job, endpoint, version, fence, num_slots, machine, is_behind in await cursor.fetchall()
     ]
 
 

@@ -103,6 +103,13 @@ class Registry:
             self._sessions.move_to_end(session_id)
         return session
 
+    def doubted_s(self, session_id: UUID, job_id: UUID, now_s: float) -> float:
+        """How long a session of the job has waited for engines that may be standing still."""
+        session = self._sessions.get(session_id)
+        if session is None or session.job.job_id != job_id:
+            return 0.0
+        return session.affinity.hold.doubted_s(now_s)
+
     def begin(
         self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str, evaluation_version: int | None
     ) -> None:
