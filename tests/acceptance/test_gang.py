@@ -52,7 +52,7 @@ def seconds_of(client: Client, job_id: str) -> dict[str, Counter[str]]:
     for machine in client.job_part(job_id, "ledger")["machines"]:
         counted = seconds[machine["name"]] = Counter()
         for total in machine["totals"]:
-            counted[total["cause"] or total["state"]] += total["duration_s"]
+            counted[total["cause"] if total["state"] == "idle" else total["state"]] += total["duration_s"]
     return seconds
 
 

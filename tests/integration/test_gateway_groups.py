@@ -72,6 +72,31 @@ async def test_the_scheduler_hears_of_whole_batches_not_of_every_group(gateway_w
     assert heard == ["group ready"] * 4 + ["the end"]  # the third, fourth, seventh and eighth
 
 
+async def test_a_lull_lasts_from_when_nothing_waits_to_the_next_session(gateway_world: GatewayWorld) -> None:
+    """Two groups of two may be under way: a runner with room for five sessions has room for two left."""
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 1})
+    agent = world.make_phase(Role.AGENT)
+    lulls = "SELECT began_at, ended_at FROM trajectory_lull ORDER BY began_at"
+
+    groups = await world.lease(agent, max_sessions=1)
+    assert world.sql(lulls) == []  # it took all that it had room for: more may wait
+    groups += await world.lease(agent, max_sessions=5)
+    ((began_at, ended_at),) = world.sql(lulls)
+    assert ended_at is None
+    assert await world.lease(agent, max_sessions=1) == []
+    assert await world.lease(agent, max_sessions=0) == []
+    assert world.sql(lulls) == [(began_at, None)]
+
+    session = groups[0]["sessions"][0]
+    await world.finish(agent, session["session_id"], failure="it broke")
+    assert (
+        len(await world.lease(agent, max_sessions=1)) == 1
+    )  # the slot runs again, and took the room there was
+    ((began, ended),) = world.sql(lulls)
+    assert began == began_at < ended
+
+
 async def test_many_ends_are_taken_at_once_and_only_the_wrong_ones_refused(
     gateway_world: GatewayWorld,
 ) -> None:

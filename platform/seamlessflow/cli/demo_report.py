@@ -102,7 +102,7 @@ def _rise_shortfalls(first: float, last: float) -> Iterator[str]:
 
 
 def _shares(totals: Sequence[Json]) -> str:
-    """`serving 61 %, training 22 %, idle:no_batch 3 %`, largest first; sums to 100 %."""
+    """`serving:full 61 %, training 22 %, idle:no_batch 3 %`, largest first; sums to 100 %."""
     shown = sorted(totals, key=lambda total: -total["share"])
     names = (f"{total['state']}:{total['cause']}" if total["cause"] else total["state"] for total in shown)
     return ", ".join(f"{name} {100 * total['share']:.1f} %" for name, total in zip(names, shown, strict=True))

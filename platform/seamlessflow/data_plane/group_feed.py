@@ -20,6 +20,7 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.fences import phase_require_live
 from seamlessflow.data_plane.group_admission import Admission, evaluation_admission, training_admission
 from seamlessflow.data_plane.store.connection import Connection, Pool
+from seamlessflow.data_plane.store.evaluations import evaluation_running
 from seamlessflow.data_plane.store.groups import (
     OpenGroup,
     group_insert,
@@ -32,6 +33,7 @@ from seamlessflow.data_plane.store.groups import (
     slots_read,
 )
 from seamlessflow.data_plane.store.jobs import month_of
+from seamlessflow.data_plane.store.lulls import lull_begin, lull_end
 from seamlessflow.data_plane.store.node_rows import SessionKey
 from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
@@ -103,6 +105,10 @@ class GroupFeed:
                 leased += [taken] if taken else []
             if mine:
                 await groups_hold(connection, mine, claims, self._settings.group_lease_s)
+            if leased:
+                await lull_end(connection, claims.job_id)
+            if room > 0 and not request.is_evaluation and not await _evaluation_waits(connection, job):
+                await lull_begin(connection, job_id=claims.job_id, project_id=claims.project_id)
         if is_due:
             self._renewed((claims.phase_id, request.is_evaluation), now)
         for taken in leased:
@@ -162,3 +168,9 @@ class GroupFeed:
                 api_key=session.api_key,
                 evaluation_version=group.evaluation_version,
             )
+
+
+async def _evaluation_waits(connection: Connection, job: LiveJob) -> bool:
+    """Whether held-out tasks are still to begin; their lane asks for them apart."""
+    running = await evaluation_running(connection, job.job_id) if job.spec.evaluation.is_on else None
+    return running is not None and running.num_begun < running.num_tasks

@@ -39,12 +39,11 @@ from seamlessflow.control_plane.common.pages import (
 )
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.jobs.serializers import EventOutput
-from seamlessflow.control_plane.telemetry.ledger_selectors import machine_ledger
+from seamlessflow.control_plane.telemetry.ledger_selectors import MAX_WINDOW, job_ledger, machine_ledger
 from seamlessflow.control_plane.telemetry.log_selectors import log_read
 from seamlessflow.core.scheduling.edits import MachineEdit
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
-MAX_LEDGER_WINDOW = timedelta(days=7)
 MAX_DIGITS = 18  # what fits the generation's column
 YEARS = range(2000, 2200)
 
@@ -134,7 +133,7 @@ class MachineLedgerApi(ProjectApi):
         since = _query_moment(request, "since", default=until - DEFAULT_LEDGER_WINDOW)
         if since >= until:
             raise field_error("since", f"{since.isoformat()} is not before {until.isoformat()}")
-        since = max(since, until - MAX_LEDGER_WINDOW)
+        since = max(since, until - MAX_WINDOW)
         ledger = machine_ledger(machine=machine, since=since, until=until, readable=self.access.readable)
         return Response(MachineLedgerOutput(ledger).data)
 
@@ -142,20 +141,14 @@ class MachineLedgerApi(ProjectApi):
 class JobLedgerApi(ProjectApi):
     @extend_schema(
         operation_id="job_ledger",
-        description="The ledger of each machine that worked for the job, from the job's start to its end or now.",
+        description="Where the time of the machines went that worked for the job, together and one by one: from the "
+        "job's start to its end or now, of the last 7 days.",
         responses=JobLedgerOutput,
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         job = job_get_visible(access=self.access, job_id=job_id)
-        until = job.ended_at or timezone.now()
-        since = max(job.started_at or job.created_at, until - MAX_LEDGER_WINDOW)
-        machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
-        readable = self.access.readable
-        ledgers = [
-            machine_ledger(machine=machine, since=since, until=until, readable=readable)
-            for machine in machines
-        ]
-        return Response(JobLedgerOutput({"machines": ledgers}).data)
+        ledger = job_ledger(job=job, now=timezone.now(), readable=self.access.readable)
+        return Response(JobLedgerOutput(ledger).data)
 
 
 class PhaseLogsApi(ProjectApi):

@@ -1,53 +1,44 @@
-"""Reading the ledger: a machine's time between two moments, by state and cause.
+"""Reading the ledger: a machine's time between two moments, by state and cause, and that of a job's machines together.
 
 Invariant: the totals sum to the window, which begins where the ledger does if that is later. The time after the last
 stored interval is the open interval up to the last heartbeat, then, if the machine went silent, down.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.db.models import Q
+
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
+from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
+from seamlessflow.control_plane.trajectories.models import Lull
+from seamlessflow.core.telemetry.activity import OTHER_JOBS, Activity, Lulls, Span, activity
 from seamlessflow.core.types.ledger import LedgerState
 
 # Unheard for longer, a machine is down (docs/architecture.md).
 SILENCE = timedelta(seconds=15)
 MAX_INTERVALS_SHOWN = 5_000
+MAX_WINDOW = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerSpan:
-    state: str
-    cause: str
-    started_at: datetime
-    ended_at: datetime
-    job_id: object = None
-    mean_in_flight: float | None = None
-
-    @property
-    def duration_s(self) -> float:
-        return (self.ended_at - self.started_at).total_seconds()
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerTotal:
-    state: str
-    cause: str
-    duration_s: float
-    share: float
-    mean_in_flight: float | None
+class LedgerSpan(Span):
+    job_id: UUID | None = None
+    project_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MachineLedger:
+    """`intervals`: the newest `MAX_INTERVALS_SHOWN` of `num_intervals`."""
+
     name: str
-    machine_id: object
+    machine_id: UUID
     since: datetime
     until: datetime
-    totals: list[LedgerTotal]
+    activity: Activity
     intervals: list[LedgerSpan]
     num_intervals: int
 
@@ -55,39 +46,96 @@ class MachineLedger:
     def window_s(self) -> float:
         return (self.until - self.since).total_seconds()
 
+    @property
+    def is_truncated(self) -> bool:
+        return len(self.intervals) < self.num_intervals
+
+
+@dataclass(frozen=True, slots=True)
+class JobLedger:
+    """`activity`: of all machines together; what they did for other jobs is no time of this one's."""
+
+    machines: list[MachineLedger]
+    activity: Activity
+
 
 def machine_ledger(
     *, machine: Machine, since: datetime, until: datetime, readable: Collection[UUID]
 ) -> MachineLedger:
-    """The ledger of one machine; `intervals` holds the newest `MAX_INTERVALS_SHOWN`.
+    """The ledger of one machine. Machines serve many projects: jobs outside the `readable` ones are left out."""
+    spans = list(_spans(machine, since, until))
+    return _machine_ledger(machine, spans, until, readable, _lulls(spans, since, until))
 
-    Machines serve many projects: jobs outside the `readable` ones are left out.
-    """
-    spans = list(_spans(machine, since, until, readable))
-    begin = spans[0].started_at if spans else until
+
+def job_ledger(*, job: Job, now: datetime, readable: Collection[UUID]) -> JobLedger:
+    """The ledgers of the machines that worked for a job, of its last MAX_WINDOW."""
+    until = job.ended_at or now
+    since = max(job.started_at or job.created_at, until - MAX_WINDOW)
+    machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
+    spans = {machine: list(_spans(machine, since, until)) for machine in machines}
+    every = [span for of_machine in spans.values() for span in of_machine]
+    lulls = _lulls(every, since, until)
+    of_job = [replace(span, state=OTHER_JOBS, cause="") if _is_others(span, job) else span for span in every]
+    return JobLedger(
+        machines=[
+            _machine_ledger(machine, of_machine, until, readable, lulls)
+            for machine, of_machine in spans.items()
+        ],
+        activity=_activity(of_job, lulls),
+    )
+
+
+def _is_others(span: LedgerSpan, job: Job) -> bool:
+    return span.job_id is not None and span.job_id != job.id
+
+
+def _machine_ledger(
+    machine: Machine,
+    spans: Sequence[LedgerSpan],
+    until: datetime,
+    readable: Collection[UUID],
+    lulls: Mapping[UUID, Lulls],
+) -> MachineLedger:
+    newest = spans[-MAX_INTERVALS_SHOWN:]
     return MachineLedger(
         name=machine.name,
         machine_id=machine.id,
-        since=begin,
+        since=spans[0].started_at if spans else until,
         until=until,
-        totals=_totals(spans),
-        intervals=spans[-MAX_INTERVALS_SHOWN:],
+        activity=_activity(spans, lulls),
+        intervals=[span if span.project_id in readable else replace(span, job_id=None) for span in newest],
         num_intervals=len(spans),
     )
 
 
-def _spans(
-    machine: Machine, since: datetime, until: datetime, readable: Collection[UUID]
-) -> Iterator[LedgerSpan]:
+def _activity(spans: Iterable[LedgerSpan], lulls: Mapping[UUID, Lulls]) -> Activity:
+    none = Lulls()
+    return activity((span, lulls.get(span.job_id, none) if span.job_id else none) for span in spans)
+
+
+def _lulls(spans: Iterable[LedgerSpan], since: datetime, until: datetime) -> dict[UUID, Lulls]:
+    """Of the jobs whose requests were served."""
+    job_ids = {span.job_id for span in spans if span.state == LedgerState.SERVING and span.job_id}
+    if not job_ids:
+        return {}
+    rows = Lull.objects.filter(
+        Q(ended_at=None) | Q(ended_at__gt=since), job_id__in=job_ids, began_at__lt=until
+    )
+    by_job: dict[UUID, list[tuple[datetime, datetime | None]]] = {}
+    for job_id, began_at, ended_at in rows.order_by("began_at").values_list("job_id", "began_at", "ended_at"):
+        by_job.setdefault(job_id, []).append((began_at, ended_at))
+    return {job_id: Lulls(lulls) for job_id, lulls in by_job.items()}
+
+
+def _spans(machine: Machine, since: datetime, until: datetime) -> Iterator[LedgerSpan]:
     stored = LedgerInterval.objects.filter(machine=machine, ended_at__gt=since, started_at__lt=until)
     end_at = None
-    columns = ("state", "cause", "started_at", "ended_at", "job_id", "project_id", "mean_in_flight")
-    for state, cause, started_at, ended_at, job_id, project_id, in_flight in stored.order_by(
-        "started_at"
-    ).values_list(*columns):
+    columns = (
+        "state", "cause", "started_at", "ended_at", "mean_in_flight", "num_slots", "job_id", "project_id"
+    )  # fmt: skip
+    for state, cause, started_at, ended_at, *rest in stored.order_by("started_at").values_list(*columns):
         end_at = min(ended_at, until)
-        shown_job = job_id if project_id in readable else None
-        yield LedgerSpan(state, cause, max(started_at, since), end_at, shown_job, in_flight)
+        yield LedgerSpan(state, cause, max(started_at, since), end_at, *rest)
     heartbeat = MachineHeartbeat.objects.filter(machine=machine).first()
     if heartbeat is not None:
         yield from _open_spans(heartbeat, end_at, since, until)
@@ -105,22 +153,3 @@ def _open_spans(
         begin = alive_until
     if until > begin:
         yield LedgerSpan(LedgerState.DOWN if is_silent else LedgerState.UNKNOWN, "", begin, until)
-
-
-def _totals(spans: list[LedgerSpan]) -> list[LedgerTotal]:
-    window_s = sum(span.duration_s for span in spans)
-    by_state: dict[tuple[str, str], list[LedgerSpan]] = {}
-    for span in spans:
-        by_state.setdefault((span.state, span.cause), []).append(span)
-    totals = [_total(state, cause, members, window_s) for (state, cause), members in by_state.items()]
-    return sorted(totals, key=lambda total: -total.duration_s)
-
-
-def _total(state: str, cause: str, spans: list[LedgerSpan], window_s: float) -> LedgerTotal:
-    duration_s = sum(span.duration_s for span in spans)
-    measured = [span for span in spans if span.mean_in_flight is not None]
-    measured_s = sum(span.duration_s for span in measured)
-    in_flight = None
-    if measured_s:
-        in_flight = sum((span.mean_in_flight or 0.0) * span.duration_s for span in measured) / measured_s
-    return LedgerTotal(state, cause, duration_s, duration_s / window_s if window_s else 0.0, in_flight)

@@ -36,8 +36,8 @@ def ledger_extend(*, boot: Boot, intervals: Sequence[Interval], num_acked: int) 
     fresh = sorted((item for item in intervals if item.seq >= num_acked), key=lambda item: item.seq)
     if not fresh:
         return num_acked
-    projects = _job_projects(item.job_id for item in fresh)
-    rows = [_row(boot, item, projects) for item in fresh]
+    jobs = _jobs(item.job_id for item in fresh)
+    rows = [_row(boot, item, jobs) for item in fresh]
     touching = _touching(rows, end_at=ledger_end(machine_id=boot.machine_id))
     # A conflict is a second supervisor under the same name; what is stored stays.
     LedgerInterval.objects.bulk_create(touching, ignore_conflicts=True)
@@ -90,22 +90,28 @@ def _filler(row: LedgerInterval, end_at: datetime) -> LedgerInterval:
     )
 
 
-def _row(boot: Boot, item: Interval, projects: dict[UUID, UUID]) -> LedgerInterval:
+def _row(boot: Boot, item: Interval, jobs: dict[UUID, tuple[UUID, int]]) -> LedgerInterval:
+    # A job may have been deleted since.
+    project_id, num_slots = jobs.get(item.job_id, (None, None)) if item.job_id else (None, None)
     return LedgerInterval(
         machine_id=boot.machine_id,
         boot_id=boot.boot_id,
         seq=item.seq,
         state=item.state,
         cause=item.cause or "",
-        # A job may have been deleted since.
-        job_id=item.job_id if item.job_id in projects else None,
-        project_id=projects.get(item.job_id) if item.job_id else None,
+        job_id=None if project_id is None else item.job_id,
+        project_id=project_id,
         started_at=boot.moment(item.start_s),
         ended_at=boot.moment(item.end_s),
         mean_in_flight=item.mean_in_flight,
+        num_slots=num_slots if item.state is LedgerState.SERVING else None,
     )
 
 
-def _job_projects(job_ids: Iterable[UUID | None]) -> dict[UUID, UUID]:
+def _jobs(job_ids: Iterable[UUID | None]) -> dict[UUID, tuple[UUID, int]]:
+    """Of each job its project and how many requests an engine of it decodes at once."""
     wanted = {job_id for job_id in job_ids if job_id is not None}
-    return dict(Job.objects.filter(id__in=wanted).values_list("id", "project_id")) if wanted else {}
+    if not wanted:
+        return {}
+    rows = Job.objects.filter(id__in=wanted).values_list("id", "project_id", "spec__rollout__max_num_seqs")
+    return {job_id: (project_id, num_slots) for job_id, project_id, num_slots in rows}

@@ -43,6 +43,9 @@ class LedgerInterval(models.Model):
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField()
     mean_in_flight = models.FloatField(null=True)
+    num_slots = models.PositiveIntegerField(
+        null=True, help_text="Serving: how many requests its engine decodes at once (rollout.max_num_seqs)."
+    )
 
     class Meta:
         ordering = ["machine", "started_at"]

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -16,6 +17,7 @@ from seamlessflow.control_plane.common.pages import (
     query_integer,
 )
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
+from seamlessflow.control_plane.telemetry.ledger_selectors import job_ledger
 from seamlessflow.control_plane.trajectories.audit import job_audit
 from seamlessflow.control_plane.trajectories.evaluation_selectors import evaluation_list
 from seamlessflow.control_plane.trajectories.selectors import (
@@ -114,8 +116,10 @@ class JobAuditApi(ProjectApi):
 class JobSummaryApi(ProjectApi):
     @extend_schema(operation_id="job_summary", responses=SummaryOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
-        summary = job_summary(job_get_visible(access=self.access, job_id=job_id).id)
-        return Response(SummaryOutput(summary).data)
+        job = job_get_visible(access=self.access, job_id=job_id)
+        now = timezone.now()
+        time = job_ledger(job=job, now=now, readable=self.access.readable)
+        return Response(SummaryOutput({"time": time, **job_summary(job, now=now)}).data)
 
 
 def _flag(request: Request, name: str) -> bool:

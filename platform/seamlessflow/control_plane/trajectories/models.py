@@ -104,6 +104,31 @@ class RolloutGroup(models.Model):
         return f"group {self.index}"
 
 
+class Lull(models.Model):
+    """A time in which nothing more of a job waited: its runners had room, and no group or session was left to begin.
+
+    It ends with the next session that begins. At most one of a job is open.
+    """
+
+    id = models.UUIDField(primary_key=True)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "trajectory_lull"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job"], condition=models.Q(ended_at=None), name="trajectory_lull_open"
+            )
+        ]
+        indexes = [models.Index(fields=["job", "began_at"], name="trajectory_lull_job")]
+
+    def __str__(self) -> str:
+        return f"lull since {self.began_at}"
+
+
 class TaskEpoch(models.Model):
     """The order of a job's tasks from group `first_index` on, where stages or history resampling choose among them."""
 

@@ -2,6 +2,7 @@
 
 from rest_framework import serializers
 
+from seamlessflow.control_plane.cluster.serializers import ActivityOutput
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.core.lifecycle.groups import EvaluationState
 from seamlessflow.core.types.ids import IdKind
@@ -123,6 +124,7 @@ class AuditOutput(serializers.Serializer):
 class SummaryOutput(serializers.Serializer):
     """What a job amounted to; see `summary.Summary`."""
 
+    time = ActivityOutput(help_text="Of the machines that worked for it, together.")
     num_groups_trained = serializers.IntegerField()
     num_groups_dropped = serializers.IntegerField()
     reward_first_tenth = serializers.FloatField(allow_null=True)
@@ -133,6 +135,9 @@ class SummaryOutput(serializers.Serializer):
     num_sampled_tokens = serializers.IntegerField()
     num_evaluation_tokens = serializers.IntegerField(help_text="Of those, of evaluations: never trained.")
     num_trained_tokens = serializers.IntegerField()
+    trained_tokens_per_s = serializers.FloatField(
+        allow_null=True, help_text="Trained tokens over the seconds from the job's start to its end or now."
+    )
     num_wasted_tokens = serializers.IntegerField()
     num_turns_handed_over = serializers.IntegerField()
     num_turns_continued = serializers.IntegerField()

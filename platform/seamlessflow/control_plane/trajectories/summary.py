@@ -1,9 +1,12 @@
 """What a job amounted to: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
 
+from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
 
 from django.db import connection
+
+from seamlessflow.control_plane.jobs.models import Job
 
 
 class Summary(TypedDict):
@@ -19,6 +22,7 @@ class Summary(TypedDict):
     num_sampled_tokens: int
     num_evaluation_tokens: int
     num_trained_tokens: int
+    trained_tokens_per_s: float | None
     num_wasted_tokens: int
     num_turns_handed_over: int
     num_turns_continued: int
@@ -50,8 +54,9 @@ _SESSIONS = "SELECT count(*) FROM trajectory_session WHERE job_id = %s AND state
 _BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WHERE job_id = %s"
 
 
-def job_summary(job_id: UUID) -> Summary:
+def job_summary(job: Job, *, now: datetime) -> Summary:
     """Six queries, none of which reads token bytes."""
+    job_id = job.id
     rewards = [float(row[0]) for row in _rows(_REWARD, job_id) if row[0] is not None]
     ((trained, dropped),) = _rows(_GROUPS, job_id)
     ((turns, sampled, wasted, handed_over, continued, several, gap),) = _rows(_TURNS, job_id)
@@ -69,12 +74,20 @@ def job_summary(job_id: UUID) -> Summary:
         num_sampled_tokens=int(sampled),
         num_evaluation_tokens=int(evaluated),
         num_trained_tokens=int(trained_tokens),
+        trained_tokens_per_s=_rate(int(trained_tokens), job, now),
         num_wasted_tokens=int(wasted),
         num_turns_handed_over=handed_over,
         num_turns_continued=continued,
         num_turns_of_several_versions=several,
         max_gap_s=gap,
     )
+
+
+def _rate(num_tokens: int, job: Job, now: datetime) -> float | None:
+    if job.started_at is None:
+        return None
+    running_s = ((job.ended_at or now) - job.started_at).total_seconds()
+    return num_tokens / running_s if running_s > 0 else None
 
 
 def _rows(statement: str, job_id: UUID) -> list[tuple[Any, ...]]:

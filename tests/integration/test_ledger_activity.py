@@ -1,0 +1,134 @@
+"""Where the time of machines went, over REST: judged by arithmetic on the intervals and lulls behind it."""
+
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.telemetry.models import LedgerInterval
+from seamlessflow.core.protocol.worker import Interval
+from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.control_plane import Cast, Person, Worker, phase_make, worker_make
+
+pytestmark = pytest.mark.django_db
+
+
+def asked(person: Person, path: str) -> dict[str, Any]:
+    response = person.call("GET", path)
+    assert response.status_code == 200, response.content
+    body: dict[str, Any] = json.loads(response.content)
+    return body
+
+
+def kinds(body: dict[str, Any]) -> list[tuple[str, str, float]]:
+    return [(total["state"], total["cause"], round(total["duration_s"], 3)) for total in body["totals"]]
+
+
+def reported(job: Job, worker: Worker) -> None:
+    """50 s of a machine of 64 slots that ends now."""
+    pieces = [
+        (LedgerState.SYNCING, None, 4.0, None),
+        (LedgerState.SERVING, None, 10.0, 63.0),
+        (LedgerState.IDLE, IdleCause.NO_REQUESTS, 3.0, None),
+        (LedgerState.SERVING, None, 20.0, 1.0),
+        (LedgerState.SWITCHING, None, 2.0, None),
+        (LedgerState.TRAINING, None, 6.0, None),
+        (LedgerState.IDLE, IdleCause.NO_BATCH, 5.0, None),
+    ]
+    intervals, end = [], worker.monotonic_s - 50.0
+    for seq, (state, cause, duration, in_flight) in enumerate(pieces):
+        intervals.append(
+            Interval(
+                seq=seq, state=state, cause=cause, job_id=job.id, start_s=end, end_s=end + duration,
+                mean_in_flight=in_flight,
+            )
+        )  # fmt: skip
+        end += duration
+    worker.heartbeat(intervals=intervals)
+
+
+def test_time_is_told_in_one_order_and_one_request_makes_no_full_machine(cast: Cast) -> None:
+    job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout", "train")
+    reported(job, alpha)
+
+    until = LedgerInterval.objects.latest("ended_at").ended_at.isoformat().replace("+", "%2B")
+    body = asked(cast.owner, f"machines/{show_id(IdKind.MACHINE, alpha.machine.id)}/ledger?until={until}")
+
+    assert kinds(body) == [
+        ("serving", "full", 10.0),
+        ("serving", "partly_filled", 20.0),
+        ("training", "", 6.0),
+        ("switching", "", 2.0),
+        ("syncing", "", 4.0),
+        ("idle", "no_requests", 3.0),
+        ("idle", "no_batch", 5.0),
+    ]
+    assert sum(total["share"] for total in body["totals"]) == pytest.approx(1.0)
+    assert body["productive_share"] == pytest.approx(36 / 50)
+    assert body["occupancy"] == pytest.approx((63 * 10 + 1 * 20) / (64 * 30))
+
+
+def test_a_lull_of_the_job_makes_a_draining_tail(cast: Cast) -> None:
+    from seamlessflow.control_plane.trajectories.models import Lull
+
+    job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout")
+    reported(job, alpha)
+    other = cast.job()
+    lonely = LedgerInterval.objects.get(mean_in_flight=1.0)
+    for of, begin, end in [
+        (job, lonely.started_at - timedelta(seconds=60), lonely.started_at - timedelta(seconds=40)),
+        (job, lonely.started_at + timedelta(seconds=12), None),
+        (other, lonely.started_at, lonely.ended_at),
+    ]:
+        Lull.objects.create(id=uuid4(), project=of.project, job=of, began_at=begin, ended_at=end)
+
+    body = asked(cast.owner, f"machines/{show_id(IdKind.MACHINE, alpha.machine.id)}/ledger")
+
+    assert kinds(body)[:3] == [
+        ("serving", "full", 10.0),
+        ("serving", "partly_filled", 12.0),
+        ("serving", "draining_tail", 8.0),
+    ]
+
+
+def test_a_job_is_told_the_time_of_its_machines_without_what_they_did_for_others(cast: Cast) -> None:
+    job, other = cast.job(is_running=True), cast.job(is_running=True)
+    workers = [worker_make("alpha", "rollout", "train"), worker_make("beta", "rollout", "train")]
+    for worker, of in zip(workers, (job, other), strict=True):
+        worker.heartbeat()
+        phase_make(job, worker.machine, Role.ROLLOUT)
+        reported(of, worker)
+    started_at = LedgerInterval.objects.earliest("started_at").started_at
+    Job.objects.filter(id=job.id).update(
+        started_at=started_at, ended_at=LedgerInterval.objects.latest("ended_at").ended_at
+    )
+
+    path = f"jobs/{show_id(IdKind.JOB, job.id)}"
+    ledger, summary = asked(cast.owner, f"{path}/ledger"), asked(cast.owner, f"{path}/summary")
+
+    seconds = {(state, cause): duration for state, cause, duration in kinds(ledger)}
+    mine = LedgerInterval.objects.filter(job=job)
+    assert seconds["serving", "full"] == pytest.approx(
+        sum((row.ended_at - row.started_at).total_seconds() for row in mine.filter(mean_in_flight=63.0)),
+        abs=0.01,
+    )
+    assert seconds["other_jobs", ""] == pytest.approx(50.0, abs=0.01)
+    assert ledger["productive_share"] == pytest.approx(36 / 100, abs=0.01)
+    assert summary["time"] == {key: ledger[key] for key in ("productive_share", "occupancy", "totals")}
+    assert next(iter(summary)) == "time"
+    productive_s = [machine["productive_share"] * machine["window_s"] for machine in ledger["machines"]]
+    assert productive_s == pytest.approx([36.0, 36.0])
+
+
+def test_trained_tokens_per_second_is_the_sum_of_tokens_over_the_time(cast: Cast) -> None:
+    job = cast.job(is_running=True)
+    path = f"jobs/{show_id(IdKind.JOB, job.id)}/summary"
+    assert asked(cast.owner, path)["trained_tokens_per_s"] == 0.0
+
+    Job.objects.filter(id=job.id).update(started_at=None)
+    assert asked(cast.owner, path)["trained_tokens_per_s"] is None
