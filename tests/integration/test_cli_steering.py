@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def signed_in(cast: Cast, live_server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_WEB_URL", live_server.url)
-    monkeypatch.setenv("SEAMLESSFLOW_TOKEN", cast.owner.secret)
+    monkeypatch.setenv("SEAMLESSFLOW_TOKEN", cast.operator.secret)
 
 
 def run(*arguments: str) -> Result:

@@ -229,7 +229,7 @@ def test_queries_that_make_no_sense_are_refused_by_name(cast: Cast, query: str) 
 def test_an_etag_that_is_no_generation_is_refused(cast: Cast, tag: str) -> None:
     alpha = worker_make("alpha", "rollout")
     path = f"machines/{show_id(IdKind.MACHINE, alpha.machine.id)}"
-    response = cast.owner.call("PATCH", path, {"reason": "test", "is_cordoned": True}, **{"If-Match": tag})
+    response = cast.operator.call("PATCH", path, {"reason": "test", "is_cordoned": True}, **{"If-Match": tag})
 
     assert response.status_code == 400
     assert b"If-Match" in response.content

@@ -33,12 +33,12 @@ def test_machine_edit_needs_a_fresh_etag_a_reason_and_good_tags(cast: Cast) -> N
     path = machine_path(machine)
     body = {"tags": ["rollout", "train"], "reason": "may train too"}
 
-    assert cast.owner.call("PATCH", path, body).status_code == 428
-    assert cast.owner.call("PATCH", path, body, **{"If-Match": '"7"'}).status_code == 412
-    assert cast.owner.call("PATCH", path, {"tags": []}, **{"If-Match": '"1"'}).status_code == 400
-    bad = cast.owner.call("PATCH", path, body | {"tags": ["Bad Tag"]}, **{"If-Match": '"1"'})
-    unknown = cast.owner.call("PATCH", path, body | {"tagz": []}, **{"If-Match": '"1"'})
-    done = cast.owner.call("PATCH", path, body, **{"If-Match": '"1"'})
+    assert cast.operator.call("PATCH", path, body).status_code == 428
+    assert cast.operator.call("PATCH", path, body, **{"If-Match": '"7"'}).status_code == 412
+    assert cast.operator.call("PATCH", path, {"tags": []}, **{"If-Match": '"1"'}).status_code == 400
+    bad = cast.operator.call("PATCH", path, body | {"tags": ["Bad Tag"]}, **{"If-Match": '"1"'})
+    unknown = cast.operator.call("PATCH", path, body | {"tagz": []}, **{"If-Match": '"1"'})
+    done = cast.operator.call("PATCH", path, body, **{"If-Match": '"1"'})
 
     assert (bad.status_code, unknown.status_code) == (400, 400)
     assert b"'Bad Tag'" in bad.content
@@ -64,7 +64,7 @@ def test_only_staff_edits_machines_and_granted_pools_are_hidden(cast: Cast) -> N
 def test_draining_cordons(cast: Cast) -> None:
     machine = worker_make("alpha", "rollout").machine
 
-    cast.owner.call(
+    cast.operator.call(
         "PATCH", machine_path(machine), {"is_draining": True, "reason": "repair"}, **{"If-Match": '"1"'}
     )
 

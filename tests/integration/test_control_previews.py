@@ -62,7 +62,7 @@ def test_the_dry_run_of_a_retag_says_what_happens_to_each_running_thing(cast: Ca
     _, workers = running_job(cast)
     report_requests(workers["alpha"], 12)
 
-    shown = preview(cast.owner, ("alpha", {"tags": ["train"]}))
+    shown = preview(cast.operator, ("alpha", {"tags": ["train"]}))
 
     (fate,) = shown["phases"]
     assert (fate["machine"], fate["fate"], fate["successors"], fate["load"]) == (
@@ -83,7 +83,7 @@ def test_the_dry_run_of_a_retag_says_what_happens_to_each_running_thing(cast: Ca
 def test_the_dry_run_of_several_edits_at_once_sees_them_together(cast: Cast) -> None:
     running_job(cast)
 
-    shown = preview(cast.owner, ("alpha", {"tags": ["rollout"]}), ("beta", {"tags": ["rollout", "train"]}))
+    shown = preview(cast.operator, ("alpha", {"tags": ["rollout"]}), ("beta", {"tags": ["rollout", "train"]}))
 
     assert [(fate["machine"], fate["fate"]) for fate in shown["phases"]] == [
         ("alpha", "stays"),
@@ -95,7 +95,7 @@ def test_the_dry_run_of_several_edits_at_once_sees_them_together(cast: Cast) -> 
 def test_the_dry_run_says_that_the_job_would_wait_and_for_what(cast: Cast) -> None:
     running_job(cast)
 
-    shown = preview(cast.owner, ("alpha", {"tags": ["rollout"]}))
+    shown = preview(cast.operator, ("alpha", {"tags": ["rollout"]}))
 
     assert "no machine has the tags for role train: train" in shown["jobs"][0]["sentence"]
     assert shown["jobs"][0]["after"]["train"] == []
@@ -112,7 +112,7 @@ def test_the_dry_run_counts_the_episodes_of_an_agent_machine(cast: Cast) -> None
             month=timezone.now().date().replace(day=1), key_digest=bytes([slot]),
         )  # fmt: skip
 
-    shown = preview(cast.owner, ("gamma", {"is_draining": True}))
+    shown = preview(cast.operator, ("gamma", {"is_draining": True}))
 
     assert "its 3 episodes get 10 s to end" in shown["phases"][0]["sentence"]
     assert shown["machines"][0]["after"]["is_cordoned"], "draining cordons"
@@ -124,7 +124,7 @@ def test_a_dry_run_changes_nothing_and_hides_the_jobs_of_others(cast: Cast) -> N
     cast.outsider.user.is_staff = True
     cast.outsider.user.save()
 
-    shown = preview(cast.outsider, ("beta", {"is_draining": True}))
+    shown = preview(cast.outsider.operating(), ("beta", {"is_draining": True}))
 
     assert shown["phases"][0]["job_name"] is None
     assert "calculator" not in json.dumps(shown)
@@ -139,9 +139,9 @@ def test_a_dry_run_is_for_staff_and_refuses_what_the_edit_would(cast: Cast) -> N
     assert cast.member.call("POST", path, {"tags": []}).status_code == 403
     bad: object
     for bad in ({"tags": ["Bad Tag"]}, {"tagz": []}, [1]):
-        assert cast.owner.call("POST", path, bad).status_code == 400
+        assert cast.operator.call("POST", path, bad).status_code == 400
     twice = [{"machine_id": machine_id("alpha")}] * 2
-    refused = cast.owner.call("POST", "machines/preview", {"edits": twice})
+    refused = cast.operator.call("POST", "machines/preview", {"edits": twice})
     assert (refused.status_code, b"once" in refused.content) == (400, True)
 
 
@@ -152,10 +152,10 @@ def test_the_dry_run_agrees_with_what_the_scheduler_then_does(cast: Cast) -> Non
         "beta": {"tags": ["rollout", "train"]},
         "gamma": {"tags": []},
     }
-    shown = preview(cast.owner, *edits.items())
+    shown = preview(cast.operator, *edits.items())
 
     for name, edit in edits.items():
-        response = cast.owner.call(
+        response = cast.operator.call(
             "PATCH", f"machines/{machine_id(name)}", {**edit, "reason": "test"}, **{"If-Match": '"1"'}
         )
         assert response.status_code == 200
@@ -171,8 +171,8 @@ def test_the_events_of_a_machine_tell_who_edited_it_and_why(cast: Cast) -> None:
     worker_make("alpha", "rollout")
     path = f"machines/{machine_id('alpha')}"
 
-    cast.owner.call("PATCH", path, {"is_cordoned": True, "reason": "new disk"}, **{"If-Match": '"1"'})
-    cast.owner.call("PATCH", path, {"is_cordoned": True, "reason": "again"}, **{"If-Match": '"2"'})
+    cast.operator.call("PATCH", path, {"is_cordoned": True, "reason": "new disk"}, **{"If-Match": '"1"'})
+    cast.operator.call("PATCH", path, {"is_cordoned": True, "reason": "again"}, **{"If-Match": '"2"'})
 
     events = json.loads(cast.owner.call("GET", f"{path}/events").content)["results"]
     assert [(event["reason"], event["author"]) for event in events] == [

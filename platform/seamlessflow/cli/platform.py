@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from http import HTTPStatus
 from pathlib import Path
 
 import click
@@ -17,7 +18,8 @@ from seamlessflow.cli.local.process_tree import run_to_end
 from seamlessflow.cli.local.stack import Stack, running_stack
 from seamlessflow.cli.local.state import Home, RunInfo, find_home
 from seamlessflow.cli.machines import health_of
-from seamlessflow.client import Client
+from seamlessflow.client import ApiError, Client
+from seamlessflow.core.access.operations import Scope
 
 STOP_TIMEOUT_S = 60.0
 DETACHED_START_TIMEOUT_S = 120.0
@@ -88,9 +90,12 @@ async def welcome(stack: Stack) -> None:
     await stack.manage("ensure_owner")
     if not await _token_works(stack, token):
         token.unlink(missing_ok=True)
-        stack.home.kept(
-            token, (await stack.manage("create_token", "--project", "default", "--name", "cli")).split()[-1]
+        # It may do all that this folder's owner may, and lives as long as the folder that keeps it.
+        made = await stack.manage(
+            *("create_token", "--installation", "--name", "cli", "--never-expires"),
+            *("--scopes", ",".join(Scope)),
         )
+        stack.home.kept(token, made.split()[-1])
     link = (await stack.manage("create_sign_in_link")).split()[-1]
     click.echo(f"dashboard  {link}  (signs you in once)")
 
@@ -102,19 +107,18 @@ async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
 
 
 async def _token_works(stack: Stack, token: Path) -> bool:
-    """Tokens are rows of a database: one left from another database opens nothing."""
+    """Whether the token is one of this database, and still one that steers the installation."""
     if not token.exists():
         return False
 
     def ask() -> bool:
         with Client(stack.web_url, token.read_text().strip()) as client:
             try:
-                client.machine_list()
-            except Exception as error:
-                if getattr(error, "status", None) == 401:
+                return bool(client.me()["is_staff"])
+            except ApiError as error:
+                if error.status == HTTPStatus.UNAUTHORIZED:
                     return False
                 raise
-            return True
 
     return await asyncio.to_thread(ask)
 

@@ -217,6 +217,32 @@ class Client:
         """Make a machine and its token, which is shown this once. For administrators."""
         return self._send("POST", "machines", json={"name": name, "tags": list(tags)})
 
+    def me(self) -> Json:
+        """Who the token speaks for, its scopes, and the projects within its reach."""
+        return self._send("GET", "me")
+
+    def token_list(self) -> list[Json]:
+        return list(self._pages("tokens"))
+
+    def token_create(
+        self,
+        name: str,
+        *,
+        project: str | None = None,
+        scopes: Sequence[str] | None = None,
+        expires_in_days: int | None = None,
+        is_installation: bool = False,
+    ) -> Json:
+        """A new token; the `secret` in the answer is shown this once."""
+        asked = {"project": project, "scopes": scopes, "expires_in_days": expires_in_days}
+        body = {field: value for field, value in asked.items() if value is not None}
+        if is_installation:
+            body["installation"] = True
+        return self._send("POST", "tokens", json={"name": name, **body})
+
+    def token_revoke(self, token_id: str) -> None:
+        self._send("DELETE", f"tokens/{_segment(token_id)}")
+
     def upload(self, path: Path) -> str:
         """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference.
 

@@ -23,9 +23,9 @@ from seamlessflow.data_plane.store.groups import (
     slots_new,
     slots_read,
 )
-from seamlessflow.data_plane.store.jobs import token_project
 from seamlessflow.data_plane.store.sessions import SessionVerdict, reward_store, session_read, sessions_end
 from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
+from seamlessflow.data_plane.store.tokens import token_projects
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 
@@ -45,7 +45,7 @@ class ExternalSessions:
         if session is not None:
             await self._own_session(token, session)
         else:
-            await self._project(token)
+            await self._projects(token)
 
     async def open(self, token: str, request: SessionOpen) -> SessionOpened:
         """Raises ApiError."""
@@ -113,21 +113,18 @@ class ExternalSessions:
                 await groups_settle(connection, locked, job.spec)
         self._registry.close(session_id)
 
-    async def _project(self, token: str) -> UUID:
+    async def _projects(self, token: str) -> frozenset[UUID]:
         async with self._pool.connection() as connection:
-            project = await token_project(connection, token)
-        if project is None:
-            raise ApiError(HTTPStatus.UNAUTHORIZED, "The API token is unknown, revoked or expired.")
-        return project
+            return await token_projects(connection, token)
 
     async def _own_job(self, token: str, job_text: str) -> LiveJob:
-        project = await self._project(token)
+        projects = await self._projects(token)
         try:
             job_id = parse_id(IdKind.JOB, job_text)
         except ValueError as error:
             raise bad_request(f"job: {error}.", param="job") from error
         job = await self._registry.job(job_id)
-        if job.project_id != project:
+        if job.project_id not in projects:
             raise ApiError(HTTPStatus.NOT_FOUND, "There is no such job.", code="job_not_found")
         return job
 
@@ -142,9 +139,9 @@ class ExternalSessions:
             is_own = session.key.session_id == session_id
         else:
             async with self._pool.connection() as connection:
-                project = await token_project(connection, token)
+                projects = await token_projects(connection, token)
                 row = await session_read(connection, session_id)
-            is_own = row is not None and project is not None and row.project_id == project
+            is_own = row is not None and row.project_id in projects
         if not is_own:
             raise ApiError(HTTPStatus.NOT_FOUND, "There is no such session.", code="session_not_found")
         return session_id

@@ -1,4 +1,4 @@
-"""The base of every project-scoped API class."""
+"""The base of every API class of people: it looks up what the address is for and refuses a token without the scope."""
 
 from functools import cached_property
 
@@ -10,15 +10,32 @@ from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.accounts.selectors import Access, access_of
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.json_values import text_fault
+from seamlessflow.core.access.operations import RULES, Operation
+from seamlessflow.core.access.routes import operation_of
 
 
 class ProjectApi(APIView):
-    """One operation, or one per method on the same address. `access` says what the caller may see."""
+    """One operation, or one per method on the same address. `access` says what the caller may see and change.
+
+    Invariant: an address without a row in `core.access.routes` answers nobody.
+    """
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)
         if request.query_params:
             self._check_query(request)
+        operation = self._operation(request)
+        # Of a thing that the address names the view asks first whether the caller may see it at all.
+        if operation is not None and not (RULES[operation].is_operators and kwargs):
+            self.access.check(operation)
+
+    def _operation(self, request: Request) -> Operation | None:
+        """What the table of routes says of this address and method; None where there is no such method."""
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        if method == "OPTIONS" or getattr(self, method.lower(), None) is None:
+            return None
+        assert request.resolver_match is not None
+        return operation_of(method, request.resolver_match.route)
 
     def _check_query(self, request: Request) -> None:
         """A parameter that the description of this operation does not have would be ignored: it is refused."""

@@ -10,21 +10,27 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.selectors import (
-    project_for_write,
+    project_for,
     project_list_readable,
     token_list_visible,
 )
-from seamlessflow.control_plane.accounts.services import api_token_create, token_revoke
-from seamlessflow.control_plane.common.errors import not_found
+from seamlessflow.control_plane.accounts.services import api_token_mint, token_revoke
+from seamlessflow.control_plane.common.bodies import body_read
+from seamlessflow.control_plane.common.errors import field_error, not_found
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
-from seamlessflow.core.types.ids import IdKind
+from seamlessflow.core.access.minting import DEFAULT_LIFETIME_DAYS, DEFAULT_SCOPES, MAX_LIFETIME_DAYS
+from seamlessflow.core.access.operations import Operation, ProjectRole, Scope
+from seamlessflow.core.types.ids import IdKind, show_id
 
 
 class TokenOutput(serializers.Serializer):
     id = ShownIdField(IdKind.TOKEN)
     name = serializers.CharField()
-    project = serializers.CharField(source="project.slug")
+    project = serializers.CharField(
+        source="project.slug", allow_null=True, default=None, help_text="Null: it is for the installation."
+    )
+    scopes = serializers.ListField(child=serializers.CharField())
     user = serializers.CharField(source="user.username")
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)
@@ -41,17 +47,40 @@ class TokenCreateInput(serializers.Serializer):
     project = serializers.SlugField(
         required=False, help_text="May be left out by who is in one project only."
     )
+    installation = serializers.BooleanField(
+        default=False,
+        help_text="For all of your projects and, with the scope operate, for machines; operators only.",
+    )
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=[scope.value for scope in Scope]),
+        required=False,
+        help_text=f"{', '.join(sorted(DEFAULT_SCOPES))} if left out; a token gives no scope that it lacks.",
+    )
+    expires_in_days = serializers.IntegerField(
+        required=False,
+        help_text=f"1 to {MAX_LIFETIME_DAYS}; {DEFAULT_LIFETIME_DAYS} if left out, or as long as the token that asks.",
+    )
 
 
 class MyProjectOutput(serializers.Serializer):
     slug = serializers.CharField()
     name = serializers.CharField()
-    may_write = serializers.BooleanField()
+    role = serializers.CharField(help_text=", ".join(ProjectRole))
+    may_write = serializers.BooleanField(help_text="May submit jobs.")
+
+
+class MyTokenOutput(serializers.Serializer):
+    name = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField())
+    expires_at = serializers.DateTimeField(allow_null=True)
 
 
 class MeOutput(serializers.Serializer):
     username = serializers.CharField()
-    is_staff = serializers.BooleanField(help_text="May edit machines, which belong to the installation.")
+    is_staff = serializers.BooleanField(
+        help_text="Is an operator here: may edit machines, which belong to the installation."
+    )
+    token = MyTokenOutput(allow_null=True, help_text="The token that asks; null for a browser session.")
     projects = MyProjectOutput(many=True)
 
 
@@ -60,12 +89,21 @@ class MeApi(ProjectApi):
     def get(self, request: Request) -> Response:
         access = self.access
         projects = [
-            {"slug": project.slug, "name": project.name, "may_write": project.id in access.writable}
+            {
+                "slug": project.slug,
+                "name": project.name,
+                "role": access.roles[project.id],
+                "may_write": access.may(Operation.JOB_SUBMIT, project.id),
+            }
             for project in project_list_readable(access=access)
         ]
-        return Response(
-            {"username": access.user.username, "is_staff": access.is_operator, "projects": projects}
-        )
+        me = {
+            "username": access.user.username,
+            "is_staff": access.is_operator,
+            "token": access.token,
+            "projects": projects,
+        }
+        return Response(MeOutput(me).data)
 
 
 class TokenListCreateApi(ProjectApi):
@@ -77,12 +115,16 @@ class TokenListCreateApi(ProjectApi):
 
     @extend_schema(operation_id="token_create", request=TokenCreateInput, responses={201: TokenCreatedOutput})
     def post(self, request: Request) -> Response:
-        body = TokenCreateInput(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = body_read(request, TokenCreateInput)
         access = self.access
-        project = project_for_write(access=access, slug=body.validated_data.get("project"))
-        token, secret = api_token_create(
-            user=access.user, project=project, name=body.validated_data["name"], author=access.author
+        if body["installation"] and "project" in body:
+            raise field_error("project", "must be left out of a token for the installation")
+        project = None
+        if not body["installation"]:
+            project = project_for(access=access, slug=body.get("project"), operation=Operation.TOKEN_CREATE)
+        scopes = {Scope(scope) for scope in body["scopes"]} if "scopes" in body else None
+        token, secret = api_token_mint(
+            access=access, project=project, name=body["name"], scopes=scopes, days=body.get("expires_in_days")
         )
         return Response(TokenOutput(token).data | {"secret": secret}, status=HTTPStatus.CREATED)
 
@@ -91,8 +133,9 @@ class TokenRevokeApi(ProjectApi):
     @extend_schema(operation_id="token_revoke", responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
         token = token_list_visible(access=self.access).filter(id=token_id).first()
-        if token is None or token.project_id is None:
-            raise not_found("token", token_id)
-        self.access.check_write(token.project_id)
+        if token is None:
+            raise not_found("token", show_id(IdKind.TOKEN, token_id))
+        # A token for the installation is seen by its user and by operators only, and they may revoke it.
+        self.access.check(Operation.TOKEN_REVOKE, token.project_id, author_id=token.user_id)
         token_revoke(token=token, author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)

@@ -1,9 +1,15 @@
 """Users, projects, memberships and tokens. A token is stored as its SHA-256 only."""
 
 from django.contrib.auth.models import AbstractUser
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Q
 
 from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.core.access.operations import ProjectRole, Scope
+
+# All that a token of a project can be used for, and what one could be used for before there were scopes.
+PROJECT_SCOPES = [Scope.READ.value, Scope.SUBMIT.value, Scope.SESSIONS.value, Scope.ADMIN.value]
 
 
 class User(AbstractUser):
@@ -23,9 +29,11 @@ class Project(models.Model):
 
 
 class MembershipRole(models.TextChoices):
-    OWNER = "owner"
-    MEMBER = "member"
-    VIEWER = "viewer"
+    """`core.access.operations` says what each may do."""
+
+    OWNER = ProjectRole.OWNER.value
+    MEMBER = ProjectRole.MEMBER.value
+    VIEWER = ProjectRole.VIEWER.value
 
 
 class Membership(models.Model):
@@ -48,7 +56,11 @@ class TokenKind(models.TextChoices):
 
 
 class Token(models.Model):
-    """A secret shown once. API tokens carry a project; machine tokens belong to the installation."""
+    """A secret shown once.
+
+    An API token is for one project, or for the installation: for all projects of its user, and, with the scope
+    `operate`, for machines. Machine tokens have no scopes: what they open is the worker protocol.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     kind = models.CharField(max_length=16, choices=TokenKind.choices)
@@ -61,6 +73,12 @@ class Token(models.Model):
     machine = models.ForeignKey(
         "cluster.Machine", null=True, blank=True, on_delete=models.CASCADE, related_name="tokens"
     )
+    scopes = ArrayField(
+        models.CharField(max_length=16),
+        default=list,
+        db_default=PROJECT_SCOPES,  # for rows of a release that knows no scopes
+        help_text="What an API token may be used for; it never adds to what its user may do.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
@@ -70,10 +88,14 @@ class Token(models.Model):
         constraints = [
             models.CheckConstraint(
                 name="token_subject_fits_kind",
-                condition=models.Q(kind="api", project__isnull=False, user__isnull=False)
-                | models.Q(kind="machine", machine__isnull=False)
-                | models.Q(kind="sign_in", user__isnull=False),
-            )
+                condition=Q(kind="api", user__isnull=False)
+                | Q(kind="machine", machine__isnull=False)
+                | Q(kind="sign_in", user__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="token_of_project_not_for_machines",
+                condition=Q(project__isnull=True) | ~Q(scopes__contains=[Scope.OPERATE.value]),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
-"""Who may see what. Every query of the API is narrowed by an `Access`."""
+"""Who may see what. Every query of the API is narrowed by an `Access`, and every change is checked against it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -10,7 +11,6 @@ from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import (
     Membership,
-    MembershipRole,
     Project,
     Token,
     TokenKind,
@@ -18,6 +18,15 @@ from seamlessflow.control_plane.accounts.models import (
 )
 from seamlessflow.control_plane.accounts.secrets import secret_digest
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.core.access.operations import (
+    RULES,
+    Operation,
+    ProjectRole,
+    Scope,
+    operator_refusal,
+    role_refusal,
+    scope_refusal,
+)
 
 # `last_used_at` is for people; a write on each request would cost more than it tells.
 LAST_USED_PRECISION = timedelta(minutes=1)
@@ -25,11 +34,16 @@ LAST_USED_PRECISION = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one caller may do: a signed-in user in all of their projects, a token in its own."""
+    """What one caller may do: a signed-in user in all of their projects, a token within its scopes.
+
+    `roles`: by project that the caller can see at all. `scopes`: of the token; None for a browser session.
+    """
 
     user: User
-    readable: frozenset[UUID]
-    writable: frozenset[UUID]
+    roles: Mapping[UUID, ProjectRole]
+    scopes: frozenset[Scope] | None
+    is_operator: bool  # of the installation: may edit machines, and sees those of every pool
+    token: Token | None = None
 
     @property
     def author(self) -> str:
@@ -37,37 +51,57 @@ class Access:
         return f"user:{self.user.username}"
 
     @property
-    def is_operator(self) -> bool:
-        """May edit machines, which belong to the installation."""
-        return self.user.is_staff
+    def readable(self) -> frozenset[UUID]:
+        return frozenset(self.roles)
 
-    def check_write(self, project_id: UUID) -> None:
-        """Raises ApplicationError (403) for a viewer."""
-        if project_id not in self.writable:
-            raise ApplicationError("viewers of a project may not change it", status=HTTPStatus.FORBIDDEN)
+    def may(self, operation: Operation, project_id: UUID, *, author_id: UUID | None = None) -> bool:
+        return self._refusal(operation, project_id, author_id) is None
 
-    def check_operator(self) -> None:
-        """Raises ApplicationError (403) for anybody but staff."""
-        if not self.is_operator:
-            raise ApplicationError("only staff may change machines", status=HTTPStatus.FORBIDDEN)
+    def check(
+        self, operation: Operation, project_id: UUID | None = None, *, author_id: UUID | None = None
+    ) -> None:
+        """Raises ApplicationError (403). `author_id` is the user who made what is to be changed."""
+        refusal = self._refusal(operation, project_id, author_id)
+        if refusal is not None:
+            raise ApplicationError(refusal, status=HTTPStatus.FORBIDDEN)
+
+    def _refusal(self, operation: Operation, project_id: UUID | None, author_id: UUID | None) -> str | None:
+        if RULES[operation].is_operators:
+            return operator_refusal(operation, is_operator=self.is_operator)
+        refusal = scope_refusal(operation, self.scopes)
+        if refusal is not None or project_id is None:
+            return refusal
+        return role_refusal(operation, self.roles.get(project_id), is_own=author_id == self.user.id)
 
 
 def access_of(*, user: User, token: Token | None) -> Access:
-    """A token narrows its user's memberships to its project; a superuser is an owner everywhere."""
+    """A token of a project narrows its user's memberships to it; a superuser is an owner everywhere."""
     if user.is_superuser:
-        roles = dict.fromkeys(Project.objects.values_list("id", flat=True), MembershipRole.OWNER)
+        roles = dict.fromkeys(Project.objects.values_list("id", flat=True), ProjectRole.OWNER)
     else:
         roles = {
-            project_id: MembershipRole(role)
+            project_id: ProjectRole(role)
             for project_id, role in Membership.objects.filter(user=user).values_list("project_id", "role")
         }
-    if token is not None:
+    return access_within(user=user, roles=roles, token=token)
+
+
+def access_within(*, user: User, roles: Mapping[UUID, ProjectRole], token: Token | None) -> Access:
+    """What remains of a user's roles for the bearer of the token."""
+    is_staff = user.is_staff or user.is_superuser
+    if token is None:
+        return Access(user=user, roles=roles, scopes=None, is_operator=is_staff)
+    scopes = scopes_of(token)
+    is_installation = token.project_id is None
+    if not is_installation:
         roles = {project_id: role for project_id, role in roles.items() if project_id == token.project_id}
-    return Access(
-        user=user,
-        readable=frozenset(roles),
-        writable=frozenset(key for key, role in roles.items() if role != MembershipRole.VIEWER),
-    )
+    is_operator = is_staff and is_installation and Scope.OPERATE in scopes
+    return Access(user=user, roles=roles, scopes=scopes, is_operator=is_operator, token=token)
+
+
+def scopes_of(token: Token) -> frozenset[Scope]:
+    """Those that this release knows."""
+    return frozenset(Scope(scope) for scope in token.scopes if scope in set(Scope))
 
 
 def token_find(*, secret: str, kind: TokenKind) -> Token | None:
@@ -88,9 +122,14 @@ def token_touch(*, token: Token) -> None:
 
 
 def token_list_visible(*, access: Access) -> QuerySet[Token]:
-    """API tokens of the caller's projects."""
+    """API tokens of the caller's projects, and those for the installation: an operator's all, otherwise one's own."""
+    visible = Q(project_id__in=access.readable)
+    if access.is_operator:
+        visible |= Q(project=None)
+    elif access.token is None or access.token.project_id is None:
+        visible |= Q(project=None, user=access.user)
     return (
-        Token.objects.filter(kind=TokenKind.API, project_id__in=access.readable)
+        Token.objects.filter(visible, kind=TokenKind.API)
         .select_related("project", "user")
         .order_by("-created_at")
     )
@@ -100,8 +139,8 @@ def project_list_readable(*, access: Access) -> QuerySet[Project]:
     return Project.objects.filter(id__in=access.readable).order_by("slug")
 
 
-def project_for_write(*, access: Access, slug: str | None) -> Project:
-    """The named project, or the only one the caller may write in. Raises ApplicationError."""
+def project_for(*, access: Access, slug: str | None, operation: Operation) -> Project:
+    """The named project, or the caller's only one, if the operation is allowed there. Raises ApplicationError."""
     projects = list(project_list_readable(access=access))
     accepted = ", ".join(project.slug for project in projects) or "none: you are in no project"
     chosen = [project for project in projects if project.slug == slug] if slug else projects
@@ -111,5 +150,5 @@ def project_for_write(*, access: Access, slug: str | None) -> Project:
         raise field_error(
             "project", f"{slug or 'nothing'!r} is not one of your projects; accepted: {accepted}"
         )
-    access.check_write(chosen[0].id)
+    access.check(operation, chosen[0].id)
     return chosen[0]

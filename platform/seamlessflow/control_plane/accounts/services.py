@@ -1,11 +1,14 @@
 """Writes on people, projects and tokens. Secrets leave as return values and are stored nowhere."""
 
-from datetime import timedelta
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from http import HTTPStatus
 
 from django.db import transaction
 from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import (
+    PROJECT_SCOPES,
     Membership,
     MembershipRole,
     Project,
@@ -14,9 +17,13 @@ from seamlessflow.control_plane.accounts.models import (
     User,
 )
 from seamlessflow.control_plane.accounts.secrets import secret_digest, secret_make
+from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
+from seamlessflow.core.access.minting import Minter, MintingRefused, expiry_granted, scopes_granted
+from seamlessflow.core.access.operations import Scope
 
 OWNER_NAME = "admin"
 DEFAULT_PROJECT = "default"
@@ -37,9 +44,60 @@ def owner_ensure() -> User:
     return user
 
 
-def api_token_create(*, user: User, project: Project, name: str, author: str) -> tuple[Token, str]:
-    """A token for one project and its secret."""
-    return _token_create(Token(kind=TokenKind.API, name=name, user=user, project=project), author=author)
+def api_token_create(
+    *,
+    user: User,
+    project: Project | None,
+    name: str,
+    author: str,
+    scopes: Collection[str] = PROJECT_SCOPES,
+    expires_at: datetime | None = None,
+) -> tuple[Token, str]:
+    """A token for one project, or for the installation, and its secret. Who may have what is asked before."""
+    token = Token(
+        kind=TokenKind.API,
+        name=name,
+        user=user,
+        project=project,
+        scopes=sorted(str(scope) for scope in scopes),
+        expires_at=expires_at,
+    )
+    return _token_create(token, author=author)
+
+
+def api_token_mint(
+    *,
+    access: Access,
+    project: Project | None,
+    name: str,
+    scopes: Collection[Scope] | None,
+    days: int | None,
+) -> tuple[Token, str]:
+    """A token that the caller asks for, within what the caller has; no project: for the installation.
+
+    Raises ApplicationError: 403 for more than that.
+    """
+    own = access.token
+    minter = Minter(
+        is_operator=access.is_operator,
+        is_project_token=own is not None and own.project_id is not None,
+        scopes=access.scopes,
+        expires_at=own.expires_at if own is not None else None,
+    )
+    try:
+        granted = scopes_granted(scopes, minter, is_installation=project is None)
+        expires_at = expiry_granted(days, minter, now=timezone.now())
+    except MintingRefused as error:
+        status = HTTPStatus.FORBIDDEN if error.is_excess else HTTPStatus.BAD_REQUEST
+        raise field_error(error.field, error.detail, status=status) from error
+    return api_token_create(
+        user=access.user,
+        project=project,
+        name=name,
+        author=access.author,
+        scopes=granted,
+        expires_at=expires_at,
+    )
 
 
 def machine_token_create(*, machine: Machine, author: str) -> tuple[Token, str]:
@@ -65,7 +123,7 @@ def _token_create(token: Token, *, author: str) -> tuple[Token, str]:
         subject_id=token.id,
         project_id=token.project_id,
         author=author,
-        data={"kind": token.kind, "name": token.name},
+        data={"kind": token.kind, "name": token.name, "scopes": token.scopes},
     )
     return token, secret
 

@@ -41,6 +41,7 @@ from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.jobs.serializers import EventOutput
 from seamlessflow.control_plane.telemetry.ledger_selectors import MAX_WINDOW, job_ledger, machine_ledger
 from seamlessflow.control_plane.telemetry.log_selectors import log_read
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.scheduling.edits import MachineEdit
 
 DEFAULT_LEDGER_WINDOW = timedelta(hours=1)
@@ -57,13 +58,13 @@ class MachineListRegisterApi(ProjectApi):
 
     @extend_schema(
         operation_id="machine_register",
-        description="Create or keep a machine and make it a fresh token. For staff.",
+        description="Create or keep a machine and make it a fresh token. For operators.",
         request=MachineRegisterInput,
         responses={201: MachineRegisteredOutput},
     )
     def post(self, request: Request) -> Response:
         access = self.access
-        access.check_operator()
+        access.check(Operation.MACHINE_EDIT)
         body = MachineRegisterInput(data=request.data)
         body.is_valid(raise_exception=True)
         machine, secret = machine_register(**body.validated_data, author=access.author)
@@ -86,7 +87,7 @@ class MachineDetailApi(ProjectApi):
     def patch(self, request: Request, machine_id: UUID) -> Response:
         access = self.access
         machine_get_visible(access=access, machine_id=machine_id)
-        access.check_operator()
+        access.check(Operation.MACHINE_EDIT)
         generation = _if_match(request)
         edit = body_read(request, MachineEditInput)
         machine_edit(

@@ -16,13 +16,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.accounts.selectors import project_for_write
+from seamlessflow.control_plane.accounts.selectors import project_for
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.control_plane.common.models import Artifact
 from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.common.upload_handler import IncomingFileHandler
 from seamlessflow.control_plane.common.uploads import artifact_create
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.ids import IdKind, show_id
 
 # Boundaries and part headers around the file itself.
@@ -86,7 +87,9 @@ class UploadApi(ProjectApi):
     )
     def post(self, request: Request) -> Response:
         access = self.access
-        project = project_for_write(access=access, slug=request.query_params.get("project"))
+        project = project_for(
+            access=access, slug=request.query_params.get("project"), operation=Operation.UPLOAD
+        )
         with _full_disk_told():
             request.data  # noqa: B018  reading it is what receives the file
             if self._handler.received is None:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.accounts.selectors import project_for_write
+from seamlessflow.control_plane.accounts.selectors import project_for
 from seamlessflow.control_plane.common.bodies import body_read
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.pages import (
@@ -39,6 +39,7 @@ from seamlessflow.control_plane.jobs.serializers import (
     job_detail,
 )
 from seamlessflow.control_plane.jobs.services import job_desire, job_stage_switch
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 
 
@@ -80,7 +81,9 @@ class JobListSubmitApi(ProjectApi):
         if not isinstance(request.data, dict):
             raise ApplicationError("the body must be a mapping: a job spec")
         access = self.access
-        project = project_for_write(access=access, slug=request.query_params.get("project"))
+        project = project_for(
+            access=access, slug=request.query_params.get("project"), operation=Operation.JOB_SUBMIT
+        )
         job, is_new = job_submit_once(
             project=project,
             user=access.user,
@@ -120,7 +123,7 @@ class _JobDesireApi(_JobApi):
     def _desire(self, request: Request, job_id: UUID) -> Response:
         body = body_read(request, JobDesireInput)
         job = self.job(job_id)
-        self.access.check_write(job.project_id)
+        self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
         job_desire(
             job_id=job.id,
             desired=self.desired,
@@ -163,7 +166,7 @@ class JobStageApi(_JobApi):
     @extend_schema(operation_id="job_stage_switch", request=JobStageInput, responses=JobDetailOutput)
     def post(self, request: Request, job_id: UUID) -> Response:
         job = self.job(job_id)
-        self.access.check_write(job.project_id)
+        self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
         body = JobStageInput(data=request.data)
         body.is_valid(raise_exception=True)
         job_stage_switch(job_id=job.id, author=self.access.author, **body.validated_data)

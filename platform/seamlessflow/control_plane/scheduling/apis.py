@@ -18,9 +18,12 @@ from seamlessflow.control_plane.scheduling.serializers import (
     MachinesPreviewOutput,
     machine_edit_of,
 )
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.scheduling.edits import MachineEdit
 
-DESCRIPTION = "Asks the scheduler itself about the machines as they would be. Nothing is changed. For staff."
+DESCRIPTION = (
+    "Asks the scheduler itself about the machines as they would be. Nothing is changed. For operators."
+)
 
 
 class _PreviewApi(ProjectApi):
@@ -29,7 +32,7 @@ class _PreviewApi(ProjectApi):
             machine_get_visible(access=self.access, machine_id=machine_id)
             if edit.tags is not None:
                 checked_tags(edit.tags)
-        self.access.check_operator()
+        self.access.check(Operation.MACHINE_EDIT)
         return Response(MachinesPreviewOutput(machines_preview(access=self.access, edits=edits)).data)
 
 

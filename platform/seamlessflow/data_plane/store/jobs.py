@@ -1,7 +1,6 @@
-"""What the gateway reads of the control plane's tables: jobs, rollout phases, tokens."""
+"""What the gateway reads of the control plane's tables: jobs and rollout phases."""
 
 import datetime
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -80,21 +79,6 @@ async def phase_is_live(connection: Connection, claims: PhaseClaims) -> bool:
         [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE],
     )
     return await cursor.fetchone() is not None
-
-
-async def token_project(connection: Connection, secret: str) -> UUID | None:
-    """The project of a valid API token whose owner may still write in it: the same rule as the REST API's."""
-    digest = hashlib.sha256(secret.encode()).hexdigest()
-    cursor = await connection.execute(
-        """SELECT t.project_id FROM accounts_token t JOIN accounts_user u ON u.id = t.user_id
-           LEFT JOIN accounts_membership m ON m.user_id = u.id AND m.project_id = t.project_id
-           WHERE t.digest = %s AND t.kind = 'api' AND t.revoked_at IS NULL
-             AND (t.expires_at IS NULL OR t.expires_at > now())
-             AND u.is_active AND (u.is_superuser OR m.role IN ('owner', 'member'))""",
-        [digest],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else row[0]
 
 
 def month_of(moment: datetime.datetime) -> datetime.date:

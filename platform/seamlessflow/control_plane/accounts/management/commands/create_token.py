@@ -1,27 +1,79 @@
-"""Print the secret of a new API token of a project."""
+"""Print the secret of a new API token, of a project or (--installation) for the installation."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project, User
 from seamlessflow.control_plane.accounts.services import DEFAULT_PROJECT, OWNER_NAME, api_token_create
+from seamlessflow.core.access.minting import (
+    DEFAULT_LIFETIME_DAYS,
+    DEFAULT_SCOPES,
+    MAX_LIFETIME_DAYS,
+    Minter,
+    MintingRefused,
+    expiry_granted,
+    scopes_granted,
+)
+from seamlessflow.core.access.operations import Scope
 
 
 class Command(BaseCommand):
     help = __doc__
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--project", default=DEFAULT_PROJECT)
+        of = parser.add_mutually_exclusive_group()
+        of.add_argument("--project", default=DEFAULT_PROJECT)
+        of.add_argument(
+            "--installation",
+            action="store_true",
+            help="For all projects of the user, and for machines with the scope operate; the user must be staff.",
+        )
         parser.add_argument("--user", default=OWNER_NAME)
         parser.add_argument("--name", required=True)
+        parser.add_argument(
+            "--scopes",
+            help=f"Comma-separated, of {', '.join(Scope)}; {', '.join(sorted(DEFAULT_SCOPES))} if left out.",
+        )
+        end = parser.add_mutually_exclusive_group()
+        end.add_argument(
+            "--expires-in-days",
+            type=int,
+            help=f"1 to {MAX_LIFETIME_DAYS}; {DEFAULT_LIFETIME_DAYS} if left out.",
+        )
+        end.add_argument("--never-expires", action="store_true", help="It works until somebody revokes it.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        project = Project.objects.filter(slug=options["project"]).first()
         user = User.objects.filter(username=options["user"]).first()
-        if project is None:
-            raise CommandError(f"--project: there is no project {options['project']!r}")
         if user is None:
             raise CommandError(f"--user: there is no user {options['user']!r}")
-        _, secret = api_token_create(user=user, project=project, name=options["name"], author="system")
+        project = None if options["installation"] else Project.objects.filter(slug=options["project"]).first()
+        if project is None and not options["installation"]:
+            raise CommandError(f"--project: there is no project {options['project']!r}")
+        minter = Minter(is_operator=user.is_staff or user.is_superuser, is_project_token=False)
+        try:
+            scopes = scopes_granted(
+                _scopes(options["scopes"]), minter, is_installation=options["installation"]
+            )
+            expires_at = expiry_granted(options["expires_in_days"], minter, now=timezone.now())
+        except MintingRefused as error:
+            raise CommandError(f"--{error.field.replace('_', '-')}: {error.detail}") from error
+        _, secret = api_token_create(
+            user=user,
+            project=project,
+            name=options["name"],
+            author="system",
+            scopes=scopes,
+            expires_at=None if options["never_expires"] else expires_at,
+        )
         self.stdout.write(secret)
+
+
+def _scopes(text: str | None) -> set[Scope] | None:
+    if text is None:
+        return None
+    names = {name.strip() for name in text.split(",") if name.strip()}
+    if unknown := sorted(names - set(Scope)):
+        raise CommandError(f"--scopes: {unknown[0]!r} is not a scope; accepted: {', '.join(Scope)}")
+    return {Scope(name) for name in names}

@@ -1,0 +1,126 @@
+"""Every route of the web and of the gateway, and what it takes to be let in.
+
+A new route needs a row here: the web refuses a route of `/api/v1` without one, and tests/integration/
+test_route_access.py walks all of them as every role with every scope. `Operation`: the table of `operations` decides.
+`Caller`: the route is for a program that shows a credential of its own, or for everybody.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from seamlessflow.core.access.operations import Operation
+
+
+class Caller(StrEnum):
+    """Who calls a route that no project role governs."""
+
+    ANYBODY = "anybody"
+    BROWSER = "a browser that is signed in"
+    STAFF = "staff in the admin site, by Django's permissions"
+    JOIN = "a host with the join token"
+    MACHINE = "a machine with its token"
+    PHASE = "a phase with its credential"
+    SESSION = "a session with its key"
+
+
+Entry = Operation | Caller
+Routes = Mapping[tuple[str, str], Entry]  # (method, route as the router writes it)
+
+API = "api/v1/"
+WORKER_API = "api/worker/v1/"
+ADMIN_SITE = "admin/"  # Django's own routes, all of them for staff
+
+_JOB = "jobs/<job:job_id>"
+_MACHINE = "machines/<machine:machine_id>"
+_SESSION = "sessions/<session:session_id>"
+_GROUP = "groups/<group:group_id>"
+
+_READS = (
+    "jobs",
+    _JOB,
+    f"{_JOB}/versions",
+    f"{_JOB}/versions/<int:version>/export",
+    f"{_JOB}/metrics",
+    f"{_JOB}/events",
+    f"{_JOB}/phases",
+    f"{_JOB}/ledger",
+    f"{_JOB}/groups",
+    f"{_JOB}/evaluations",
+    f"{_JOB}/audit",
+    f"{_JOB}/summary",
+    f"{_JOB}/vocabulary",
+    "phases/<phase:phase_id>/logs",
+    "uploads",
+    _GROUP,
+    f"{_GROUP}/forest",
+    _SESSION,
+    f"{_SESSION}/nodes/<int:index>",
+    f"{_SESSION}/tokens",
+)
+_OPERATIONS: Routes = {
+    **{("GET", route): Operation.PROJECT_READ for route in _READS},
+    ("POST", "jobs"): Operation.JOB_SUBMIT,
+    ("POST", f"{_JOB}/cancel"): Operation.JOB_EDIT,
+    ("POST", f"{_JOB}/pause"): Operation.JOB_EDIT,
+    ("POST", f"{_JOB}/resume"): Operation.JOB_EDIT,
+    ("POST", f"{_JOB}/stage"): Operation.JOB_EDIT,
+    ("POST", "uploads"): Operation.UPLOAD,
+    ("GET", "machines"): Operation.MACHINE_READ,
+    ("GET", _MACHINE): Operation.MACHINE_READ,
+    ("GET", f"{_MACHINE}/events"): Operation.MACHINE_READ,
+    ("GET", f"{_MACHINE}/ledger"): Operation.MACHINE_READ,
+    ("POST", "machines"): Operation.MACHINE_EDIT,
+    ("PATCH", _MACHINE): Operation.MACHINE_EDIT,
+    ("POST", "machines/preview"): Operation.MACHINE_EDIT,
+    ("POST", f"{_MACHINE}/preview"): Operation.MACHINE_EDIT,
+    ("GET", "me"): Operation.ABOUT_ME,
+    ("GET", "tokens"): Operation.TOKEN_LIST,
+    ("POST", "tokens"): Operation.TOKEN_CREATE,
+    ("DELETE", "tokens/<token:token_id>"): Operation.TOKEN_REVOKE,
+}
+WEB_ROUTES: Routes = {
+    **{(method, API + route): operation for (method, route), operation in _OPERATIONS.items()},
+    ("GET", API + "schema"): Caller.ANYBODY,
+    ("GET", API + "schema/ui"): Caller.ANYBODY,
+    ("POST", WORKER_API + "join"): Caller.JOIN,
+    ("POST", WORKER_API + "heartbeat"): Caller.MACHINE,
+    ("POST", WORKER_API + "phases/<uuid:phase_id>/logs"): Caller.MACHINE,
+    ("POST", WORKER_API + "publications"): Caller.PHASE,
+    ("POST", WORKER_API + "metrics"): Caller.PHASE,
+    ("GET", "favicon.ico"): Caller.ANYBODY,
+    ("GET", "signin"): Caller.ANYBODY,
+    ("GET", "signin/<str:secret>"): Caller.ANYBODY,
+    ("POST", "signin/<str:secret>"): Caller.ANYBODY,
+    ("POST", "signout"): Caller.ANYBODY,
+    ("GET", "healthz"): Caller.ANYBODY,
+    ("GET", "metrics"): Caller.ANYBODY,
+    ("GET", r"^$|^(?:jobs|groups|sessions|machines|tokens)(?:/.*)?$"): Caller.BROWSER,
+}
+GATEWAY_ROUTES: Routes = {
+    ("GET", "/healthz"): Caller.ANYBODY,
+    ("GET", "/metrics"): Caller.ANYBODY,
+    ("GET", "/v1/models"): Caller.SESSION,
+    ("POST", "/v1/chat/completions"): Caller.SESSION,
+    ("POST", "/v1/sessions"): Operation.SESSION_OPEN,
+    ("POST", "/v1/sessions/{session}/reward"): Operation.SESSION_OPEN,
+    ("POST", "/v1/sessions/{session}/close"): Operation.SESSION_OPEN,
+    ("POST", "/runner/v1/groups/lease"): Caller.PHASE,
+    ("POST", "/runner/v1/sessions/finish"): Caller.PHASE,
+    ("POST", "/runner/v1/sessions/ended"): Caller.PHASE,
+    ("POST", "/runner/v1/sessions/held"): Caller.PHASE,
+    ("POST", "/trainer/v1/batches/lease"): Caller.PHASE,
+}
+
+
+class RouteWithoutRule(LookupError):
+    """An address that was added without saying who may call it."""
+
+
+def operation_of(method: str, route: str) -> Operation:
+    """The operation behind a route of `/api/v1`. Raises RouteWithoutRule."""
+    entry = WEB_ROUTES.get((method, route))
+    if not isinstance(entry, Operation):
+        raise RouteWithoutRule(
+            f"{method} {route} has no operation: add a row to platform/seamlessflow/core/access/routes.py"
+        )
+    return entry
