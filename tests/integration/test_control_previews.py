@@ -120,11 +120,12 @@ def test_the_dry_run_counts_the_episodes_of_an_agent_machine(cast: Cast) -> None
 
 def test_a_dry_run_changes_nothing_and_hides_the_jobs_of_others(cast: Cast) -> None:
     running_job(cast)
-    before = (list(Machine.objects.values()), list(Phase.objects.values()), Event.objects.count())
     cast.outsider.user.is_staff = True
     cast.outsider.user.save()
+    outsider = cast.outsider.operating()
+    before = (list(Machine.objects.values()), list(Phase.objects.values()), Event.objects.count())
 
-    shown = preview(cast.outsider.operating(), ("beta", {"is_draining": True}))
+    shown = preview(outsider, ("beta", {"is_draining": True}))
 
     assert shown["phases"][0]["job_name"] is None
     assert "calculator" not in json.dumps(shown)

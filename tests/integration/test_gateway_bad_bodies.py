@@ -216,16 +216,17 @@ async def test_nobody_reaches_what_is_anothers(gateway_world: GatewayWorld) -> N
 
 
 @pytest.mark.parametrize(
-    "change",
+    "change, status",
     [
-        "UPDATE accounts_user SET is_active = false",
-        "UPDATE accounts_membership SET role = 'viewer'",
-        "DELETE FROM accounts_membership",
-        "UPDATE accounts_token SET revoked_at = now()",
+        ("UPDATE accounts_user SET is_active = false", 401),
+        ("UPDATE accounts_membership SET role = 'viewer'", 403),
+        ("DELETE FROM accounts_membership", 403),
+        ("UPDATE accounts_token SET revoked_at = now()", 401),
+        ("UPDATE accounts_token SET scopes = '{read,submit,admin}'", 403),
     ],
 )
 async def test_a_token_whose_owner_may_no_longer_write_opens_no_session(
-    gateway_world: GatewayWorld, change: str
+    gateway_world: GatewayWorld, change: str, status: int
 ) -> None:
     world = gateway_world
     await world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
@@ -233,7 +234,23 @@ async def test_a_token_whose_owner_may_no_longer_write_opens_no_session(
     body = {"job": show_id(IdKind.JOB, world.job_id)}
     assert (await world.post("/v1/sessions", body, world.api_token))[0] == 201
     world.sql(change)
-    assert (await world.post("/v1/sessions", body, world.api_token))[0] == 401
+    assert (await world.post("/v1/sessions", body, world.api_token))[0] == status
+
+
+async def test_the_gateway_notes_the_use_of_a_token_once_a_minute(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
+    world.make_token()
+    body = {"job": show_id(IdKind.JOB, world.job_id)}
+    used = "SELECT last_used_at FROM accounts_token"
+    assert (await world.post("/v1/sessions", body, world.api_token))[0] == 201
+    ((first,),) = world.sql(used)
+    assert first is not None
+    assert (await world.post("/v1/sessions", body, world.api_token))[0] == 201
+    assert world.sql(used) == [(first,)]
+    world.sql("UPDATE accounts_token SET last_used_at = now() - interval '2 minutes'")
+    assert (await world.post("/v1/sessions", body, world.api_token))[0] == 201
+    assert world.sql(used)[0][0] >= first
 
 
 def other_project(world: GatewayWorld) -> str:

@@ -34,7 +34,7 @@ _PROJECTS = """
 async def token_projects(connection: Connection, secret: str) -> frozenset[UUID]:
     """Projects whose external sessions this API token may open, reward and close.
 
-    Raises ApiError: 401 for a token that is none, 403 for one without the scope.
+    Raises ApiError: 401 for a token that is none, 403 for one without the scope or whose user lacks the role.
     """
     digest = hashlib.sha256(secret.encode()).hexdigest()
     cursor = await connection.execute(_LIVE_TOKEN, [USE_NOTED_S, digest])
@@ -50,10 +50,21 @@ async def token_projects(connection: Connection, secret: str) -> frozenset[UUID]
         await _use_note(connection, token_id)
     known = {Scope(scope) for scope in scopes if scope in set(Scope)}
     if refusal := scope_refusal(Operation.SESSION_OPEN, known):
-        raise ApiError(HTTPStatus.FORBIDDEN, f"{refusal[0].upper()}{refusal[1:]}.", code="insufficient_scope")
+        raise _forbidden(refusal)
     parameters = {"project": project_id, "user": user_id, "is_superuser": is_superuser, "roles": _ROLES}
     cursor = await connection.execute(_PROJECTS, parameters)
-    return frozenset(project for (project,) in await cursor.fetchall())
+    projects = frozenset(project for (project,) in await cursor.fetchall())
+    if not projects:
+        raise _forbidden(
+            f"the token's user may not {Operation.SESSION_OPEN}: that needs the role {_ROLES[0]}"
+        )
+    return projects
+
+
+def _forbidden(reason: str) -> ApiError:
+    return ApiError(
+        HTTPStatus.FORBIDDEN, f"{reason[0].upper()}{reason[1:]}.", code="insufficient_permissions"
+    )
 
 
 async def _use_note(connection: Connection, token_id: UUID) -> None:
