@@ -48,7 +48,7 @@ class TokenCreateInput(serializers.Serializer):
         required=False, help_text="May be left out by who is in one project only."
     )
     installation = serializers.BooleanField(
-        default=False,
+        required=False,
         help_text="For all of your projects and, with the scope operate, for machines; operators only.",
     )
     scopes = serializers.ListField(
@@ -117,10 +117,11 @@ class TokenListCreateApi(ProjectApi):
     def post(self, request: Request) -> Response:
         body = body_read(request, TokenCreateInput)
         access = self.access
-        if body["installation"] and "project" in body:
+        is_installation = body.get("installation", False)
+        if is_installation and "project" in body:
             raise field_error("project", "must be left out of a token for the installation")
         project = None
-        if not body["installation"]:
+        if not is_installation:
             project = project_for(access=access, slug=body.get("project"), operation=Operation.TOKEN_CREATE)
         scopes = {Scope(scope) for scope in body["scopes"]} if "scopes" in body else None
         token, secret = api_token_mint(
