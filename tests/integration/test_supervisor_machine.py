@@ -496,3 +496,25 @@ async def test_an_update_order_is_served_soon(stage: Stage) -> None:
     took_s = plane.arrivals_s[-1] - rung_s
     print(f"doorbell to the report of the new version served: {took_s * 1e3:.1f} ms")
     assert took_s < 0.5
+
+
+@pytest.mark.parametrize("role", [Role.ROLLOUT, Role.TRAIN])
+async def test_a_stopped_child_is_killed_and_its_phase_fails_as_stalled(
+    stage: Stage, role: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = "seamlessflow_workers.phases.resident.SILENCE_LIMITS_S"
+    monkeypatch.setattr(limits, dict.fromkeys(Role, 4.0), raising=False)
+    plane = stage.plane
+    plane.reside(role)
+    order = plane.order(role)
+    await plane.until_state(order, PhaseState.ACTIVE)
+    pid = stage.pid(role)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    failing = asyncio.create_task(plane.until_state(order, PhaseState.FAILED))
+    await asyncio.wait({failing}, timeout=15.0)
+    assert plane.last(order).state is PhaseState.FAILED, "the supervisor waits for the stopped child"
+    assert "stalled" in failing.result().reason
+    again = plane.order(role)
+    await plane.until_state(again, PhaseState.ACTIVE)
+    assert stage.pid(role) not in (None, pid)

@@ -1,8 +1,8 @@
 """One session: runs the environment and says how it ended.
 
 Whatever an agent does becomes a `SessionFinish`: a verdict, the task's own timeout (a verdict of 0), or a failure.
-Invariant: the task's clock stands still while the gateway holds a turn of the session; an agent is never blamed for an
-update, a hand-over or a pause.
+Invariant: the task's clock stands still while the gateway holds a turn of the session, and while this process itself
+stands still; an agent is never blamed for an update, a hand-over, a pause or a stopped machine.
 """
 
 import asyncio
@@ -23,6 +23,10 @@ from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 MAX_FAILURE_CHARACTERS = 2000
 LEAST_WAIT_S = 0.5  # between two questions how long a session was held
+SLICE_S = 1.0
+LATE_S = (
+    0.5  # this process stood still in a slice that took more than so much over its time: only so much counts
+)
 
 HeldSeconds = Callable[[UUID], Awaitable[float]]
 logger = logging.getLogger(__name__)
@@ -65,17 +69,25 @@ async def _ended_in_time(
     work: asyncio.Task[Verdict], session_id: UUID, timeout_s: float, held_s: HeldSeconds
 ) -> bool:
     """Whether `work` came to an end within its time; the time that the gateway held it does not count."""
-    now_s = asyncio.get_running_loop().time
-    started_s = now_s()
-    wait_s = timeout_s
+    spent_s, limit_s = 0.0, timeout_s
     while True:
-        done, _ = await asyncio.wait({work}, timeout=wait_s)
-        if done:
-            return True
-        remaining_s = started_s + timeout_s + await _held_so_far(session_id, held_s) - now_s()
-        if remaining_s <= 0:
+        while spent_s < limit_s:
+            spent_s += await _spend(work, min(SLICE_S, limit_s - spent_s))
+            if work.done():
+                return True
+        held_so_far_s = await _held_so_far(session_id, held_s)
+        if spent_s >= timeout_s + held_so_far_s:
             return work.done()
-        wait_s = max(remaining_s, LEAST_WAIT_S)
+        limit_s = max(timeout_s + held_so_far_s, spent_s + LEAST_WAIT_S)
+
+
+async def _spend(work: asyncio.Task[Verdict], slice_s: float) -> float:
+    """Wait for `work`, a slice at the most; the seconds that count."""
+    now_s = asyncio.get_running_loop().time
+    began_s = now_s()
+    await asyncio.wait({work}, timeout=slice_s)
+    elapsed_s = now_s() - began_s
+    return elapsed_s if elapsed_s <= slice_s + LATE_S else LATE_S
 
 
 async def _held_so_far(session_id: UUID, held_s: HeldSeconds) -> float:

@@ -24,6 +24,8 @@ from seamlessflow.core.protocol.child import (
     Ended,
     Failed,
     FromChild,
+    Ping,
+    Pong,
     Ready,
     Renew,
     ToChild,
@@ -110,6 +112,8 @@ class AgentRunner:
                         self._phase.drained.give(grace_s)
                     else:
                         self._send(Ended(phase_id=phase_id, reason="the phase was not running"))
+                case Ping():
+                    self._send(Pong())
                 case Renew(credential=credential):
                     if self._client is not None:
                         self._client.renew(credential)

@@ -1,7 +1,7 @@
 """Trainers and agent runners: children that speak `core.protocol.child` over an inherited socket.
 
 Enters: phases to begin and drain. Leaves: Begin, Drain and Renew to the child; Ready, Doing, Ended and Failed from
-it, as moves of the phase. Invariant: a word about another phase than the present one changes nothing.
+it, as moves of the phase; Ping and Pong. Invariant: a word about another phase than the present one changes nothing.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ from seamlessflow.core.protocol.child import (
     Ended,
     Failed,
     FromChild,
+    Ping,
+    Pong,
     Ready,
     Renew,
     ToChild,
@@ -96,6 +98,9 @@ class ControlledChild(ResidentChild):
         if self._writer is not None:
             self._writer.close()
 
+    def _ask_for_sign(self) -> None:
+        self._send(Ping())
+
     def _on_phase_changed(self) -> None:
         phase = self.phase
         if self.is_loading or phase is None or phase.is_over:
@@ -122,7 +127,8 @@ class ControlledChild(ResidentChild):
 
     def _take(self, message: FromChild) -> None:
         phase = self.phase
-        if phase is None or isinstance(message, Ready):
+        self._pulse.beat()
+        if phase is None or isinstance(message, Ready | Pong):
             return
         if isinstance(message, Doing):
             phase.do(message)

@@ -14,6 +14,7 @@ from seamlessflow.core.types.transports import WeightTransport
 
 HEALTH_POLL_S = 0.02
 VERB_TIMEOUT_S = 600.0  # loading weights may take as long
+_SIGN_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 SHOWN_CHARACTERS = 300
 # What this client and the gateways use of an engine, whatever kind and version it is.
 NEEDED_ROUTES = (
@@ -43,6 +44,14 @@ class EngineClient:
         """Poll until the engine answers; the caller sets the limit."""
         while not await self._is_healthy():  # noqa: ASYNC110 - another process: there is no event
             await asyncio.sleep(HEALTH_POLL_S)
+
+    async def gives_sign(self) -> bool:
+        """Whether it answers within moments, whatever it says of its health."""
+        try:
+            async with self._session.get("http://engine/health", timeout=_SIGN_TIMEOUT):
+                return True
+        except (aiohttp.ClientError, TimeoutError):
+            return False
 
     async def check_capabilities(self) -> None:
         """Ask the engine's own description, rather than guess from a version number."""

@@ -2,7 +2,8 @@
 
 Enters: a resident (all it needs to start) and, over time, phases to begin, refresh, drain or abandon.
 Leaves: moves of those phases; an end of the child, expected or not. Invariants: one start at a time on a machine; a
-phase whose child dies fails with the way it died; nothing of the child is left when its task has ended.
+phase whose child dies, or gives no sign of life for long, fails with the reason; nothing of the child is left when its
+task has ended.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
 from seamlessflow.core.protocol.worker import PhaseOrder, Resident
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.running import RunningPhase
@@ -30,6 +32,8 @@ STOP_GRACE_S = 1.0
 FIRST_DELAY_S = 0.25
 LONGEST_DELAY_S = 30.0
 STABLE_S = 60.0  # a child that lived this long begins a new count
+# Without a sign of life: a trainer may keep its interpreter to itself for a while, the others never do.
+SILENCE_LIMITS_S = {Role.ROLLOUT: 20.0, Role.TRAIN: 30.0, Role.AGENT: 20.0}
 NOTICE_EXIT_S = 0.5  # between a broken connection and the exit status that explains it
 
 log = logging.getLogger(__name__)
@@ -70,6 +74,8 @@ class ResidentChild(ABC):
         self._surroundings = surroundings
         self._loaded_s = math.inf
         self._process: ChildProcess | None = None
+        self._stalled = ""  # why it was killed
+        self._pulse = Pulse(SILENCE_LIMITS_S[resident.role])
         self._log = OutputLog(
             surroundings.home.logs,
             role=resident.role,
@@ -140,6 +146,10 @@ class ResidentChild(ABC):
     def _on_phase_changed(self) -> None:
         """The phase, its order or its state is new."""
 
+    @abstractmethod
+    def _ask_for_sign(self) -> None:
+        """Ask the child whether it lives; its answer, whenever it comes, is a beat of `_pulse`."""
+
     async def _clean_up(self) -> None:  # noqa: B027 - an optional step
         """Release what `_prepare` and `_load` took."""
 
@@ -152,7 +162,7 @@ class ResidentChild(ABC):
             self.is_loading = False
             self._loaded_s = time.monotonic()
             self._surroundings.on_moved()
-            await self._until_exit(self._work())
+            await self._until_exit(self._work_while_alive())
         except ChildFailure as error:
             self._note_failure(str(error))
         except Exception as error:
@@ -166,6 +176,33 @@ class ResidentChild(ABC):
             if self.phase is not None and not self.phase.is_over:
                 self.phase.fail("the supervisor stopped this child")
                 self._release(self.phase)
+
+    async def _work_while_alive(self) -> None:
+        working, watching = asyncio.create_task(self._work()), asyncio.create_task(self._watch_pulse())
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (watching, working):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+    async def _watch_pulse(self) -> None:
+        """Raises ChildFailure once the child has given no sign of life for too long, and has been killed."""
+        last_s = time.monotonic()
+        while not self._pulse.is_lost:
+            self._ask_for_sign()
+            await asyncio.sleep(ASK_EVERY_S)
+            last_s, elapsed_s = time.monotonic(), time.monotonic() - last_s
+            self._pulse.listened(elapsed_s)
+        assert self._process is not None
+        self._stalled = (
+            f"{self._noun} stalled: it gave no sign of life for {self._pulse.limit_s:.0f} s and was killed"
+        )
+        self._process.kill()
+        raise ChildFailure(self._stalled)
 
     async def _spawn(self) -> None:
         command = await self._prepare()
@@ -189,7 +226,7 @@ class ResidentChild(ABC):
             if working.done() and working.exception() is None:
                 return
             await asyncio.wait({exiting}, timeout=NOTICE_EXIT_S)
-            if exiting.done():
+            if exiting.done() and not self._stalled:
                 raise ChildFailure(f"{self._noun} {exiting.result()}")
             working.result()
         finally:

@@ -39,6 +39,7 @@ class RolloutChild(ResidentChild):
     _is_asleep = False
     _client: EngineClient | None = None
     _front: Front | None = None
+    _asking: asyncio.Task[None] | None = None
     _transport = WeightTransport.FILE
 
     def __init__(self, resident: Resident, surroundings: Surroundings, *, num_failures: int) -> None:
@@ -99,6 +100,15 @@ class RolloutChild(ResidentChild):
                 await self._changed.wait()
         except EngineError as error:
             raise ChildFailure(f"{self._noun} failed: {error}") from error
+
+    def _ask_for_sign(self) -> None:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._await_sign())
+
+    async def _await_sign(self) -> None:
+        assert self._client is not None
+        if await self._client.gives_sign():
+            self._pulse.beat()
 
     def _on_phase_changed(self) -> None:
         if not self.is_loading:
@@ -200,6 +210,8 @@ class RolloutChild(ResidentChild):
             self._finish_phase("the supervisor was asked to stop")
 
     async def _clean_up(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
         if self._front is not None:
             await self._front.stop()
         if self._client is not None:

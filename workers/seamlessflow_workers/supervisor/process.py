@@ -105,6 +105,10 @@ class ChildProcess:
         await asyncio.wait({self._pump}, timeout=PIPE_DRAIN_S)
         self._pump.cancel()
 
+    def kill(self) -> None:
+        """At once, the whole group; a stopped process takes no other signal."""
+        self._signal_group(signal.SIGKILL)
+
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):  # all of them ended already
             os.killpg(self._process.pid, number)

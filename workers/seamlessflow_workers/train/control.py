@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import NoReturn
 
-from seamlessflow.core.protocol.child import FromChild, ToChild, decode_to_child, encode_line
+from seamlessflow.core.protocol.child import FromChild, Ping, Pong, ToChild, decode_to_child, encode_line
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +48,19 @@ class ControlChannel:
         await self._writer.drain()
 
     async def receive(self) -> ToChild:
-        """The next message. Ends the process when the supervisor is gone."""
+        """The next message but for pings, which are answered here. Ends the process when the supervisor is gone."""
+        while isinstance(message := decode_to_child(await self._line()), Ping):
+            self.send(Pong())
+        return message
+
+    async def _line(self) -> bytes:
         try:
             line = await self._reader.readline()
         except ConnectionError:
             line = b""
         if not line.endswith(b"\n"):
             end_process(0, "the control socket was closed")
-        return decode_to_child(line)
+        return line
 
 
 def end_process(code: int, reason: str) -> NoReturn:

@@ -37,6 +37,14 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="re
     credential: str
 
 
+class Ping(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ping"):
+    """Supervisor → child: say that you live. A child that does not for long is killed."""
+
+
+class Pong(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pong"):
+    """Child → supervisor: the answer to a Ping."""
+
+
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ready"):
     """Child → supervisor: loaded, may be begun."""
 
@@ -68,8 +76,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="f
     reason: str
 
 
-ToChild = Begin | Drain | Renew
-FromChild = Ready | Begun | Doing | Ended | Failed
+ToChild = Begin | Drain | Renew | Ping
+FromChild = Ready | Pong | Begun | Doing | Ended | Failed
 
 
 def encode_line(message: ToChild | FromChild) -> bytes:

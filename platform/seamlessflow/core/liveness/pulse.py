@@ -1,0 +1,28 @@
+"""When a child process is given up: it was asked for a sign of life for so long, and gave none.
+
+Enters: ticks of whoever listens, and signs of life. Leaves: whether the child is lost. Time counts only while the
+listener is awake itself: a supervisor that was stopped does not kill its children when it goes on.
+"""
+
+from dataclasses import dataclass
+
+ASK_EVERY_S = 1.0
+LONGEST_TICK_S = 2 * ASK_EVERY_S
+
+
+@dataclass(slots=True)
+class Pulse:
+    """`limit_s`: the silence after which the child is lost."""
+
+    limit_s: float
+    silence_s: float = 0.0
+
+    def listened(self, elapsed_s: float) -> None:
+        self.silence_s += min(elapsed_s, LONGEST_TICK_S)
+
+    def beat(self) -> None:
+        self.silence_s = 0.0
+
+    @property
+    def is_lost(self) -> bool:
+        return self.silence_s >= self.limit_s
