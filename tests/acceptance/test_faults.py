@@ -1,5 +1,6 @@
-"""kill -9 in mid-run, of each process in turn: the job completes, nothing is lost, nothing is doubled."""
+"""Processes killed or stopped in mid-run: the job completes, nothing is lost, nothing is doubled."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,30 @@ def test_job_completes_with_nothing_lost_or_doubled_after_kill_9_of(
 
         job = client.job_wait(job["id"])
         assert job["latest_version"] == NUM_UPDATES
+        assert_audit_holds(client, job["id"])
+
+
+def test_job_goes_on_while_the_engine_of_beta_stands_still(
+    platform: PlatformProcess, model_root: Path
+) -> None:
+    with platform.client() as client:
+        job = client.job_submit(calculator_spec(model_root, num_updates=2 * NUM_UPDATES))
+        wait_for_version(client, job["id"], 2)
+        engines = VICTIMS["engine of beta"](platform)
+        for engine in engines:
+            engine.suspend()
+
+        def is_suspected() -> bool:
+            events = client.job_part(job["id"], "events", limit=500)["results"]
+            return any(event["kind"] == "engine.suspected" for event in events)
+
+        eventually(is_suspected, timeout_s=60, what="the suspicion")
+        for engine in engines:
+            with contextlib.suppress(psutil.NoSuchProcess):  # its supervisor killed it, and started another
+                engine.resume()
+
+        job = client.job_wait(job["id"])
+        assert job["latest_version"] == 2 * NUM_UPDATES
         assert_audit_holds(client, job["id"])
 
 

@@ -43,6 +43,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "gateway",
         "learning",
         "multiplexing",
+        "stops",
         "trajectories",
         "tree_training",
     )

@@ -84,6 +84,13 @@ def cluster_of(workload: Workload, folder: Path) -> AbstractAsyncContextManager[
 
 async def run(cluster: Cluster, workload: Workload, side: Side) -> Window:
     """One job of the workload, with its model and tasks made under the installation's folder of models."""
+    model, tasks = models_write(cluster, workload)
+    spec = workload.spec(model, tasks, max_staleness=side.max_staleness)
+    return await cluster.run(side, spec, num_versions=workload.num_versions_of(side))
+
+
+def models_write(cluster: Cluster, workload: Workload) -> tuple[Path, Path]:
+    """The workload's model and tasks, under the installation's folder of models."""
     from tests.benchmarks.cluster.endless_model import Shape, endless_model_write  # it loads torch
 
     models = cluster.stack.home.root / "models"
@@ -95,8 +102,7 @@ async def run(cluster: Cluster, workload: Workload, side: Side) -> Window:
         telling_every=workload.telling_every,
         seed=SEED,
     )
-    spec = workload.spec(model, tasks, max_staleness=side.max_staleness)
-    return await cluster.run(side, spec, num_versions=workload.num_versions_of(side))
+    return model, tasks
 
 
 def rows_of(workload: Workload, entries: Sequence[Entry]) -> list[Row]:

@@ -46,13 +46,13 @@ class Cluster:
         return await asyncio.to_thread(self._run, side, spec, num_versions)
 
     def _run(self, side: Side, spec: Mapping[str, Any], num_versions: int) -> Window:
-        self._retag(side)
+        self.retag(side)
         num_warm_ups = NUM_WARM_UP_VERSIONS_SYNCHRONOUS if side.is_synchronous else NUM_WARM_UP_VERSIONS
         job_id = self.client.job_submit(spec)["id"]
         try:
             window = self._observe(job_id, first=num_warm_ups, last=num_warm_ups + num_versions)
         finally:
-            self._cancel(job_id)
+            self.cancel(job_id)
         audit = self.client.job_part(job_id, "audit")
         if not audit["ok"]:
             raise RunFailed(f"the audit of {spec['name']}, {side.name}, found {audit}")
@@ -62,9 +62,9 @@ class Cluster:
         """End what a run that was killed left: it would keep the machines. Raises RunFailed."""
         for job in self.client.job_list():
             if job["state"] not in TERMINAL_JOB_STATES:
-                self._cancel(job["id"])
+                self.cancel(job["id"])
 
-    def _retag(self, side: Side) -> None:
+    def retag(self, side: Side) -> None:
         for machine in self.machines:
             seen = self.client.machine_get(machine.name)
             self.client.machine_edit(
@@ -96,7 +96,7 @@ class Cluster:
                 )
             time.sleep(POLL_S)
 
-    def _cancel(self, job_id: str) -> None:
+    def cancel(self, job_id: str) -> None:
         if self.client.job_get(job_id)["state"] not in TERMINAL_JOB_STATES:
             self.client.job_edit(job_id, "cancel", reason="benchmark: observed")
         deadline_s = time.monotonic() + CANCEL_TIMEOUT_S
