@@ -17,6 +17,7 @@ from seamlessflow.core.protocol.child import (
     Begin,
     Begun,
     Doing,
+    Drain,
     Ended,
     Failed,
     FromChild,
@@ -65,7 +66,9 @@ def answers(message: ToChild, behaviour: str) -> list[FromChild]:
     if isinstance(message, Renew):
         said = Ended(phase_id=message.phase_id, reason=f"renewed: {message.credential}")
         return [said] if behaviour == "renewed" else []
-    return [] if behaviour == "deaf" else [Ended(phase_id=message.phase_id)]
+    if behaviour == "deaf" or not isinstance(message, Drain):
+        return []
+    return [Ended(phase_id=message.phase_id)]
 
 
 if __name__ == "__main__":
