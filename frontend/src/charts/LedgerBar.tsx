@@ -1,31 +1,55 @@
-// A machine's time as one bar of shares that adds up to the whole, with the shares in words.
+// A machine's time as one bar of shares that adds up to the whole: what was productive first, then what kept it from
+// that, each with its share in words.
 import { percent } from "../ui/format";
-import { describeState, type Share } from "./lanes";
+import { kindOf } from "./kinds";
+import { inOrder, productiveShare, type Share } from "./lanes";
+import { fillId } from "./patterns";
 
 const MIN_LABELLED = 0.005;
 
 export function LedgerBar({ name, shares }: { name: string; shares: readonly Share[] }) {
+  const ordered = inOrder(shares);
+  const productive = productiveShare(ordered);
+  let begin = 0;
   return (
     <div className="ledger-row">
       <span className="ledger-name" title={name}>
         {name}
       </span>
-      <div className="ledger-bar" aria-hidden="true">
-        {shares.map(({ state, cause, share }) => (
-          <span
-            key={`${state}:${cause}`}
-            className={`ledger ${state}`}
-            style={{ width: `${share * 100}%` }}
-            title={`${describeState(state, cause)}: ${percent(share)}`}
-          />
-        ))}
-      </div>
+      <svg className="ledger-bar" width="100%" height="14" aria-hidden="true">
+        {ordered.map(({ state, cause, share }) => {
+          const { key, word } = kindOf(state, cause);
+          const x = begin;
+          begin += share;
+          return (
+            <rect
+              key={`${state}:${cause}`}
+              className={`ledger ${state}`}
+              data-kind={key}
+              x={`${x * 100}%`}
+              width={`${share * 100}%`}
+              height="100%"
+              fill={`url(#${fillId(key)})`}
+            >
+              <title>{`${word}: ${percent(share)}`}</title>
+            </rect>
+          );
+        })}
+      </svg>
       <span className="ledger-words">
-        {shares
-          .filter(({ share }) => share >= MIN_LABELLED)
-          .map(({ state, cause, share }) => `${describeState(state, cause)} ${percent(share)}`)
-          .join(" · ")}
+        <strong>{productive === null ? "" : `productive ${percent(productive)}`}</strong>
+        {sharesSaid(ordered, true)}
+        {sharesSaid(ordered, false)}
       </span>
     </div>
   );
+}
+
+/** ": serving 40 %, training 20 %" or "; not: syncing 16 %, …". */
+function sharesSaid(ordered: readonly Share[], isProductive: boolean): string {
+  const said = ordered
+    .filter(({ share, state, cause }) => share >= MIN_LABELLED && kindOf(state, cause).isProductive === isProductive)
+    .map(({ state, cause, share }) => `${kindOf(state, cause).word} ${percent(share)}`);
+  if (said.length === 0) return "";
+  return isProductive ? ` (${said.join(", ")})` : ` · ${said.join(" · ")}`;
 }

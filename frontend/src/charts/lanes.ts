@@ -1,51 +1,9 @@
 // What lanes draw: the ledger of machines over a window of time. Pure; times in milliseconds of the server's clock.
 import type { IntervalRow, MachineRow } from "../live/rows";
+import { describeState, KINDS, kindOf, placeOf } from "./kinds";
 
-export const STATES = [
-  "serving",
-  "training",
-  "running_agents",
-  "starting",
-  "switching",
-  "syncing",
-  "draining",
-  "idle",
-  "unknown",
-  "down",
-] as const;
-export type LedgerState = (typeof STATES)[number];
+export { CAUSES, describeState } from "./kinds";
 
-const STATE_WORDS: Record<string, string> = { running_agents: "running agents" };
-/** Why a machine idles: in a few words, and what is behind it. */
-export const CAUSES: Readonly<Record<string, { word: string; meaning: string }>> = {
-  no_job: {
-    word: "no job",
-    meaning: "No job that is active can use it: their roles, placement or number of machines do not ask for it.",
-  },
-  no_requests: {
-    word: "no requests",
-    meaning: "Its engine is up and no agent asks: they are busy with their tools, too few, or wait for groups.",
-  },
-  no_batch: {
-    word: "no full batch",
-    meaning: "Its trainer is up and too few groups are finished: rollout is what the job waits for.",
-  },
-  no_groups: {
-    word: "no groups to run",
-    meaning:
-      "Its agents are up and no task may begin: as many groups are under way as the staleness bound allows, or none is left.",
-  },
-  awaiting_orders: {
-    word: "awaiting orders",
-    meaning: "Its phase is over and the scheduler has not said yet what comes next.",
-  },
-  awaiting_weights: { word: "awaiting weights", meaning: "Its engine has no policy version yet that it may serve." },
-  awaiting_gang: {
-    word: "awaiting the machines it trains with",
-    meaning: "It is kept free to train with other machines, which finish what they do.",
-  },
-  cordoned: { word: "cordoned", meaning: "Somebody took it out of work; its last edit says why." },
-};
 // Machines report in pieces: what touches within this and says the same is one bar.
 const TOUCHING_MS = 50;
 
@@ -63,16 +21,18 @@ export interface Share {
   ms: number;
 }
 
+/** A window of time cut into columns, a pixel each. */
+export interface Columns {
+  begin: number;
+  columnMs: number;
+  numColumns: number;
+}
+
 export interface Lane {
   machine: MachineRow;
   spans: Span[];
   shares: Share[];
   now: string;
-}
-
-export function describeState(state: string, cause: string): string {
-  const word = STATE_WORDS[state] ?? state;
-  return cause ? `${word}: ${CAUSES[cause]?.word ?? cause.replaceAll("_", " ")}` : word;
 }
 
 /** One lane per machine over [begin, now]; what a machine does at this moment reaches up to now. */
@@ -118,7 +78,7 @@ export function joined(spans: readonly Span[]): Span[] {
   return result;
 }
 
-/** Shares of the time that is known, largest first; idle time once per cause. */
+/** Shares of the time that is known, in the order of KINDS; idle time once per cause. */
 export function sharesOf(spans: readonly Span[]): Share[] {
   const total = spans.reduce((sum, span) => sum + span.end - span.start, 0);
   const byKey = new Map<string, Share>();
@@ -127,14 +87,60 @@ export function sharesOf(spans: readonly Span[]): Share[] {
     const known = byKey.get(key) ?? { state, cause, share: 0, ms: 0 };
     byKey.set(key, { ...known, ms: known.ms + end - start });
   }
-  return [...byKey.values()]
-    .map((entry) => ({ ...entry, share: total ? entry.ms / total : 0 }))
-    .sort((a, b) => b.ms - a.ms);
+  return inOrder([...byKey.values()].map((entry) => ({ ...entry, share: total ? entry.ms / total : 0 })));
 }
 
-export function idleShare(shares: readonly Share[]): number | null {
+export function inOrder<One extends { state: string; cause: string }>(shares: readonly One[]): One[] {
+  return [...shares].sort((a, b) => placeOf(a.state, a.cause) - placeOf(b.state, b.cause));
+}
+
+/** Of the time that is known, what went into serving, training or running agents; null where nothing is known. */
+export function productiveShare(shares: readonly Share[]): number | null {
   if (shares.length === 0) return null;
-  return shares.filter(({ state }) => state === "idle").reduce((sum, { share }) => sum + share, 0);
+  return shares
+    .filter(({ state, cause }) => kindOf(state, cause).isProductive)
+    .reduce((sum, { share }) => sum + share, 0);
+}
+
+/** Shares of several machines as those of all their time together. */
+export function sharesTogether(shares: readonly Share[]): Share[] {
+  const total = shares.reduce((sum, { ms }) => sum + ms, 0);
+  const byKey = new Map<string, Share>();
+  for (const { state, cause, ms } of shares) {
+    const { key } = kindOf(state, cause);
+    const known = byKey.get(key) ?? { state, cause, share: 0, ms: 0 };
+    byKey.set(key, { ...known, ms: known.ms + ms, share: total ? (known.ms + ms) / total : 0 });
+  }
+  return inOrder([...byKey.values()]);
+}
+
+/**
+ * How much of each column went into each kind: `shares[column * KINDS.length + place]`, between 0 and 1; what a column
+ * lacks of 1 is not known. A span that is shorter than a column counts for what it is, however many lie in one.
+ */
+export function columnsOf(
+  spans: readonly Span[],
+  { begin, columnMs, numColumns }: Columns,
+  shares = new Float32Array(numColumns * KINDS.length),
+): Float32Array {
+  shares.fill(0);
+  for (const { state, cause, start, end } of spans) {
+    const place = placeOf(state, cause);
+    const [from, to] = [(start - begin) / columnMs, (end - begin) / columnMs];
+    const last = Math.min(Math.ceil(to), numColumns);
+    for (let column = Math.max(Math.floor(from), 0); column < last; column++) {
+      const covered = Math.min(to, column + 1) - Math.max(from, column);
+      if (covered > 0) shares[column * KINDS.length + place] = (shares[column * KINDS.length + place] ?? 0) + covered;
+    }
+  }
+  return shares;
+}
+
+/** How many columns a window has, and where they begin: on a grid of their own, so that they do not shimmer as time goes on. */
+export function columnsOver(begin: number, end: number, width: number): Columns {
+  const columnMs = (end - begin) / Math.max(width, 1);
+  const first = Math.floor(begin / columnMs) * columnMs;
+  return { begin: first, columnMs, numColumns: Math.ceil((end - first) / columnMs) };
 }
 
 /** The span at a moment, by bisection. */

@@ -1,9 +1,10 @@
 // Where the time of a job's machines goes: lanes of the last minutes while it runs, and the ledger of its whole life.
 import { useJobLedger } from "../../api/queries";
+import { keyOf } from "../../charts/kinds";
 import { LanesCanvas } from "../../charts/LanesCanvas";
 import { LedgerBar } from "../../charts/LedgerBar";
-import { Legend } from "../../charts/Legend";
-import { idleShare, lanesOf } from "../../charts/lanes";
+import { DrawnKinds, Legend } from "../../charts/Legend";
+import { lanesOf, productiveShare, sharesTogether } from "../../charts/lanes";
 import { useServerClock, useTopic } from "../../live/LiveProvider";
 import type { JobRow } from "../../live/rows";
 import { type JobTopicState, MACHINES } from "../../live/topics";
@@ -14,35 +15,35 @@ const LEDGER_EVERY_MS = 10_000;
 
 export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState }) {
   const isOver = job.ended_at !== null;
-  const ledger = useJobLedger(job.id, isOver ? false : LEDGER_EVERY_MS).data?.machines ?? [];
-  const idle = ledger.flatMap(({ totals }) => totals.filter((total) => total.state === "idle"));
-  const known = ledger.reduce((sum, { totals }) => sum + totals.reduce((part, total) => part + total.duration_s, 0), 0);
-  const idleS = idle.reduce((sum, total) => sum + total.duration_s, 0);
+  const machines = useJobLedger(job.id, isOver ? false : LEDGER_EVERY_MS).data?.machines ?? [];
+  const ledgers = machines.map(({ name, totals }) => ({
+    name,
+    shares: totals.map(({ state, cause, share, duration_s }) => ({ state, cause, share, ms: duration_s * 1000 })),
+  }));
+  const together = sharesTogether(ledgers.flatMap(({ shares }) => shares));
+  const productive = productiveShare(together);
   return (
     <section className="card span">
       <div className="card-head">
         <h2>Machines</h2>
-        <span className="muted">
-          idle {known ? percent(idleS / known) : NONE} of their time{" "}
+        <span className="muted" data-testid="productive">
+          productive {productive === null ? NONE : percent(productive)} of their time{" "}
           {isOver ? "from the job's start to its end" : "since the job began"}
         </span>
       </div>
       {isOver ? null : <JobLanes live={live} />}
-      <div className="ledger-list">
-        {ledger.map(({ name, totals }) => (
-          <LedgerBar
-            key={name}
-            name={name}
-            shares={totals.map(({ state, cause, share, duration_s }) => ({
-              state,
-              cause,
-              share,
-              ms: duration_s * 1000,
-            }))}
-          />
-        ))}
-      </div>
-      {ledger.length === 0 ? <p className="none">No machine has worked on it yet.</p> : <Legend />}
+      {ledgers.length === 0 ? (
+        <p className="none">No machine has worked on it yet.</p>
+      ) : (
+        <div className="ledger-list" data-testid="ledger">
+          {ledgers.length > 1 ? <LedgerBar name="All of them" shares={together} /> : null}
+          {ledgers.map(({ name, shares }) => (
+            <LedgerBar key={name} name={name} shares={shares} />
+          ))}
+        </div>
+      )}
+      {ledgers.length === 0 ? null : <DrawnKinds shown={new Set(together.map(keyOf))} />}
+      {ledgers.length === 0 ? null : <Legend />}
     </section>
   );
 }
@@ -56,8 +57,8 @@ function JobLanes({ live }: { live: JobTopicState }) {
   const now = clock();
   const lanes = lanesOf(machines, state.intervals.values(), now - WINDOW_MS, now);
   const said = lanes.map((lane) => {
-    const idle = idleShare(lane.shares);
-    return `${lane.machine.name} ${lane.now}${idle === null ? "" : `, idle ${percent(idle)}`}`;
+    const productive = productiveShare(lane.shares);
+    return `${lane.machine.name} ${lane.now}${productive === null ? "" : `, productive ${percent(productive)}`}`;
   });
   return (
     <div className="lanes">

@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import { Link, NavLink, useLocation } from "react-router";
 import { useMe } from "../../api/queries";
+import { KindPatterns } from "../../charts/KindPatterns";
 import { Icon } from "../../ui/Icon";
 import { ThemeToggle } from "../../ui/ThemeToggle";
 import { LineBadge } from "./LineBadge";
@@ -15,6 +16,7 @@ export function Layout({ children }: { children: ReactNode }) {
   const isOfJobs = OF_JOBS.test(useLocation().pathname);
   return (
     <div className="shell">
+      <KindPatterns />
       <a className="skip" href="#content">
         Skip to content
       </a>

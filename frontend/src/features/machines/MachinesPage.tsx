@@ -3,9 +3,10 @@ import { useQueries } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { api, bodyOf } from "../../api/client";
 import { useJobsOfMachines, useMe } from "../../api/queries";
+import { keyOf, kindOf } from "../../charts/kinds";
 import { LanesCanvas, type Mark } from "../../charts/LanesCanvas";
-import { Legend } from "../../charts/Legend";
-import { CAUSES, idleShare, type LaneInterval, lanesOf, spansOfLedger } from "../../charts/lanes";
+import { DrawnKinds, Legend } from "../../charts/Legend";
+import { type LaneInterval, lanesOf, productiveShare, spansOfLedger } from "../../charts/lanes";
 import { useServerClock, useServerNow, useTopic } from "../../live/LiveProvider";
 import type { MachineRow } from "../../live/rows";
 import { MACHINES, type MachinesState } from "../../live/topics";
@@ -93,13 +94,14 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
       <div className="lanes">
         <div className="lane-names">
           {lanes.map((lane) => {
-            const idle = idleShare(lane.shares);
+            const productive = productiveShare(lane.shares);
+            const { open_state, open_cause } = lane.machine;
             return (
               <div key={lane.machine.name} data-testid={`lane-${lane.machine.name}`}>
                 <strong title={lane.machine.name}>{lane.machine.name}</strong>
-                <span className="muted" title={CAUSES[lane.machine.open_cause]?.meaning}>
+                <span className="muted" title={kindOf(open_state, open_cause).meaning}>
                   {lane.now}
-                  {idle === null ? "" : ` · ${percent(idle)} idle`}
+                  {productive === null ? "" : ` · ${percent(productive)} productive`}
                 </span>
               </div>
             );
@@ -113,6 +115,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
           label={`Ledger by machine. Now ${said}`}
         />
       </div>
+      <DrawnKinds shown={new Set(lanes.flatMap((lane) => lane.shares.map(keyOf)))} />
       <Legend />
     </section>
   );

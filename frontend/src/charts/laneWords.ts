@@ -1,0 +1,22 @@
+// What a lane says of the moment under the pointer. Pure.
+import { clock, duration, percent } from "../ui/format";
+import { KINDS, kindOf } from "./kinds";
+import { columnsOf, type Span, spanAt } from "./lanes";
+
+/** Of a column that one kind fills, its span with its meaning; of one that several share, their shares. Null: nothing known. */
+export function saidAt(spans: readonly Span[], at: number, columnMs: number): string | null {
+  const begin = at - columnMs / 2;
+  const shares = columnsOf(spans, { begin, columnMs, numColumns: 1 });
+  const said = KINDS.flatMap(({ word }, place) => {
+    const share = shares[place] ?? 0;
+    return share > 0 ? [`${word} ${percent(share)}`] : [];
+  });
+  if (said.length > 1) return `${duration(columnMs)} from ${clock(begin)}: ${said.join(", ")}`;
+  const span = spanAt(spans, at);
+  return span ? spanSaid(span) : null;
+}
+
+function spanSaid(span: Span): string {
+  const { word, meaning } = kindOf(span.state, span.cause);
+  return `${word}, ${duration(span.end - span.start)} from ${clock(span.start)}. ${meaning}`;
+}
