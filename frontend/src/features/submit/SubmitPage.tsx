@@ -10,7 +10,7 @@ import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
-import { BEGINNINGS, imitationOf, rolloutJob } from "./beginnings";
+import { BEGINNINGS, beginningOf, imitationOf, rolloutJob } from "./beginnings";
 import { sections, sectionsFor } from "./fields";
 import { SpecForm } from "./SpecForm";
 import { faultsByField, isMapping, isRecorded, type Spec } from "./spec";
@@ -45,6 +45,7 @@ function Submit({ beginning }: { beginning: Spec }) {
   useTitle("New job");
   const navigate = useNavigate();
   const [draft, setDraft] = useState<Draft>(() => ofSpec(beginning));
+  const [others, setOthers] = useState<Record<string, Draft>>({});
   const [project, setProject] = useState("");
   const all = useMemo(sections, []);
   const hasRecorded = isRecorded(draft.spec);
@@ -62,6 +63,15 @@ function Submit({ beginning }: { beginning: Spec }) {
       void navigate(`/jobs/${job.id}`);
     },
   });
+  /** What was written for the other kind of job is kept, and comes back when it is chosen again. */
+  const switchTo = (title: string) => {
+    const known = others[title];
+    setOthers({ ...others, [beginningOf(hasRecorded).title]: draft });
+    setDraft(
+      known ? known : ofSpec({ ...BEGINNINGS.find((one) => one.title === title)?.begin(), name: nameOf(draft.spec) }),
+    );
+    send.reset();
+  };
   const refused = send.error instanceof ApiProblem ? send.error : null;
   const faults = useMemo(
     () =>
@@ -90,7 +100,7 @@ function Submit({ beginning }: { beginning: Spec }) {
           </button>
         </div>
       </div>
-      <Beginning isRecorded={hasRecorded} onChange={(spec) => setDraft(ofSpec(spec))} name={nameOf(draft.spec)} />
+      <Beginning isRecorded={hasRecorded} onChange={switchTo} />
       {refused && (faults.size === 0 || rest) ? <Problem error={rest ?? refused.message} /> : null}
       {refused && faults.size > 0 && !rest ? (
         <Problem
@@ -128,22 +138,16 @@ function Submit({ beginning }: { beginning: Spec }) {
 
 interface BeginningProps {
   isRecorded: boolean;
-  name: string;
-  onChange: (spec: Spec) => void;
+  onChange: (title: string) => void;
 }
 
-/** What the job trains; to choose begins anew, but for its name. */
-function Beginning({ isRecorded, name, onChange }: BeginningProps) {
-  const chosen = BEGINNINGS.find((one) => one.isRecorded === isRecorded);
+/** What the job trains. */
+function Beginning({ isRecorded, onChange }: BeginningProps) {
+  const { title, help } = beginningOf(isRecorded);
   return (
     <div className="toolbar">
-      <Segments
-        legend="What it trains"
-        values={BEGINNINGS.map((one) => one.title)}
-        value={chosen?.title ?? ""}
-        onChange={(title) => onChange({ ...BEGINNINGS.find((one) => one.title === title)?.begin(), name })}
-      />
-      <p className="muted self-center">{chosen?.help}</p>
+      <Segments legend="What it trains" values={BEGINNINGS.map((one) => one.title)} value={title} onChange={onChange} />
+      <p className="muted self-center">{help}</p>
     </div>
   );
 }

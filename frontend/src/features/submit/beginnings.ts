@@ -26,6 +26,10 @@ export const BEGINNINGS: readonly Beginning[] = [
   },
 ];
 
+export function beginningOf(isRecorded: boolean): Beginning {
+  return BEGINNINGS.find((one) => one.isRecorded === isRecorded) as Beginning;
+}
+
 export function rolloutJob(): Spec {
   return { name: "", environment: { name: "calculator" }, train: { num_updates: 50 } };
 }
