@@ -1,31 +1,26 @@
 // The forest of a group with its tools: colours, zoom, following, outline, the panel of the chosen node.
 import "./forest.css";
-import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useCallback, useRef, useState } from "react";
 import { Icon } from "../ui/Icon";
 import { Loading } from "../ui/Loading";
 import { COLOUR_MODES, type ColourMode } from "./colours";
 import { nodeSaid } from "./describe";
 import { NONE } from "./Forest";
 import { ForestCanvas, type ForestCanvasHandle, largestAdvantage } from "./ForestCanvas";
-import { ForestSource } from "./ForestSource";
+import type { ForestSource } from "./ForestSource";
 import { Legend } from "./Legend";
 import { NodePanel } from "./NodePanel";
 import { Outline } from "./Outline";
 import type { GroupTopicState } from "./topic";
 
-/** The words around the canvas follow growth this slowly; the canvas itself follows each frame. */
-const WORDS_EVERY_MS = 250;
-
 interface Props {
-  groupId: string;
+  source: ForestSource;
   state: GroupTopicState | undefined;
   /** Only this session in full colour. */
   sessionId?: string | undefined;
 }
 
-export function ForestView({ groupId, state, sessionId }: Props) {
-  const source = useForestSource(groupId, state);
-  useSlowRevision(source);
+export function ForestView({ source, state, sessionId }: Props) {
   const [mode, setMode] = useState<ColourMode>("version");
   const [shape, setShape] = useState<"canvas" | "outline">("canvas");
   const [isFollowing, setFollowing] = useState(true);
@@ -170,42 +165,6 @@ function Failure({ text }: { text: string }) {
       <Icon name="warning" /> {text}
     </p>
   );
-}
-
-function useForestSource(groupId: string, state: GroupTopicState | undefined): ForestSource {
-  const source = useMemo(() => new ForestSource(groupId), [groupId]);
-  useEffect(() => {
-    source.start();
-    return () => source.stop();
-  }, [source]);
-  useEffect(() => {
-    if (state) source.take(state);
-  }, [source, state]);
-  return source;
-}
-
-/** Renders anew a few times a second while the forest changes. */
-function useSlowRevision(source: ForestSource): void {
-  const watch = useCallback(
-    (render: () => void) => {
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const stop = source.subscribe(() => {
-        timer ??= setTimeout(
-          () => {
-            timer = undefined;
-            render();
-          },
-          source.revision <= 1 ? 0 : WORDS_EVERY_MS,
-        );
-      });
-      return () => {
-        stop();
-        clearTimeout(timer);
-      };
-    },
-    [source],
-  );
-  useSyncExternalStore(watch, () => source.revision);
 }
 
 function growingOf(source: ForestSource, state: GroupTopicState | undefined, node: number) {

@@ -4,7 +4,9 @@ import { ApiProblem } from "../../api/client";
 import { useTopic } from "../../live/LiveProvider";
 import { ForestView } from "../../trajectory/ForestView";
 import { GROUP, type GroupInfo } from "../../trajectory/topic";
-import { integer } from "../../ui/format";
+import { useForestSource } from "../../trajectory/useForestSource";
+import { versionsDrawn } from "../../trajectory/versionsDrawn";
+import { integer, versions } from "../../ui/format";
 import { StateBadge } from "../../ui/StateBadge";
 import { useTitle } from "../../ui/useTitle";
 import { NotFound } from "../layout/NotFound";
@@ -16,6 +18,7 @@ export default function GroupPage() {
   const { groupId = "" } = useParams();
   const [search] = useSearchParams();
   const state = useTopic(GROUP.name(groupId), GROUP.definition);
+  const source = useForestSource(groupId, state);
   const first = useGroup(groupId);
   const group = state?.group;
   useTitle(group ? `Group ${group.index}` : "Group");
@@ -23,8 +26,8 @@ export default function GroupPage() {
     return <NotFound detail="There is no such group." />;
   return (
     <div className="group-page">
-      <GroupHead group={group} />
-      <ForestView key={groupId} groupId={groupId} state={state} sessionId={search.get("session") ?? undefined} />
+      <GroupHead group={group} drawn={versionsDrawn(source.forest)} />
+      <ForestView key={groupId} source={source} state={state} sessionId={search.get("session") ?? undefined} />
       <details className="group-task">
         <summary>Task and sessions</summary>
         {group ? <pre className="group-task-text">{JSON.stringify(group.task, null, 2)}</pre> : null}
@@ -34,7 +37,13 @@ export default function GroupPage() {
   );
 }
 
-function GroupHead({ group }: { group: GroupInfo | undefined }) {
+interface HeadProps {
+  group: GroupInfo | undefined;
+  /** The versions in the forest below. */
+  drawn: readonly [oldest: number, newest: number] | null;
+}
+
+function GroupHead({ group, drawn }: HeadProps) {
   return (
     <header className="group-head">
       <h1>{group ? `Group ${integer(group.index)}` : "Group"}</h1>
@@ -42,20 +51,17 @@ function GroupHead({ group }: { group: GroupInfo | undefined }) {
         <>
           <StateBadge state={group.state} />
           <Link to={`/jobs/${group.job}/groups`}>{group.job_name}</Link>
-          <GroupFigures group={group} />
+          <GroupFigures group={group} drawn={drawn} />
         </>
       ) : null}
     </header>
   );
 }
 
-function GroupFigures({ group }: { group: GroupInfo }) {
-  const versions =
-    group.min_version === null
-      ? "–"
-      : group.max_version === group.min_version
-        ? String(group.min_version)
-        : `${group.min_version} to ${group.max_version}`;
+/** Until the group is settled, its versions are those of what was sampled so far. */
+function GroupFigures({ group, drawn }: { group: GroupInfo; drawn: HeadProps["drawn"] }) {
+  const [oldest, newest] =
+    group.min_version === null ? (drawn ?? [null, null]) : [group.min_version, group.max_version];
   return (
     <dl className="group-figures">
       <div>
@@ -73,7 +79,7 @@ function GroupFigures({ group }: { group: GroupInfo }) {
       </div>
       <div>
         <dt>Versions</dt>
-        <dd>{versions}</dd>
+        <dd data-testid="versions">{versions(oldest, newest)}</dd>
       </div>
       <div>
         <dt>{group.evaluation === null ? "Trained in update" : "Held out, measures version"}</dt>
