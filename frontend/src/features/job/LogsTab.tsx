@@ -2,18 +2,24 @@
 // one. A trainer's tells most, so it is shown first; what was chosen stays chosen.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { Link, useSearchParams } from "react-router";
+import { useManyPhases } from "../../api/queries";
 import type { PhaseRow } from "../../live/rows";
-import { bytes, clock } from "../../ui/format";
+import { bytes, clock, integer, plural } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { Problem } from "../../ui/Problem";
 import type { TabProps } from "./JobPage";
 import { type Lane, lanesOf, neighbours } from "./logPlan";
-import { phasesInOrder } from "./PhasesTab";
+import { phasesInOrder, withLive } from "./phaseRows";
 import { useLog } from "./useLog";
 
 const AT_END_PX = 40;
 
 export function LogsTab({ jobId, live }: TabProps) {
   const [address, setAddress] = useSearchParams();
-  const lanes = useMemo(() => lanesOf(live.phases.values()), [live.phases]);
+  const read = useManyPhases(jobId);
+  const told = useMemo(() => read.data?.pages.flatMap(({ results }) => results) ?? [], [read.data]);
+  const phases = useMemo(() => withLive(told, live.phases), [told, live.phases]);
+  const lanes = useMemo(() => lanesOf(phases), [phases]);
   const [first, setFirst] = useState<string>();
   const phaseId = address.get("phase");
   const offered = lanes[0]?.key;
@@ -23,11 +29,15 @@ export function LogsTab({ jobId, live }: TabProps) {
   }, [offered]);
   const key = phaseId ?? address.get("of") ?? first ?? "";
   const near = phaseId === null ? undefined : neighbours(lanes, phaseId);
+  useOlderUntil(phaseId !== null && near === undefined, read);
   const lane = near?.lane ?? lanes.find((one) => one.key === key);
   const shown = phaseId === null ? lane?.phases : lane?.phases.filter((phase) => phase.id === phaseId);
   const [stream, setStream] = useState("");
-  const log = useLog(key, shown ?? [], stream);
+  const log = useLog(`${key}@${read.data?.pages.length}`, read.data ? (shown ?? []) : [], stream);
+  if (read.error) return <Problem error={read.error} />;
+  if (read.isPending) return <Loading what="Reading the phases" />;
   if (lanes.length === 0) return <p className="none">No machine has been leased yet.</p>;
+  const count = Math.max(read.data.pages[0]?.count ?? 0, phases.length);
   const choose = (value: string) => {
     setStream("");
     setAddress(value.includes(":") ? { of: value } : { phase: value }, { replace: true });
@@ -58,6 +68,23 @@ export function LogsTab({ jobId, live }: TabProps) {
             <Link to={`/jobs/${jobId}/logs?of=${near.lane.key}`}>All phases ({near.lane.phases.length})</Link>
           </nav>
         ) : null}
+        {read.hasNextPage ? (
+          <span className="muted">
+            newest {integer(phases.length)} of {integer(count)} phases{" "}
+            <button
+              type="button"
+              className="link-button"
+              disabled={read.isFetching}
+              onClick={() => void read.fetchNextPage()}
+            >
+              Show older ones
+            </button>
+          </span>
+        ) : (
+          <span className="muted" data-testid="num-phases">
+            {plural(count, "phase")}
+          </span>
+        )}
         <span className="muted end">
           {log.problem || (log.numBytes ? bytes(log.numBytes) : "nothing was written yet")}
         </span>
@@ -65,6 +92,14 @@ export function LogsTab({ jobId, live }: TabProps) {
       <LogText text={log.text} />
     </section>
   );
+}
+
+/** A link leads to a phase that is older than those that were read: read on until it is there. */
+function useOlderUntil(isLacking: boolean, read: ReturnType<typeof useManyPhases>) {
+  const { hasNextPage, isFetching, fetchNextPage } = read;
+  useEffect(() => {
+    if (isLacking && hasNextPage && !isFetching) void fetchNextPage();
+  }, [isLacking, hasNextPage, isFetching, fetchNextPage]);
 }
 
 function Choices({ lanes }: { lanes: readonly Lane[] }) {

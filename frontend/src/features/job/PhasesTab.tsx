@@ -1,22 +1,60 @@
-// The leases of machines to this job, live ones first.
-import { Link } from "react-router";
+// The leases of machines to this job, page by page; those that have not ended first.
+import { Link, useSearchParams } from "react-router";
+import { usePhases } from "../../api/queries";
 import type { PhaseRow } from "../../live/rows";
-import { clock, duration, integer, NONE } from "../../ui/format";
+import { clock, duration, integer, NONE, plural } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { Pager } from "../../ui/Pager";
+import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { gangWords } from "./gangs";
 import type { TabProps } from "./JobPage";
+import { pageOf } from "./phaseRows";
 
-export function phasesInOrder(phases: Iterable<PhaseRow>): PhaseRow[] {
-  const isOver = (phase: PhaseRow) => Number(phase.ended_at !== null);
-  return [...phases].sort((a, b) => isOver(a) - isOver(b) || b.leased_at - a.leased_at);
+const PAGE_SIZE = 50;
+const EVERY_MS = 3000;
+
+export function PhasesTab({ jobId, job, live, now }: TabProps & { now: number }) {
+  const [address, setAddress] = useSearchParams();
+  const offset = Number(address.get("offset") ?? 0) || 0;
+  const phases = usePhases(jobId, { limit: PAGE_SIZE, offset }, job.ended_at === null ? EVERY_MS : false);
+  const rows = pageOf(phases.data?.results ?? [], live.phases, offset);
+  const count = Math.max(phases.data?.count ?? 0, rows.length);
+  return (
+    <>
+      <Problem error={phases.error} />
+      {phases.isPending ? <Loading what="Reading the phases" /> : null}
+      {phases.data && rows.length === 0 ? <p className="none">No machine has been leased yet.</p> : null}
+      {phases.data && rows.length > 0 ? (
+        <>
+          <p className="muted gap-below" data-testid="num-phases">
+            {plural(count, "phase")} in all
+          </p>
+          <PhaseTable jobId={jobId} rows={rows} known={[...rows, ...live.phases.values()]} now={now} />
+        </>
+      ) : null}
+      <Pager
+        offset={offset}
+        limit={PAGE_SIZE}
+        count={count}
+        onMove={(to) => setAddress(to ? { offset: String(to) } : {}, { replace: true })}
+      />
+    </>
+  );
 }
 
-export function PhasesTab({ jobId, live, now }: TabProps & { now: number }) {
-  const rows = phasesInOrder(live.phases.values());
-  if (rows.length === 0) return <p className="none">No machine has been leased yet.</p>;
+interface TableProps {
+  jobId: string;
+  rows: readonly PhaseRow[];
+  /** Those in which the fellows of a gang are looked for. */
+  known: readonly PhaseRow[];
+  now: number;
+}
+
+function PhaseTable({ jobId, rows, known, now }: TableProps) {
   return (
     <div className="card flush wide">
-      <table className="table">
+      <table className="table" data-testid="phases">
         <thead>
           <tr>
             <th>Leased</th>
@@ -36,12 +74,12 @@ export function PhasesTab({ jobId, live, now }: TabProps & { now: number }) {
               <td className="nowrap">{clock(phase.leased_at)}</td>
               <td>{phase.machine}</td>
               <td>
-                {phase.role} <span className="muted">{gangWords(phase, rows)}</span>
+                {phase.role} <span className="muted">{gangWords(phase, known)}</span>
               </td>
               <td>
                 <StateBadge state={phase.state} />
               </td>
-              <td className="number">{duration((phase.ended_at ?? now) - phase.leased_at)}</td>
+              <td className="number nowrap">{duration((phase.ended_at ?? now) - phase.leased_at)}</td>
               <td className="number">{integer(phase.served_version)}</td>
               <td className="number">{integer(phase.fence)}</td>
               <td>

@@ -1,0 +1,52 @@
+// Rows of leases as REST tells them, made current by those of the socket. Pure.
+import type { Schemas } from "../../api/client";
+import type { PhaseRow } from "../../live/rows";
+
+type Told = Schemas["PhaseOutput"];
+
+export function phaseRowOf(told: Told): PhaseRow {
+  return {
+    id: told.id,
+    machine: told.machine,
+    role: told.role as PhaseRow["role"],
+    state: told.state as PhaseRow["state"],
+    reason: told.reason,
+    fence: told.fence,
+    desired_version: told.desired_version,
+    served_version: told.served_version,
+    num_batches: told.num_batches,
+    gang_member: told.gang_member,
+    leased_at: Date.parse(told.leased_at),
+    ended_at: told.ended_at === null ? null : Date.parse(told.ended_at),
+  };
+}
+
+function current(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
+  return told.map((one) => live.get(one.id) ?? phaseRowOf(one));
+}
+
+/** What was told, and what came over the socket beside it; each phase once, as the socket has it. */
+export function withLive(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
+  const rows = new Map(told.map((one) => [one.id, phaseRowOf(one)]));
+  for (const row of live.values()) rows.set(row.id, row);
+  return [...rows.values()];
+}
+
+/** A page of leases, newest first. The first one begins with those that have not ended, however old they are. */
+export function pageOf(
+  told: readonly Told[],
+  live: ReadonlyMap<string | number, PhaseRow>,
+  offset: number,
+): PhaseRow[] {
+  const rows = current(told, live);
+  if (offset > 0) return rows;
+  const going = [...live.values()].filter((phase) => phase.ended_at === null);
+  const ids = new Set(going.map((phase) => phase.id));
+  return phasesInOrder([...going, ...rows.filter((phase) => !ids.has(phase.id))]);
+}
+
+/** Those that have not ended first, then the newest. */
+export function phasesInOrder(phases: Iterable<PhaseRow>): PhaseRow[] {
+  const isOver = (phase: PhaseRow) => Number(phase.ended_at !== null);
+  return [...phases].sort((a, b) => isOver(a) - isOver(b) || b.leased_at - a.leased_at);
+}
