@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.selectors import NUM_CURVE_POINTS, job_reward_curves
@@ -83,3 +85,14 @@ def test_rewards_know_when_their_update_was_published(cast: Cast) -> None:
     assert row["at"] == round(version.published_at.timestamp() * 1000)
     assert (row["mean"], row["tokens"]) == (0.5, None)
     assert rewards_after([job.id], 1) == {}
+
+
+def test_rewards_come_with_percentiles_that_no_group_lies_beyond(cast: Cast) -> None:
+    """A mean less its deviation would be below 0 here."""
+    job = cast.job()
+    for index, reward in enumerate((0.0, 0.0, 0.0, 0.0, 1.0)):
+        batched(job, index=index, batch=1, reward=reward)
+    Job.objects.filter(id=job.id).update(published_batch=1)
+    [row] = rewards_after([job.id], 0)[job.id]
+    assert (row["mean"], row["low"], row["num_groups"]) == (0.2, 0.0, 5)
+    assert row["high"] == pytest.approx(0.6)  # between the fourth and the fifth

@@ -1,5 +1,5 @@
 // Cached reads of the REST API. What changes while one looks comes over the live socket; these are its beginnings.
-import { keepPreviousData, QueryClient, useMutation, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, QueryClient, useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
 import { ApiProblem, api, bodyOf, type Schemas } from "./client";
 import type { operations } from "./schema.gen";
 
@@ -49,11 +49,20 @@ export function useJob(jobId: string) {
   });
 }
 
-/** Every point of a job's metrics, as columns. `generation` grows when points may have been missed. */
-export function useMetrics(jobId: string, generation: number) {
+export interface MetricsQuery {
+  /** Rows of each metric at most: as many as a chart has room for. */
+  buckets: number;
+  names?: string | undefined;
+  from?: number | undefined;
+  to?: number | undefined;
+}
+
+/** A job's metrics over their whole range or a part of it, as columns. `generation` grows when points may have been missed. */
+export function useMetrics(jobId: string, query: MetricsQuery, generation: number) {
   return useQuery({
-    queryKey: ["metrics", jobId, generation],
-    queryFn: () => bodyOf(api.GET("/api/v1/jobs/{job_id}/metrics", { params: { path: { job_id: jobId } } })),
+    queryKey: ["metrics", jobId, query, generation],
+    queryFn: () =>
+      bodyOf(api.GET("/api/v1/jobs/{job_id}/metrics", { params: { path: { job_id: jobId }, query: defined(query) } })),
     placeholderData: keepPreviousData,
     staleTime: Number.POSITIVE_INFINITY,
   });
@@ -100,6 +109,33 @@ export function useJobEvents(
       bodyOf(api.GET("/api/v1/jobs/{job_id}/events", { params: { path: { job_id: jobId }, query: defined(query) } })),
     placeholderData: keepPreviousData,
     refetchInterval: everyMs,
+  });
+}
+
+function phasesRead(jobId: string, query: PageQuery) {
+  return bodyOf(api.GET("/api/v1/jobs/{job_id}/phases", { params: { path: { job_id: jobId }, query } }));
+}
+
+/** The leases of machines to a job, newest first. */
+export function usePhases(jobId: string, query: PageQuery, everyMs: number | false) {
+  return useQuery({
+    queryKey: ["phases", jobId, query],
+    queryFn: () => phasesRead(jobId, query),
+    placeholderData: keepPreviousData,
+    refetchInterval: everyMs,
+  });
+}
+
+const PHASES_PER_READ = 500;
+
+/** The newest leases, and older ones each time that `fetchNextPage` is called. */
+export function useManyPhases(jobId: string) {
+  return useInfiniteQuery({
+    queryKey: ["many-phases", jobId],
+    queryFn: ({ pageParam }) => phasesRead(jobId, { limit: PHASES_PER_READ, offset: pageParam }),
+    initialPageParam: 0,
+    getNextPageParam: ({ offset, results, count }) =>
+      offset + results.length < count && results.length > 0 ? offset + results.length : undefined,
   });
 }
 

@@ -1,10 +1,11 @@
 // A card around a chart: its name, what it means, and its values as a table for who cannot or will not read curves.
 import { useState } from "react";
 import { Dialog } from "../ui/Dialog";
-import { figure, moment } from "../ui/format";
+import { figure, integer, moment } from "../ui/format";
 import { Icon } from "../ui/Icon";
-import type { ChartData } from "./series";
+import { type ChartData, within } from "./series";
 import { TimeSeries, type XKind } from "./TimeSeries";
+import type { ChartView } from "./zoom";
 
 interface Props {
   title: string;
@@ -14,20 +15,27 @@ interface Props {
   height?: number;
   say?: (value: number | null) => string;
   isWide?: boolean;
+  /** What is zoomed into and hidden, shared by the charts of a page. */
+  view: ChartView;
 }
 
 const MAX_TABLE_ROWS = 1000;
 
-export function ChartCard({ title, note, data, xKind, height = 150, say = figure, isWide = false }: Props) {
+export function ChartCard({ title, note, data, xKind, height = 150, say = figure, isWide = false, view }: Props) {
   const [isTable, setTable] = useState(false);
   return (
     <section className={isWide ? "card chart-card span" : "card chart-card"}>
       <div className="card-head">
         <h2>{title}</h2>
         {note ? <span className="muted">{note}</span> : null}
+        {view.range ? (
+          <button type="button" className="link-button zoom-reset end" onClick={() => view.onRange(null)}>
+            Reset zoom
+          </button>
+        ) : null}
         <button
           type="button"
-          className="icon-button small end"
+          className={view.range ? "icon-button small" : "icon-button small end"}
           aria-label={`${title} as a table`}
           title="Show as a table"
           onClick={() => setTable(true)}
@@ -36,13 +44,13 @@ export function ChartCard({ title, note, data, xKind, height = 150, say = figure
         </button>
       </div>
       {data.x.length > 0 ? (
-        <TimeSeries title={title} data={data} xKind={xKind} height={height} say={say} />
+        <TimeSeries title={title} data={data} xKind={xKind} height={height} say={say} view={view} />
       ) : (
         <p className="none">No point yet.</p>
       )}
       {isTable ? (
         <Dialog title={title} onClose={() => setTable(false)} isWide>
-          <ValueTable data={data} xKind={xKind} say={say} />
+          <ValueTable data={view.range ? within(data, view.range) : data} xKind={xKind} say={say} />
           <div className="button-row">
             <button type="button" className="button" onClick={() => setTable(false)}>
               Close
@@ -55,33 +63,41 @@ export function ChartCard({ title, note, data, xKind, height = 150, say = figure
 }
 
 function ValueTable({ data, xKind, say }: { data: ChartData; xKind: XKind; say: (value: number | null) => string }) {
-  const order = data.x.map((_, i) => i).reverse();
+  const rows = data.x.map((_, i) => i).filter((i) => data.lines.some(({ values }) => typeof values[i] === "number"));
+  const newest = rows.reverse().slice(0, MAX_TABLE_ROWS);
   return (
-    <section className="scroll" aria-label="Values">
-      <table className="table">
-        <thead>
-          <tr>
-            <th className="number">{xKind === "update" ? "Update" : "Time"}</th>
-            {data.lines.map((line) => (
-              <th key={line.label} className="number">
-                {line.label}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {order.slice(0, MAX_TABLE_ROWS).map((i) => (
-            <tr key={data.x[i]}>
-              <td className="number">{xKind === "update" ? data.x[i] : moment((data.x[i] as number) * 1000)}</td>
+    <>
+      {newest.length < rows.length ? (
+        <p className="muted">
+          The newest {integer(newest.length)} of {integer(rows.length)} rows; zoom into the chart to see others.
+        </p>
+      ) : null}
+      <section className="scroll" aria-label="Values">
+        <table className="table">
+          <thead>
+            <tr>
+              <th className="number">{xKind === "update" ? "Update" : "Time"}</th>
               {data.lines.map((line) => (
-                <td key={line.label} className="number">
-                  {say(line.values[i] ?? null)}
-                </td>
+                <th key={line.label} className="number">
+                  {line.label}
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+          </thead>
+          <tbody>
+            {newest.map((i) => (
+              <tr key={data.x[i]}>
+                <td className="number">{xKind === "update" ? data.x[i] : moment((data.x[i] as number) * 1000)}</td>
+                {data.lines.map((line) => (
+                  <td key={line.label} className="number">
+                    {say(line.values[i] ?? null)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </>
   );
 }

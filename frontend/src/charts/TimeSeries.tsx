@@ -1,11 +1,13 @@
 // A chart of lines, drawn by uPlot. The plot is made anew only when its structure or the theme changes; new values are
-// swapped in. Under the pointer the legend says the values there, else the newest ones.
+// swapped in, and what is zoomed into or hidden stays so. Under the pointer the legend says the values there, else what
+// each line amounts to in the range that is shown.
 import { useEffect, useLayoutEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useTheme } from "../ui/theme";
-import { plotData, plotOptions } from "./plotOptions";
-import { type ChartData, described, lastKnown } from "./series";
+import { plotData, plotOptions, seriesOf } from "./plotOptions";
+import { type ChartData, described, type Range, saidOf } from "./series";
+import { type ChartView, lineName } from "./zoom";
 
 export type XKind = "update" | "time";
 
@@ -15,14 +17,15 @@ export interface TimeSeriesProps {
   xKind: XKind;
   height: number;
   say: (value: number | null) => string;
+  view: ChartView;
 }
 
-export function TimeSeries({ title, data, xKind, height, say }: TimeSeriesProps) {
+export function TimeSeries({ title, data, xKind, height, say, view }: TimeSeriesProps) {
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const values = useRef<HTMLSpanElement[]>([]);
-  const current = useRef({ data, say });
-  current.current = { data, say };
+  const current = useRef({ data, say, view });
+  current.current = { data, say, view };
   const theme = useTheme();
   const structure = data.lines.map((line) => `${line.label}${line.low ? "±" : ""}`).join("|");
 
@@ -31,19 +34,20 @@ export function TimeSeries({ title, data, xKind, height, say }: TimeSeriesProps)
     const place = host.current;
     if (!place) return;
     const showAt = (index: number | null | undefined) => {
-      const { data: shown, say: format } = current.current;
+      const { data: shown, say: format, view: now } = current.current;
       shown.lines.forEach((line, i) => {
         const label = values.current[i];
-        const value = typeof index === "number" ? (line.values[index] ?? null) : lastKnown(line.values);
+        const value = typeof index === "number" ? (line.values[index] ?? null) : saidOf(line, shown.x, now.range);
         if (label) label.textContent = format(value);
       });
     };
-    const options = plotOptions({ lines: current.current.data.lines, xKind, width: place.clientWidth, height, showAt });
+    const onRange = (range: Range | null) => current.current.view.onRange(range);
+    const { lines } = current.current.data;
+    const options = plotOptions({ lines, xKind, width: place.clientWidth, height, showAt, onRange });
     const made = new uPlot(options, plotData(current.current.data), place);
     plot.current = made;
     const observer = new ResizeObserver(() => made.setSize({ width: place.clientWidth, height }));
     observer.observe(place);
-    showAt(null);
     return () => {
       observer.disconnect();
       made.destroy();
@@ -51,31 +55,61 @@ export function TimeSeries({ title, data, xKind, height, say }: TimeSeriesProps)
     };
   }, [structure, theme, xKind, height]);
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a plot that was made anew is shown the range and lines as well.
   useEffect(() => {
-    plot.current?.setData(plotData(data));
+    const made = plot.current;
+    if (!made) return;
+    showData(made, title, data, view);
+    const pointed = made.cursor.idx;
     data.lines.forEach((line, i) => {
       const label = values.current[i];
-      if (label && plot.current?.cursor.idx == null) label.textContent = say(lastKnown(line.values));
+      const value = pointed == null ? saidOf(line, data.x, view.range) : (line.values[pointed] ?? null);
+      if (label) label.textContent = say(value);
     });
-  }, [data, say]);
+  }, [title, data, say, view, structure, theme, xKind, height]);
 
   return (
     <div className="series">
-      <div className="series-legend" aria-hidden="true">
-        {data.lines.map((line, i) => (
-          <span key={line.label} className="series-key">
-            <span className={`swatch stroke series-${(i % 8) + 1}`} />
-            {line.label}{" "}
-            <span
-              className="series-value"
-              ref={(element) => {
-                if (element) values.current[i] = element;
-              }}
-            />
-          </span>
-        ))}
+      <div className="series-legend">
+        {data.lines.map((line, i) => {
+          const isHidden = view.hidden.has(lineName(title, line.label));
+          return (
+            <button
+              key={line.label}
+              type="button"
+              className={isHidden ? "series-key off" : "series-key"}
+              aria-pressed={!isHidden}
+              title={isHidden ? "Show this line" : "Hide this line"}
+              onClick={() => view.onToggle(lineName(title, line.label))}
+            >
+              <span className={`swatch stroke series-${(i % 8) + 1}`} />
+              {line.label}{" "}
+              <span
+                className="series-value"
+                ref={(element) => {
+                  if (element) values.current[i] = element;
+                }}
+              />
+            </button>
+          );
+        })}
       </div>
       <div ref={host} className="series-plot" role="img" aria-label={described(title, data, (value) => say(value))} />
     </div>
   );
+}
+
+/** Swap the values in; the x scale is what somebody zoomed into, else everything. */
+function showData(plot: uPlot, title: string, data: ChartData, view: ChartView): void {
+  plot.batch(() => {
+    plot.setData(plotData(data), false);
+    seriesOf(data.lines).forEach((places, i) => {
+      const isShown = !view.hidden.has(lineName(title, data.lines[i]?.label ?? ""));
+      for (const place of places) {
+        if (plot.series[place]?.show !== isShown) plot.setSeries(place, { show: isShown });
+      }
+    });
+    const [first, last] = view.range ?? [data.x[0] ?? 0, data.x.at(-1) ?? 0];
+    plot.setScale("x", { min: first, max: last });
+  });
 }

@@ -1,12 +1,13 @@
 // uPlot's options and columns for a chart of lines with bands. Colours come from the page's style at the time of making.
 import type uPlot from "uplot";
 import { figure } from "../ui/format";
-import type { ChartData, Line } from "./series";
+import type { ChartData, Line, Range } from "./series";
 import type { XKind } from "./TimeSeries";
 
 const CURSOR_GROUP = "job";
 const BAND_OPACITY = 0.16;
 const MAX_POINTS_WITH_DOTS = 60;
+const MIN_DRAGGED_PX = 4;
 
 interface Structure {
   lines: readonly Line[];
@@ -15,6 +16,8 @@ interface Structure {
   height: number;
   /** Called with the index under the pointer, or null where there is none. */
   showAt: (index: number | null | undefined) => void;
+  /** Called with what somebody drew a rectangle over; null for a double click. */
+  onRange?: (range: Range | null) => void;
 }
 
 /** Columns in the order of the options' series: x, then for each line its values and, where it has them, its band. */
@@ -25,7 +28,17 @@ export function plotData(data: ChartData): uPlot.AlignedData {
   return [data.x, ...columns] as unknown as uPlot.AlignedData;
 }
 
-export function plotOptions({ lines, xKind, width, height, showAt }: Structure): uPlot.Options {
+/** Of each line the places of its series in the plot: itself, and the edges of its band. */
+export function seriesOf(lines: readonly Line[]): number[][] {
+  let next = 1;
+  return lines.map((line) => {
+    const places = line.low && line.high ? [next, next + 1, next + 2] : [next];
+    next += places.length;
+    return places;
+  });
+}
+
+export function plotOptions({ lines, xKind, width, height, showAt, onRange }: Structure): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const series: uPlot.Series[] = [{}];
@@ -36,11 +49,17 @@ export function plotOptions({ lines, xKind, width, height, showAt }: Structure):
       label: line.label,
       stroke,
       width: 1.75,
-      spanGaps: true,
-      points: { show: (plot) => plot.data[0].length <= MAX_POINTS_WITH_DOTS, size: 4, fill: stroke },
+      spanGaps: false,
+      points: {
+        show: (plot) => plot.data[0].length <= MAX_POINTS_WITH_DOTS,
+        // A point between two gaps is on no line: it is drawn as a dot however many points there are.
+        filter: (plot, place, show) => (show ? null : loneIn(plot.data[place] as Line["values"])),
+        size: 4,
+        fill: stroke,
+      },
     });
-    if (!line.low) return;
-    const edge: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };
+    if (!line.low || !line.high) return;
+    const edge: uPlot.Series = { stroke: "transparent", width: 0, spanGaps: false, points: { show: false } };
     series.push({ ...edge, label: `${line.label} high` }, { ...edge, label: `${line.label} low` });
     bands.push({ series: [series.length - 2, series.length - 1], fill: translucent(stroke) });
   });
@@ -65,16 +84,54 @@ export function plotOptions({ lines, xKind, width, height, showAt }: Structure):
       { ...axis, size: 46, values },
     ],
     cursor: {
-      sync: { key: `${CURSOR_GROUP}-${xKind}` },
+      // The pointer is shown in every chart; a rectangle belongs to the chart that it is drawn in.
+      sync: { key: `${CURSOR_GROUP}-${xKind}`, filters: { pub: (type) => !RECTANGLE.has(type), sub: () => true } },
       points: { size: 6 },
-      drag: { x: true, y: false },
+      drag: { x: true, y: false, setScale: false },
       y: false,
+      bind: {
+        dblclick: () => () => {
+          onRange?.(null);
+          return null;
+        },
+      },
     },
-    hooks: { setCursor: [(plot) => showAt(plot.cursor.idx)] },
+    hooks: {
+      setCursor: [(plot) => showAt(plot.cursor.idx)],
+      setSelect: [(plot) => rangeDrawn(plot, onRange)],
+    },
   };
 }
 
+const RECTANGLE = new Set(["mousedown", "mouseup", "dblclick"]);
 const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000, 1_000_000];
+
+function rangeDrawn(plot: uPlot, onRange: Structure["onRange"]): void {
+  const { left, width } = plot.select;
+  if (width < MIN_DRAGGED_PX) return;
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  onRange?.([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
+}
+
+/** Places of values whose neighbours on both sides are gaps. */
+export function loneIn(values: Line["values"]): number[] {
+  const lone: number[] = [];
+  let last: number | null = null;
+  let isAlone = true;
+  values.forEach((value, i) => {
+    if (value === undefined) return;
+    if (value === null) {
+      if (last !== null && isAlone) lone.push(last);
+      last = null;
+      isAlone = true;
+      return;
+    }
+    if (last !== null) isAlone = false;
+    last = i;
+  });
+  if (last !== null && isAlone) lone.push(last);
+  return lone;
+}
 
 function translucent(hex: string): string {
   const [r, g, b] = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));

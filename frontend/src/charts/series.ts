@@ -1,6 +1,8 @@
-// What charts draw: columns over one x axis. Pure. A null is a gap: nothing is known there, and nothing is drawn.
+// What charts draw: columns over one x axis. Pure. Between two values a line is drawn where nothing or `undefined` lies
+// between them; a null is a gap: nothing is known there, and no line crosses it.
 
-export type Column = readonly (number | null)[];
+export type Column = readonly (number | null | undefined)[];
+export type Range = readonly [from: number, to: number];
 
 export interface Line {
   label: string;
@@ -8,6 +10,8 @@ export interface Line {
   /** Drawn as a band behind the line. */
   low?: Column;
   high?: Column;
+  /** What the legend says while nothing is pointed at; the last value where it is left out. */
+  said?: (shown: Range | null) => number | null;
 }
 
 export interface ChartData {
@@ -15,73 +19,259 @@ export interface ChartData {
   lines: readonly Line[];
 }
 
-/** Points of one metric, by ascending step. */
+/**
+ * Rows of one metric, by ascending step: a point each, or a bucket of several, whose last step and value are told beside
+ * the smallest, the largest and the mean of its values.
+ */
 export interface Points {
   step: readonly number[];
   value: readonly number[];
+  first_step?: readonly number[];
+  count?: readonly number[];
+  min?: readonly number[];
+  max?: readonly number[];
+  mean?: readonly number[];
 }
 
 export const EMPTY: ChartData = { x: [], lines: [] };
 
-/** Put metrics on the union of their steps; where one has no point it has a gap. */
-export function aligned(metrics: readonly { label: string; points: Points }[]): ChartData {
-  const x = [...new Set(metrics.flatMap((metric) => metric.points.step))].sort((a, b) => a - b);
-  const place = new Map(x.map((step, index) => [step, index]));
-  const lines = metrics.map(({ label, points }) => {
-    const values: (number | null)[] = new Array(x.length).fill(null);
-    points.step.forEach((step, i) => {
-      values[place.get(step) as number] = points.value[i] ?? null;
-    });
-    return { label, values };
+/**
+ * Put metrics on the union of their steps, gathered in buckets of `width`. A metric that has no point where its own rhythm
+ * promises one has a gap there. Buckets of several points are drawn as their mean before a band from smallest to largest.
+ */
+export function aligned(metrics: readonly { label: string; points: Points }[], width = 1): ChartData {
+  const last = Math.max(...metrics.map(({ points }) => points.step.at(-1) ?? 0));
+  const placed = metrics.map(({ label, points: all }) => {
+    const points = gathered(all, width);
+    return { label, points, places: points.step.map((step) => bucketOf(step, width)) };
   });
-  return { x, lines };
+  const missing = new Map(placed.map(({ label, places }) => [label, missingIn(places)]));
+  const buckets = [...new Set([...placed.flatMap(({ places }) => places), ...[...missing.values()].flat()])];
+  buckets.sort((a, b) => a - b);
+  const place = new Map(buckets.map((bucket, index) => [bucket, index]));
+  const lines = placed.map(({ label, points, places }) => {
+    const column = (values: readonly number[]) => {
+      const filled: (number | null | undefined)[] = new Array(buckets.length).fill(undefined);
+      for (const bucket of missing.get(label) ?? []) filled[place.get(bucket) as number] = null;
+      places.forEach((bucket, i) => {
+        filled[place.get(bucket) as number] = values[i] ?? null;
+      });
+      return bounded(filled);
+    };
+    const { min, max } = points;
+    const isGathered = points.count?.some((count) => count > 1) ?? false;
+    return {
+      label,
+      values: column(isGathered && points.mean ? points.mean : points.value),
+      ...(isGathered && min && max ? { low: column(min), high: column(max) } : {}),
+      ...(isGathered ? { said: newestOf(points) } : {}),
+    };
+  });
+  return { x: buckets.map((bucket) => Math.min((bucket + 1) * width - 1, last)), lines };
 }
 
-/** Points with news appended; a step that is known already is replaced. */
+function bucketOf(step: number, width: number): number {
+  return Math.floor(step / width);
+}
+
+/** Of a metric that comes with each update the first of every run without a point; a rarer one may be twice its rhythm late. */
+function missingIn(places: readonly number[]): number[] {
+  const distances = places.slice(1).map((place, i) => place - (places[i] as number));
+  const rhythm = [...distances].sort((a, b) => a - b)[(distances.length - 1) >> 1] ?? 1;
+  const reach = rhythm <= 1 ? 1 : 2 * rhythm;
+  return distances.flatMap((distance, i) => (distance > reach ? [(places[i] as number) + 1] : []));
+}
+
+/** Before its first and after its last value a line has nothing. */
+function bounded(filled: (number | null | undefined)[]): Column {
+  const isKnown = (value: number | null | undefined) => typeof value === "number";
+  const first = filled.findIndex(isKnown);
+  const last = filled.findLastIndex(isKnown);
+  return filled.map((value, i) => (first < 0 || i < first || i > last ? null : value));
+}
+
+function newestOf(points: Points): (shown: Range | null) => number | null {
+  return (shown) => {
+    const place = shown === null ? -1 : points.step.findLastIndex((step) => step <= shown[1]);
+    return points.value.at(place) ?? null;
+  };
+}
+
+/** Points with news behind them; a step that is known as a point of its own is replaced, one within a bucket is in it already. */
 export function withNews(points: Points | undefined, news: readonly { step: number; value: number }[]): Points {
+  if (!points?.count?.some((count) => count > 1)) return replaced(points, news);
+  const last = points.step.at(-1) ?? Number.NEGATIVE_INFINITY;
+  const fresh = news.filter(({ step }) => step > last).sort((a, b) => a.step - b.step);
+  const single = fresh.map(({ step, value }) => ({
+    first: step,
+    step,
+    value,
+    count: 1,
+    min: value,
+    max: value,
+    mean: value,
+  }));
+  return pointsOf([...points.step.map((_, i) => bucketAt(points, i)), ...single]);
+}
+
+/** Rows that lie in the same bucket of `width` steps as one. */
+function gathered(points: Points, width: number): Points {
+  if (width === 1) return points;
+  const rows: Bucket[] = [];
+  points.step.forEach((_, i) => {
+    const row = bucketAt(points, i);
+    const newest = rows.at(-1);
+    if (newest && bucketOf(newest.step, width) === bucketOf(row.step, width))
+      rows[rows.length - 1] = merged(newest, row);
+    else rows.push(row);
+  });
+  return pointsOf(rows);
+}
+
+function pointsOf(rows: readonly Bucket[]): Points {
+  return {
+    first_step: rows.map((row) => row.first),
+    step: rows.map((row) => row.step),
+    value: rows.map((row) => row.value),
+    count: rows.map((row) => row.count),
+    min: rows.map((row) => row.min),
+    max: rows.map((row) => row.max),
+    mean: rows.map((row) => row.mean),
+  };
+}
+
+interface Bucket {
+  first: number;
+  step: number;
+  value: number;
+  count: number;
+  min: number;
+  max: number;
+  mean: number;
+}
+
+function bucketAt(points: Points, i: number): Bucket {
+  const [step, value] = [points.step[i] as number, points.value[i] as number];
+  return {
+    first: points.first_step?.[i] ?? step,
+    step,
+    value,
+    count: points.count?.[i] ?? 1,
+    min: points.min?.[i] ?? value,
+    max: points.max?.[i] ?? value,
+    mean: points.mean?.[i] ?? value,
+  };
+}
+
+function merged(older: Bucket, newer: Bucket): Bucket {
+  const count = older.count + newer.count;
+  return {
+    first: older.first,
+    step: newer.step,
+    value: newer.value,
+    count,
+    min: Math.min(older.min, newer.min),
+    max: Math.max(older.max, newer.max),
+    mean: (older.mean * older.count + newer.mean * newer.count) / count,
+  };
+}
+
+function replaced(points: Points | undefined, news: readonly { step: number; value: number }[]): Points {
   const byStep = new Map(points?.step.map((step, i) => [step, points.value[i] as number]));
   for (const { step, value } of news) byStep.set(step, value);
   const step = [...byStep.keys()].sort((a, b) => a - b);
   return { step, value: step.map((one) => byStep.get(one) as number) };
 }
 
-/** The same chart over other x values; those without one are left out. */
+/** The same chart over other x values. A run of rows without one leaves a gap behind where a line had one in it. */
 export function overX(data: ChartData, xOf: ReadonlyMap<number, number>): ChartData {
-  const kept = data.x.flatMap((x, index) => (xOf.has(x) ? [index] : []));
-  const pick = (column: Column) => kept.map((index) => column[index] ?? null);
+  const x: number[] = [];
+  const rows: Row[] = [];
+  let lost: number[] = [];
+  data.x.forEach((step, index) => {
+    const at = xOf.get(step);
+    if (at === undefined) {
+      lost.push(index);
+      return;
+    }
+    const before = x.at(-1);
+    if (lost.length > 0 && before !== undefined) {
+      x.push((before + at) / 2);
+      rows.push({ index: null, lost });
+    }
+    lost = [];
+    x.push(at);
+    rows.push({ index, lost: [] });
+  });
+  const pick = (column: Column) =>
+    rows.map(({ index, lost }) => (index === null ? gapIn(column, lost) : column[index]));
   return {
-    x: kept.map((index) => xOf.get(data.x[index] as number) as number),
-    lines: data.lines.map(({ label, values, low, high }) => ({
+    x,
+    lines: data.lines.map(({ label, values, low, high, said }) => ({
       label,
       values: pick(values),
       ...(low && high ? { low: pick(low), high: pick(high) } : {}),
+      ...(said ? { said: (shown) => (shown === null ? said(null) : saidWithin(said, stepsIn(xOf, shown))) } : {}),
     })),
   };
 }
 
-/** Mean over a sliding window of `size` points, gaps left out; gaps stay gaps. */
-export function smoothed(values: Column, size: number): Column {
-  return values.map((value, i) => {
-    if (value === null) return null;
-    const window = values.slice(Math.max(0, i - size + 1), i + 1).filter((one) => one !== null);
-    return window.reduce((sum, one) => sum + one, 0) / window.length;
-  });
+function stepsIn(xOf: ReadonlyMap<number, number>, shown: Range): number[] {
+  return [...xOf].flatMap(([step, x]) => (isWithin(x, shown) ? [step] : [])).sort((a, b) => a - b);
 }
 
+function saidWithin(said: NonNullable<Line["said"]>, steps: readonly number[]): number | null {
+  const [first, last] = [steps[0], steps.at(-1)];
+  return first === undefined || last === undefined ? null : said([first, last]);
+}
+
+interface Row {
+  /** Null: stands for the rows that were lost. */
+  index: number | null;
+  lost: readonly number[];
+}
+
+/** What has a value there has a place nowhere, so no line is drawn as if it were not. */
+function gapIn(column: Column, lost: readonly number[]): null | undefined {
+  return lost.every((index) => column[index] === undefined) ? undefined : null;
+}
+
+/** The newest row of which something is known, within a range. */
 export function lastKnown(values: Column): number | null {
-  return values.findLast((value) => value !== null) ?? null;
+  return values.findLast((value) => typeof value === "number") ?? null;
+}
+
+/** What the legend says of a line while nothing is pointed at. */
+export function saidOf(line: Line, x: readonly number[], shown: Range | null): number | null {
+  if (line.said) return line.said(shown);
+  return lastKnown(shown === null ? line.values : line.values.filter((_, i) => isWithin(x[i] as number, shown)));
+}
+
+export function isWithin(x: number, [from, to]: Range): boolean {
+  return x >= from && x <= to;
+}
+
+/** The rows of a chart that lie in a range. */
+export function within(data: ChartData, range: Range): ChartData {
+  const pick = (column: Column) => column.filter((_, i) => isWithin(data.x[i] as number, range));
+  return {
+    x: data.x.filter((x) => isWithin(x, range)),
+    lines: data.lines.map((line) => ({ ...line, values: pick(line.values) })),
+  };
 }
 
 /** For readers of screens: what the chart shows, in a sentence. */
 export function described(title: string, data: ChartData, say: (value: number) => string): string {
   const said = data.lines.flatMap(({ label, values }) => {
-    const known = values.filter((value) => value !== null);
+    const known = values.filter((value) => typeof value === "number");
     const first = known[0];
     const last = known.at(-1);
     if (first === undefined || last === undefined) return [];
-    return [
-      `${label} from ${say(first)} to ${say(last)}, between ${say(Math.min(...known))} and ${say(Math.max(...known))}`,
-    ];
+    const [least, most] = known.reduce(
+      ([low, high]: Range, one): Range => [Math.min(low, one), Math.max(high, one)],
+      [first, first],
+    );
+    return [`${label} from ${say(first)} to ${say(last)}, between ${say(least)} and ${say(most)}`];
   });
   return `${title}: ${said.length ? said.join("; ") : "no values yet"}`;
 }

@@ -104,8 +104,10 @@ export interface MetricRow {
 
 export interface RewardRow {
   batch: number;
+  /** Of the mean rewards of the groups: their mean, their 10th and their 90th percentile. */
   mean: number;
-  spread: number;
+  low: number;
+  high: number;
   num_groups: number;
   /** Mean sampled tokens and turns of an episode. */
   tokens: number | null;

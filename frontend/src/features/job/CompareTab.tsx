@@ -1,17 +1,19 @@
 // This job beside another of any age: `?with=<job>`. Both are followed live.
 import { useMemo } from "react";
 import { Link, useSearchParams } from "react-router";
-import { useJob, useMetrics } from "../../api/queries";
+import { useJob } from "../../api/queries";
 import { ChartCard } from "../../charts/ChartCard";
+import { type ChartView, useChartView } from "../../charts/zoom";
 import { useServerNow, useTopic } from "../../live/LiveProvider";
-import { JOB, type JobTopicState } from "../../live/topics";
+import { JOB } from "../../live/topics";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { JobSearch } from "../jobs/JobSearch";
-import { metricsOf } from "./catalogue";
 import { figuresOf, labelsOf, pairsOf, type Row, type Side, specDifferences } from "./compare";
 import type { TabProps } from "./JobPage";
+import { OtherCharts } from "./OtherCharts";
+import { useJobMetrics } from "./useJobMetrics";
 
 const EVERY_MS = 5000;
 
@@ -42,8 +44,9 @@ export function CompareTab({ jobId, job, live }: TabProps) {
 function Other({ otherId, jobId, job, live }: TabProps & { otherId: string }) {
   const detail = useJob(otherId);
   const otherLive = useTopic(JOB.name(otherId), JOB.definition);
-  const metrics = useSideMetrics(jobId, live);
-  const otherMetrics = useSideMetrics(otherId, otherLive);
+  const view = useChartView("update");
+  const { metrics, width } = useJobMetrics(jobId, live, { range: view.range });
+  const { metrics: otherMetrics, width: otherWidth } = useJobMetrics(otherId, otherLive, { range: view.range });
   const spec = useJob(jobId).data?.spec;
   if (detail.error) return <Problem error={detail.error} />;
   const other = otherLive?.job;
@@ -51,18 +54,21 @@ function Other({ otherId, jobId, job, live }: TabProps & { otherId: string }) {
   const [label, otherLabel] = labelsOf(job, other);
   const here = { label, job, metrics };
   const there = { label: otherLabel, job: other, metrics: otherMetrics };
-  return <Beside here={here} there={there} differences={specDifferences(spec, detail.data.spec)} />;
+  const differences = specDifferences(spec, detail.data.spec);
+  return <Beside {...{ here, there, differences, view }} width={Math.max(width, otherWidth)} />;
 }
 
-function useSideMetrics(jobId: string, live: JobTopicState | undefined) {
-  const read = useMetrics(jobId, live?.numSnapshots ?? 0).data?.metrics;
-  const news = live?.metrics;
-  return useMemo(() => metricsOf(read, news ?? new Map()), [read, news]);
+interface BesideProps {
+  here: Side;
+  there: Side;
+  differences: readonly Row[];
+  view: ChartView;
+  width: number;
 }
 
-function Beside({ here, there, differences }: { here: Side; there: Side; differences: readonly Row[] }) {
+function Beside({ here, there, differences, view, width }: BesideProps) {
   const now = useServerNow(EVERY_MS);
-  const { first, others } = useMemo(() => pairsOf(here, there), [here, there]);
+  const { first, others } = useMemo(() => pairsOf(here, there, width), [here, there, width]);
   return (
     <>
       <div className="compare-tables">
@@ -87,21 +93,13 @@ function Beside({ here, there, differences }: { here: Side; there: Side; differe
             note={note}
             data={data}
             xKind="update"
+            view={view}
             isWide={i === 0}
             {...(i === 0 ? { height: 260 } : {})}
           />
         ))}
       </div>
-      {others.length > 0 ? (
-        <details className="others">
-          <summary>Every other metric of both ({others.length})</summary>
-          <div className="charts">
-            {others.map(({ title, note, data }) => (
-              <ChartCard key={title} title={title} note={note} data={data} xKind="update" />
-            ))}
-          </div>
-        </details>
-      ) : null}
+      <OtherCharts title="Every other metric of both" charts={others} xKind="update" view={view} />
     </>
   );
 }

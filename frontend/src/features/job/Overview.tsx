@@ -1,42 +1,49 @@
 // The first look at a job: figures, the reward, where the machines' time goes, and every metric there is.
 import { useMemo, useState } from "react";
-import { useJob, useMetrics } from "../../api/queries";
+import { useJob } from "../../api/queries";
 import { ChartCard } from "../../charts/ChartCard";
 import type { XKind } from "../../charts/TimeSeries";
+import { useChartView } from "../../charts/zoom";
 import { decimal } from "../../ui/format";
 import { Segments } from "../../ui/Segments";
 import {
   chartsOf,
   evaluationChart,
   lossChart,
-  metricsOf,
   otherCharts,
   overTime,
   rewardChart,
   rewardsOf,
+  stepsShown,
 } from "./catalogue";
 import { DatasetCard } from "./Dataset";
 import { hasHeldOutTasks } from "./evaluation";
 import { JobMachines } from "./JobMachines";
 import type { TabProps } from "./JobPage";
+import { OtherCharts } from "./OtherCharts";
 import { RecordedTiles } from "./RecordedTiles";
 import { StagesCard } from "./StagesCard";
 import { stagesOf } from "./stages";
 import { Tiles } from "./Tiles";
+import { useJobMetrics } from "./useJobMetrics";
 
 const AXES = ["by update", "by time"] as const;
+/** Those that are drawn across the page. */
+const WIDE = "reward/mean,train/loss";
 const threeDigits = (value: number | null) => decimal(value, 3);
 
 export function Overview({ jobId, job, live }: TabProps) {
   const [xKind, setXKind] = useState<XKind>("update");
-  const read = useMetrics(jobId, live.numSnapshots).data?.metrics;
+  const view = useChartView(xKind);
   const rewards = useMemo(() => rewardsOf(live.rewards), [live.rewards]);
-  const metrics = useMemo(() => metricsOf(read, live.metrics), [read, live.metrics]);
-  const charts = useMemo(() => chartsOf(metrics, rewards), [metrics, rewards]);
-  const others = useMemo(() => otherCharts(metrics), [metrics]);
-  const reward = useMemo(() => rewardChart(rewards), [rewards]);
-  const loss = useMemo(() => lossChart(metrics), [metrics]);
-  const evaluation = useMemo(() => evaluationChart(metrics), [metrics]);
+  const range = useMemo(() => stepsShown(view.range, xKind, rewards), [view.range, xKind, rewards]);
+  const { metrics, width } = useJobMetrics(jobId, live, { range });
+  const wide = useJobMetrics(jobId, live, { names: WIDE, buckets: document.documentElement.clientWidth, range });
+  const charts = useMemo(() => chartsOf(metrics, rewards, width), [metrics, rewards, width]);
+  const others = useMemo(() => otherCharts(metrics, width), [metrics, width]);
+  const reward = useMemo(() => rewardChart(rewards, wide.metrics, wide.width), [rewards, wide]);
+  const loss = useMemo(() => lossChart(wide.metrics, wide.width), [wide]);
+  const evaluation = useMemo(() => evaluationChart(metrics, width), [metrics, width]);
   const detail = useJob(jobId).data;
   const isEvaluated = hasHeldOutTasks(detail?.spec);
   const dataset = detail?.dataset ?? null;
@@ -50,6 +57,13 @@ export function Overview({ jobId, job, live }: TabProps) {
         <Tiles job={job} live={live} rewards={rewards} />
       )}
       <div className="chart-toolbar">
+        {view.range ? (
+          <button type="button" className="button" onClick={() => view.onRange(null)}>
+            Reset zoom
+          </button>
+        ) : (
+          <span className="muted self-center">Drag over a chart to zoom in.</span>
+        )}
         {dataset ? null : (
           <Segments
             legend="Horizontal axis"
@@ -62,16 +76,17 @@ export function Overview({ jobId, job, live }: TabProps) {
       </div>
       <div className="charts">
         {dataset ? (
-          <ChartCard title="Loss" note="by update" data={loss} xKind="update" height={260} isWide />
+          <ChartCard title="Loss" note="by update" data={loss} xKind="update" height={260} isWide view={view} />
         ) : (
           <ChartCard
             title="Reward"
-            note="by update; band ± one standard deviation over the groups"
+            note="by update; band: from the 10th to the 90th percentile of the groups"
             data={place(reward)}
             xKind={xKind}
             height={260}
             say={threeDigits}
             isWide
+            view={view}
           />
         )}
         {dataset ? <DatasetCard dataset={dataset} /> : null}
@@ -84,24 +99,16 @@ export function Overview({ jobId, job, live }: TabProps) {
             data={place(evaluation)}
             xKind={xKind}
             say={threeDigits}
+            view={view}
           />
         ) : null}
         {charts
           .filter(({ title }) => !dataset || title !== "Loss")
           .map(({ title, note, data }) => (
-            <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} />
+            <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} view={view} />
           ))}
       </div>
-      {others.length > 0 ? (
-        <details className="others">
-          <summary>Every other metric ({others.length})</summary>
-          <div className="charts">
-            {others.map(({ title, note, data }) => (
-              <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} />
-            ))}
-          </div>
-        </details>
-      ) : null}
+      <OtherCharts title="Every other metric" charts={others} place={place} xKind={xKind} view={view} />
     </>
   );
 }

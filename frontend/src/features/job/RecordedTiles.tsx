@@ -2,21 +2,21 @@
 import type { JobRow } from "../../live/rows";
 import { decimal, integer, NONE } from "../../ui/format";
 import { Tile } from "../../ui/Tile";
-import type { Metrics } from "./catalogue";
+import { type Metrics, sumOf } from "./catalogue";
 import type { DatasetShown } from "./Dataset";
 import { changeSaid, UpdatesTile } from "./UpdatesTile";
 
 export function RecordedTiles({ job, metrics, dataset }: { job: JobRow; metrics: Metrics; dataset: DatasetShown }) {
-  const losses = metrics.get("train/loss")?.value ?? [];
+  const loss = metrics.get("train/loss");
+  const losses = loss?.value ?? [];
   const newest = losses.at(-1);
   const epoch = metrics.get("train/epoch")?.value.at(-1);
-  const numTokens = metrics.get("train/num_trained_tokens")?.value ?? [];
   return (
     <section className="tiles" aria-label="Figures">
       <UpdatesTile job={job} />
       <Tile title="Loss" figure={decimal(newest, 4)} testId="loss">
         {newest === undefined ? "no update yet" : "nats per trained token"}
-        {changeSaid(losses)}
+        {changeSaid(losses, loss?.step[0])}
       </Tile>
       <Tile
         title="Epoch"
@@ -27,7 +27,7 @@ export function RecordedTiles({ job, metrics, dataset }: { job: JobRow; metrics:
         }
         testId="epoch"
       >
-        {integer(numTokens.reduce((sum, value) => sum + value, 0))} tokens trained
+        {integer(sumOf(metrics.get("train/num_trained_tokens")))} tokens trained
       </Tile>
       <Tile title="Policy version" figure={integer(job.latest_version)} testId="version">
         no engine serves it: export it, or begin a job with it

@@ -15,9 +15,12 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
       <UpdatesTile job={job} />
       <Tile title="Reward" figure={decimal(newest?.mean)} testId="reward">
         {newest
-          ? `± ${decimal(newest.spread)} in update ${integer(newest.batch)}`
+          ? `most groups ${decimal(newest.low)} to ${decimal(newest.high)} in update ${integer(newest.batch)}`
           : NO_UPDATE[isOver ? "over" : "going"]}
-        {changeSaid(rewards.map((row) => row.mean))}
+        {changeSaid(
+          rewards.map((row) => row.mean),
+          rewards[0]?.batch,
+        )}
       </Tile>
       <Tile title="Policy version" figure={integer(job.latest_version)} testId="version">
         {served(live)}

@@ -20,9 +20,10 @@ export function UpdatesTile({ job }: { job: JobRow }) {
   );
 }
 
-/** ", +0.63 since the first", once there are two. */
-export function changeSaid(values: readonly number[]): string {
+/** ", +0.63 since the first", once there are two; or since the oldest update that is known. */
+export function changeSaid(values: readonly number[], oldest = 1): string {
   const [first, last] = [values[0], values.at(-1)];
   if (first === undefined || last === undefined || values.length < 2) return "";
-  return `, ${last >= first ? "+" : ""}${decimal(last - first, 2)} since the first`;
+  const since = oldest > 1 ? `update ${integer(oldest)}` : "the first";
+  return `, ${last >= first ? "+" : ""}${decimal(last - first, 2)} since ${since}`;
 }

@@ -1,11 +1,21 @@
 import { expect, it } from "vitest";
 import type { RewardRow } from "../../live/rows";
-import { chartsOf, evaluationChart, metricsOf, otherCharts, overTime, rewardChart } from "./catalogue";
+import {
+  chartsOf,
+  evaluationChart,
+  metricsOf,
+  otherCharts,
+  overTime,
+  rewardChart,
+  stepsShown,
+  sumOf,
+} from "./catalogue";
 
 const reward = (batch: number, at: number | null): RewardRow => ({
   batch,
   mean: 0.5,
-  spread: 0.1,
+  low: 0.4,
+  high: 0.6,
   num_groups: 4,
   tokens: 12,
   turns: 2,
@@ -36,13 +46,30 @@ it("continues what was read with what came since", () => {
   expect(metricsOf({ "train/loss": points }, news).get("train/loss")).toEqual({ step: [1, 2, 3], value: [3, 4, 9] });
 });
 
-it("counts trained tokens over the time between publications", () => {
-  const metrics = metricsOf({ "train/num_trained_tokens": { step: [1, 2], value: [100, 300] } }, new Map());
-  const [chart] = chartsOf(metrics, [reward(1, 1000), reward(2, 3000)]);
-  expect(chart?.data).toEqual({ x: [2], lines: [{ label: "tokens/s", values: [150] }] });
+it("draws the rewards of updates that are older than the rows from the metric, without a band", () => {
+  const metrics = metricsOf({ "reward/mean": { step: [1, 2, 3, 4], value: [0.1, 0.2, 0.3, 0.4] } }, new Map());
+  const { x, lines } = rewardChart([reward(3, 1000), reward(4, 2000)], metrics);
+  expect(x).toEqual([1, 2, 3, 4]);
+  expect(lines[0]?.values).toEqual([0.1, 0.2, 0.5, 0.5]);
+  expect(lines[0]?.low).toEqual([null, null, 0.4, 0.4]);
 });
 
-it("puts updates on the clock, without those whose moment is not known", () => {
+it("knows which updates a range of the axis covers", () => {
+  const rows = [reward(1, 10_000), reward(2, null), reward(3, 20_000), reward(4, 30_000)];
+  expect(stepsShown([15, 40], "time", rows)).toEqual([3, 4]);
+  expect(stepsShown([2, 3], "update", rows)).toEqual([2, 3]);
+  expect(stepsShown(null, "time", rows)).toBeNull();
+});
+
+it("sums what is counted, of buckets as well", () => {
+  expect(sumOf({ step: [1, 2], value: [100, 300] })).toBe(400);
+  expect(sumOf({ step: [4, 8], value: [1, 2], count: [4, 4], mean: [10, 20] })).toBe(120);
+  expect(sumOf(undefined)).toBe(0);
+});
+
+it("puts updates on the clock, with a gap for one whose moment is not known", () => {
   const data = rewardChart([reward(1, 1000), reward(2, null), reward(3, 5000)]);
-  expect(overTime(data, [reward(1, 1000), reward(2, null), reward(3, 5000)]).x).toEqual([1, 5]);
+  const { x, lines } = overTime(data, [reward(1, 1000), reward(2, null), reward(3, 5000)]);
+  expect(x).toEqual([1, 3, 5]);
+  expect(lines[0]?.values).toEqual([0.5, null, 0.5]);
 });

@@ -1,8 +1,10 @@
 // Which charts a job has: the curated ones that its metrics can fill, then every metric that none of those shows.
 // Pure. A metric without points makes no line; a chart without lines is not shown.
-import { aligned, type ChartData, overX, type Points, smoothed, withNews } from "../../charts/series";
+import { aligned, type ChartData, isWithin, overX, type Points, type Range, withNews } from "../../charts/series";
+import type { XKind } from "../../charts/TimeSeries";
 import type { MetricRow, RewardRow } from "../../live/rows";
 import type { Table } from "../../live/tables";
+import { throughput } from "./throughput";
 
 export interface Chart {
   title: string;
@@ -76,8 +78,8 @@ const RECIPES: readonly Recipe[] = [
 ];
 // Shown by charts that are made otherwise.
 const SHOWN_ELSEWHERE = ["reward/mean", "reward/std", "train/num_trained_tokens", "eval/reward_mean"];
+const REWARD_LINE = "mean of the groups";
 const PASS_AT = /^eval\/pass_at_(\d+)$/;
-const SMOOTHING = 5;
 
 /** Metrics as read over REST, with the points that came over the socket since. */
 export function metricsOf(read: Record<string, Points> | undefined, news: Table<MetricRow>): Metrics {
@@ -91,27 +93,48 @@ export function rewardsOf(table: Table<RewardRow>): RewardRow[] {
   return [...table.values()].sort((a, b) => a.batch - b.batch);
 }
 
-export function rewardChart(rewards: readonly RewardRow[]): ChartData {
+/**
+ * The mean reward of the groups before a band from the 10th to the 90th percentile of them. Of updates older than the
+ * rows that are told, the metric has the mean alone.
+ */
+export function rewardChart(rewards: readonly RewardRow[], metrics: Metrics = new Map(), width = 1): ChartData {
+  const step = rewards.map((row) => row.batch);
+  const first = step[0] ?? Number.POSITIVE_INFINITY;
+  const { x, lines } = aligned([
+    { label: REWARD_LINE, points: { step, value: rewards.map((row) => row.mean) } },
+    { label: "low", points: { step, value: rewards.map((row) => row.low) } },
+    { label: "high", points: { step, value: rewards.map((row) => row.high) } },
+  ]);
+  const [mean, low, high] = lines.map((line) => line.values);
+  const older = aligned([{ label: REWARD_LINE, points: before(metrics.get("reward/mean"), first) }], width);
+  const none = older.x.map(() => null);
   return {
-    x: rewards.map((row) => row.batch),
+    x: [...older.x, ...x],
     lines: [
       {
-        label: "mean of the groups",
-        values: rewards.map((row) => row.mean),
-        low: rewards.map((row) => row.mean - row.spread),
-        high: rewards.map((row) => row.mean + row.spread),
+        label: REWARD_LINE,
+        values: [...(older.lines[0]?.values ?? []), ...(mean ?? [])],
+        low: [...none, ...(low ?? [])],
+        high: [...none, ...(high ?? [])],
       },
     ],
   };
 }
 
-export function lossChart(metrics: Metrics): ChartData {
+/** The rows of a metric that begin before a step; the last of them ends there. */
+function before(points: Points | undefined, first: number): Points {
+  const { step = [], first_step = step, value = [], mean = value } = points ?? {};
+  const num = first_step.filter((one) => one < first).length;
+  return { step: step.slice(0, num).map((one) => Math.min(one, first - 1)), value: mean.slice(0, num) };
+}
+
+export function lossChart(metrics: Metrics, width = 1): ChartData {
   const points = metrics.get("train/loss");
-  return aligned(points ? [{ label: "loss", points }] : []);
+  return aligned(points ? [{ label: "loss", points }] : [], width);
 }
 
 /** What held-out tasks say of the versions that were measured: pass@k by k, and the mean reward. */
-export function evaluationChart(metrics: Metrics): ChartData {
+export function evaluationChart(metrics: Metrics, width = 1): ChartData {
   const passing = [...metrics]
     .flatMap(([name, points]) => {
       const k = PASS_AT.exec(name)?.[1];
@@ -119,20 +142,21 @@ export function evaluationChart(metrics: Metrics): ChartData {
     })
     .sort((a, b) => a.k - b.k);
   const reward = metrics.get("eval/reward_mean");
-  return aligned([...passing, ...(reward ? [{ label: "mean reward", points: reward }] : [])]);
+  return aligned([...passing, ...(reward ? [{ label: "mean reward", points: reward }] : [])], width);
 }
 
 /** Curated charts in their order, those without a point left out. */
-export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[]): Chart[] {
+export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[], width = 1): Chart[] {
   const made = RECIPES.map(({ title, note, lines }) => {
     const known = lines.flatMap(([name, label]) => {
       const points = metrics.get(name);
       return points && points.step.length > 0 ? [{ label, points }] : [];
     });
-    return { title, note, data: aligned(known) };
+    return { title, note, data: aligned(known, width) };
   });
+  const speed = throughput(metrics.get("train/num_trained_tokens"), rewards, width);
   const charts = [
-    { title: "Trained tokens per second", note: `mean of ${SMOOTHING} updates`, data: throughput(metrics, rewards) },
+    { title: "Trained tokens per second", note: "tokens over wall time", data: speed },
     { title: "Length of episodes", note: "per episode", data: lengths(rewards) },
     ...made,
   ];
@@ -140,7 +164,7 @@ export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[]): Chart
 }
 
 /** Every metric that no curated chart shows, by name. */
-export function otherCharts(metrics: Metrics): Chart[] {
+export function otherCharts(metrics: Metrics, width = 1): Chart[] {
   const shown = new Set([...SHOWN_ELSEWHERE, ...RECIPES.flatMap(({ lines }) => lines.map(([name]) => name))]);
   return [...metrics]
     .filter(([name, points]) => !shown.has(name) && !PASS_AT.test(name) && points.step.length > 0)
@@ -148,7 +172,7 @@ export function otherCharts(metrics: Metrics): Chart[] {
     .map(([name, points]) => ({
       title: name,
       note: "",
-      data: aligned([{ label: name.split("/").at(-1) ?? name, points }]),
+      data: aligned([{ label: name.split("/").at(-1) ?? name, points }], width),
     }));
 }
 
@@ -157,30 +181,33 @@ export function overTime(data: ChartData, rewards: readonly RewardRow[]): ChartD
   return overX(data, new Map(rewards.flatMap((row) => (row.at === null ? [] : [[row.batch, row.at / 1000]]))));
 }
 
-function throughput(metrics: Metrics, rewards: readonly RewardRow[]): ChartData {
-  const tokens = metrics.get("train/num_trained_tokens");
-  const byStep = new Map(tokens?.step.map((step, i) => [step, tokens.value[i] as number]));
-  const x: number[] = [];
-  const values: (number | null)[] = [];
-  rewards.forEach((row, i) => {
-    const before = rewards[i - 1];
-    const count = byStep.get(row.batch);
-    if (!before?.at || !row.at || count === undefined || row.at <= before.at) return;
-    x.push(row.batch);
-    values.push(count / ((row.at - before.at) / 1000));
-  });
-  return x.length ? { x, lines: [{ label: "tokens/s", values: smoothed(values, SMOOTHING) }] } : { x, lines: [] };
+/** The updates that a range of the axis covers: of times, those that were published within it. */
+export function stepsShown(range: Range | null, xKind: XKind, rewards: readonly RewardRow[]): Range | null {
+  if (range === null || xKind === "update") return range;
+  const inside = rewards.filter(({ at }) => at !== null && isWithin(at / 1000, range));
+  const [first, last] = [inside[0], inside.at(-1)];
+  return first && last ? [first.batch, last.batch] : null;
 }
 
 function lengths(rewards: readonly RewardRow[]): ChartData {
-  const known = rewards.filter((row) => row.tokens !== null);
-  return {
-    x: known.map((row) => row.batch),
-    lines: known.length
+  const known = rewards.flatMap(({ batch, tokens, turns }) => (tokens === null ? [] : [{ batch, tokens, turns }]));
+  const step = known.map((row) => row.batch);
+  const numbered = known.filter((row) => row.turns !== null);
+  return aligned(
+    known.length
       ? [
-          { label: "sampled tokens", values: known.map((row) => row.tokens) },
-          { label: "turns", values: known.map((row) => row.turns) },
+          { label: "sampled tokens", points: { step, value: known.map((row) => row.tokens) } },
+          {
+            label: "turns",
+            points: { step: numbered.map((row) => row.batch), value: numbered.map((row) => row.turns as number) },
+          },
         ]
       : [],
-  };
+  );
+}
+
+/** Of a metric that is counted, such as tokens: all of it together. */
+export function sumOf(points: Points | undefined): number {
+  const { value = [], count, mean } = points ?? {};
+  return value.reduce((sum, one, i) => sum + (count && mean ? (count[i] ?? 0) * (mean[i] ?? 0) : one), 0);
 }

@@ -35,7 +35,7 @@ test("figures of both: the reward is a mean of the last updates, a pace counts t
   const there = side("b", [], { ended_at: null, num_updates_done: 0 });
   const said = new Map(figuresOf(here, there, 60_000).map((row) => [row.what, [row.here, row.there]]));
   expect(said.get("Updates")).toEqual(["6 of 10", "0 of 10"]);
-  expect(said.get("Reward, mean of the last 5 updates")).toEqual(["0.500", "–"]);
+  expect(said.get("Reward, mean of the newest updates")).toEqual(["0.500 over 5 updates", "–"]);
   expect(said.get("Updates a minute, pauses counted")).toEqual(["3", "–"]);
 });
 

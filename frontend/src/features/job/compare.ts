@@ -1,8 +1,8 @@
 // Two jobs side by side: what differs in their specs, their figures, and each metric of both in one chart. Pure.
 import { aligned, type ChartData } from "../../charts/series";
 import type { JobRow } from "../../live/rows";
-import { decimal, figure, integer, NONE } from "../../ui/format";
-import type { Metrics } from "./catalogue";
+import { decimal, figure, integer, NONE, plural } from "../../ui/format";
+import { type Metrics, sumOf } from "./catalogue";
 
 export interface Side {
   label: string;
@@ -57,21 +57,22 @@ export function figuresOf(here: Side, there: Side, now: number): Row[] {
   const row = (what: string, said: (side: Side) => string): Row => ({ what, here: said(here), there: said(there) });
   return [
     row("Updates", ({ job }) => `${integer(job.num_updates_done)} of ${integer(job.num_updates)}`),
-    row(`Reward, mean of the last ${NUM_LAST} updates`, ({ metrics }) => decimal(lastMean(metrics))),
+    row("Reward, mean of the newest updates", ({ metrics }) => lastMeanSaid(metrics)),
     row("pass@1 of the best version", bestSaid),
     row("Updates a minute, pauses counted", ({ job }) => figure(updatesPerMinute(job, now))),
-    row("Trained tokens", ({ metrics }) => integer(sum(metrics.get("train/num_trained_tokens")?.value))),
+    row("Trained tokens", ({ metrics }) => trainedSaid(metrics)),
   ];
 }
 
 /** Charts of what is looked at first, then every other metric that both have, by name. */
-export function pairsOf(here: Side, there: Side): { first: Pair[]; others: Pair[] } {
+export function pairsOf(here: Side, there: Side, width = 1): { first: Pair[]; others: Pair[] } {
   const both = (name: string) =>
     aligned(
       [here, there].flatMap(({ label, metrics }) => {
         const points = metrics.get(name);
         return points && points.step.length > 0 ? [{ label, points }] : [];
       }),
+      width,
     );
   const first = CURATED.map(([name, title, note]) => ({ title, note, data: both(name) }));
   const curated = new Set(CURATED.map(([name]) => name));
@@ -90,9 +91,20 @@ function flat(value: unknown, path = ""): Map<string, string> {
   return new Map(entries);
 }
 
-function lastMean(metrics: Metrics): number | undefined {
-  const values = metrics.get("reward/mean")?.value.slice(-NUM_LAST) ?? [];
-  return values.length ? (sum(values) as number) / values.length : undefined;
+/** Over the newest rows that hold at least NUM_LAST updates, and over how many those are. */
+function lastMeanSaid(metrics: Metrics): string {
+  const { value = [], mean = value, count = value.map(() => 1) } = metrics.get("reward/mean") ?? {};
+  let [total, num] = [0, 0];
+  for (let i = value.length - 1; i >= 0 && num < NUM_LAST; i--) {
+    total += (mean[i] as number) * (count[i] as number);
+    num += count[i] as number;
+  }
+  return num === 0 ? NONE : `${decimal(total / num)} over ${plural(num, "update")}`;
+}
+
+function trainedSaid(metrics: Metrics): string {
+  const points = metrics.get("train/num_trained_tokens");
+  return points ? integer(sumOf(points)) : NONE;
 }
 
 function bestSaid({ job, metrics }: Side): string {
@@ -104,8 +116,4 @@ function bestSaid({ job, metrics }: Side): string {
 function updatesPerMinute(job: JobRow, now: number): number | undefined {
   if (job.started_at === null || job.num_updates_done === 0) return undefined;
   return job.num_updates_done / (((job.ended_at ?? now) - job.started_at) / MINUTE_MS);
-}
-
-function sum(values: readonly number[] | undefined): number | undefined {
-  return values?.reduce((total, value) => total + value, 0);
 }

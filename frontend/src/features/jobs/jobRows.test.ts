@@ -31,7 +31,16 @@ const live = {
   created_at: Date.parse("2026-01-01T00:00:10Z"),
 } as JobRow;
 
-const reward = (batch: number, mean: number) => ({ batch, mean, spread: 0, num_groups: 4, tokens: 9, turns: 1, at: 0 });
+const reward = (batch: number, mean: number) => ({
+  batch,
+  mean,
+  low: 0,
+  high: 0,
+  num_groups: 4,
+  tokens: 9,
+  turns: 1,
+  at: 0,
+});
 
 it("shows what the page says until the live topic knows better", () => {
   expect(listRows([item], undefined)[0]).toMatchObject({ numDone: 2, owner: "alice", startedAt: null });

@@ -1,4 +1,4 @@
-"""What each published update learned from: reward with spread, length of the episodes, when it was published."""
+"""What each published update learned from: reward with its percentiles, length of the episodes, when it was published."""
 
 from uuid import UUID
 
@@ -6,10 +6,13 @@ from django.db import connection
 
 from seamlessflow.control_plane.live.rows import Row, epoch_ms
 
+# Most groups lie between: a figure that no group had, as a mean less a deviation can be, is not told.
+LOW, HIGH = 0.1, 0.9
 MAX_UPDATES = 2000  # of one job; older ones a drawing could not show apart
 
 _REWARDS = """
-    SELECT g.job_id, g.batch_number, avg(g.reward_mean), coalesce(stddev_samp(g.reward_mean), 0), count(*),
+    SELECT g.job_id, g.batch_number, avg(g.reward_mean),
+           percentile_cont(ARRAY[%s, %s]) WITHIN GROUP (ORDER BY g.reward_mean), count(*),
            avg(s.tokens), avg(s.turns), max(v.published_at)
     FROM trajectory_group g
     JOIN jobs_job j ON j.id = g.job_id
@@ -25,17 +28,19 @@ _REWARDS = """
 
 
 def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[Row]]:
-    """By published batch after `batch_number`: mean and standard deviation of the rewards over groups; mean sampled
-    tokens and turns of an episode; the moment of publication.
+    """By published batch after `batch_number`: the mean of the groups' mean rewards with their 10th and 90th
+    percentile; mean sampled tokens and turns of an episode; the moment of publication.
     """
     rewards: dict[UUID, list[Row]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_REWARDS, [job_ids, batch_number, MAX_UPDATES])
-        for job_id, number, mean, spread, num_groups, tokens, turns, at in cursor.fetchall():
+        cursor.execute(_REWARDS, [LOW, HIGH, job_ids, batch_number, MAX_UPDATES])
+        for job_id, number, mean, percentiles, num_groups, tokens, turns, at in cursor.fetchall():
+            low, high = percentiles or (None, None)
             row = {
                 "batch": number,
                 "mean": mean,
-                "spread": spread,
+                "low": low,
+                "high": high,
                 "num_groups": num_groups,
                 "tokens": _rounded(tokens),
                 "turns": _rounded(turns),

@@ -1,0 +1,42 @@
+// A job's metrics as its charts need them: read in buckets, over everything or over what is zoomed into, and continued
+// with what came over the socket since.
+import { useMemo } from "react";
+import { useMetrics } from "../../api/queries";
+import type { Range } from "../../charts/series";
+import type { JobTopicState } from "../../live/topics";
+import { type Metrics, metricsOf } from "./catalogue";
+
+/** A chart of ordinary width has no room for more. */
+export const BUCKETS = 400;
+const MAX_BUCKETS = 5000;
+/** After so many updates the buckets are read anew, so that a page that is left open does not hold every point. */
+const UPDATES_PER_READ = 200;
+
+export interface JobMetrics {
+  metrics: Metrics;
+  /** Steps in a bucket. */
+  width: number;
+}
+
+interface Wish {
+  buckets?: number;
+  names?: string;
+  range?: Range | null;
+}
+
+export function useJobMetrics(jobId: string, live: JobTopicState | undefined, wish: Wish = {}): JobMetrics {
+  const { buckets = BUCKETS, names, range = null } = wish;
+  const generation = (live?.numSnapshots ?? 0) + Math.floor((live?.job?.num_updates_done ?? 0) / UPDATES_PER_READ);
+  const query = {
+    buckets: Math.min(Math.max(buckets, 1), MAX_BUCKETS),
+    names,
+    from: range ? Math.max(Math.floor(range[0]), 0) : undefined,
+    to: range ? Math.max(Math.ceil(range[1]), 0) : undefined,
+  };
+  const read = useMetrics(jobId, query, generation).data;
+  const news = live?.metrics;
+  return useMemo(
+    () => ({ metrics: metricsOf(read?.metrics, news ?? new Map()), width: read?.bucket_width ?? 1 }),
+    [read, news],
+  );
+}
