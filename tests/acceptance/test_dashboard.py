@@ -2,6 +2,7 @@
 
 import re
 import tarfile
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -9,12 +10,14 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from seamlessflow.client import Client
 from tests.acceptance.browser import Line, accessibility_faults, web_url
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess, eventually
 
 UPDATE_TIMEOUT_MS = 60_000
 CUT_S = 20
+PRODUCTIVE = {"serving", "training", "running_agents"}
 
 pytestmark = pytest.mark.browser
 
@@ -126,6 +129,33 @@ def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
     assert complaints == []
 
 
+def figures_are_those_of_the_rows(page: Page, client: Client, job_id: str) -> None:
+    """Reward, speed and productive share of the overview, computed again from what REST says of the same job."""
+    groups = client.job_part(job_id, "groups", state="batched")["results"]
+    newest = max(group["batch_number"] for group in groups)
+    rewards = [group["reward_mean"] for group in groups if group["batch_number"] == newest]
+    expect(page.get_by_test_id("reward")).to_have_text(f"{sum(rewards) / len(rewards):.3f}")
+
+    versions = client.job_part(job_id, "versions")["results"]
+    published = {row["version"]: datetime.fromisoformat(row["published_at"]) for row in versions}
+    tokens = client.job_part(job_id, "metrics", names="train/num_trained_tokens")["metrics"]
+    column = tokens["train/num_trained_tokens"]
+    trained = sum(value for step, value in zip(column["step"], column["value"], strict=True) if step > 1)
+    seconds = (published[newest] - published[1]).total_seconds()
+    card = page.locator(".chart-card", has=page.get_by_role("heading", name="Trained tokens per second"))
+    shown = float(card.locator(".series-value").inner_text().replace(",", ""))
+    assert shown == pytest.approx(trained / seconds, rel=0.02)
+
+    totals = [
+        total for machine in client.job_part(job_id, "ledger")["machines"] for total in machine["totals"]
+    ]
+    working = sum(total["duration_s"] for total in totals if total["state"] in PRODUCTIVE)
+    share = working / sum(total["duration_s"] for total in totals)
+    said = re.search(r"productive (\d+) %", page.get_by_test_id("productive").inner_text())
+    assert said is not None
+    assert int(said[1]) == pytest.approx(100 * share, abs=1)
+
+
 def test_a_finished_job_tells_everything(
     page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
 ) -> None:
@@ -138,9 +168,14 @@ def test_a_finished_job_tells_everything(
     expect(page.get_by_test_id("updates")).to_have_text("4")
     expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_hidden()
     expect(page.get_by_role("heading", name="Staleness")).to_be_visible()
+    with platform.client() as client:
+        figures_are_those_of_the_rows(page, client, job_id)
     page.get_by_role("link", name="Events").click()
     expect(page.get_by_role("cell", name=re.compile("running → completed"))).to_be_visible()
     page.get_by_role("link", name="Phases").click()
+    with platform.client() as client:
+        num_phases = client.job_part(job_id, "phases")["count"]
+    expect(page.get_by_test_id("num-phases")).to_have_text(f"{num_phases} phases in all")
     page.get_by_role("link", name=re.compile("Log of the train phase")).first.click()
     expect(page.get_by_test_id("log")).to_contain_text("reward/mean")
     page.get_by_role("link", name=re.compile("All phases")).click()

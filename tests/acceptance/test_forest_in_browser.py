@@ -3,6 +3,7 @@
 The agents are here: an `external` job whose long streams run across the updates that short sessions bring about.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,9 @@ def watched_until_two_versions(page: Page, client: Client, agents: Agents) -> li
             num_grown += is_growing
             painted = versions_painted(page)
             if is_growing and len(painted) >= 2:
+                # The group is not settled yet: the figure tells what the forest shows.
+                figure = page.locator("dl div", has_text="Versions").locator("dd")
+                expect(figure).to_have_text(re.compile(r"^\d+–\d+$"))
                 return painted
             page.wait_for_timeout(200)
     pytest.fail(f"no group grew under two versions; growth was seen {num_grown} times")

@@ -7,6 +7,9 @@ it("puts what is productive before what is not, and what is not known last", () 
   const productive = KINDS.map((kind) => kind.isProductive);
   expect(productive).toEqual([...productive].sort((a, b) => Number(b) - Number(a)));
   expect(KINDS.filter((kind) => kind.isProductive).map((kind) => kind.key)).toEqual([
+    "serving-full",
+    "serving-partly_filled",
+    "serving-draining_tail",
     "serving",
     "training",
     "running_agents",
@@ -30,4 +33,6 @@ it("has a place for what it has never heard of", () => {
   expect(keyOf({ state: "idle", cause: "a_new_cause" })).toBe("idle");
   expect(keyOf({ state: "a_new_state", cause: "" })).toBe("unknown");
   expect(describeState("idle", "a_new_cause")).toBe("idle: a new cause");
+  expect(describeState("a_new_state", "")).toBe("a new state");
+  expect(describeState("serving", "draining_tail")).toBe("serving: draining tail");
 });

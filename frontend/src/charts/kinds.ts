@@ -21,6 +21,18 @@ const PRODUCTIVE: Readonly<Record<string, Meaning>> = {
   training: { word: "training", meaning: "Its trainer works on a batch." },
   running_agents: { word: "running agents", meaning: "Agents work on tasks on it." },
 };
+/** How full a serving engine was. Without a cause nobody measured it. */
+const SERVING: Readonly<Record<string, Meaning>> = {
+  full: { word: "full", meaning: "Its engine has as many requests in flight as it decodes at once, or nearly." },
+  partly_filled: {
+    word: "partly filled",
+    meaning: "Its engine has room while more of the job waits: agents are too few, or busy with their tools.",
+  },
+  draining_tail: {
+    word: "draining tail",
+    meaning: "Its engine has room and nothing of the job is left to begin: the last sessions are under way.",
+  },
+};
 const OVERHEAD: Readonly<Record<string, Meaning>> = {
   starting: { word: "starting", meaning: "An engine, a trainer or a runner comes up on it." },
   switching: { word: "switching", meaning: "It changes from one role to another." },
@@ -28,7 +40,7 @@ const OVERHEAD: Readonly<Record<string, Meaning>> = {
   draining: { word: "draining", meaning: "It hands over what it runs, and then rests." },
 };
 /** Why a machine idles: in a few words, and what is behind it. */
-export const CAUSES: Readonly<Record<string, Meaning>> = {
+const CAUSES: Readonly<Record<string, Meaning>> = {
   no_requests: {
     word: "no requests",
     meaning: "Its engine is up and no agent asks: they are busy with their tools, too few, or wait for groups.",
@@ -57,6 +69,9 @@ export const CAUSES: Readonly<Record<string, Meaning>> = {
   },
   cordoned: { word: "cordoned", meaning: "Somebody took it out of work; its last edit says why." },
 };
+const ELSEWHERE: Readonly<Record<string, Meaning>> = {
+  other_jobs: { word: "other jobs", meaning: "It worked for other jobs." },
+};
 const SILENT: Readonly<Record<string, Meaning>> = {
   idle: { word: "idle", meaning: "It had nothing to do, for a cause that this page does not know." },
   unknown: { word: "unknown", meaning: "No report covers this time." },
@@ -65,30 +80,33 @@ const SILENT: Readonly<Record<string, Meaning>> = {
 
 /** In the order of every bar and legend. */
 export const KINDS: readonly Kind[] = [
-  ...Object.entries(PRODUCTIVE).map(([state, said]) => kindOfState(state, said, true)),
-  ...Object.entries(OVERHEAD).map(([state, said]) => kindOfState(state, said, false)),
-  ...Object.entries(CAUSES).map(([cause, { word, meaning }]) => ({
-    key: `idle-${cause}`,
-    state: "idle",
-    cause,
-    word: `idle: ${word}`,
-    meaning,
-    isProductive: false,
-  })),
-  ...Object.entries(SILENT).map(([state, said]) => kindOfState(state, said, false)),
+  ...Object.keys(SERVING).map((cause) => kindMade("serving", cause, true)),
+  ...Object.keys(PRODUCTIVE).map((state) => kindMade(state, "", true)),
+  ...Object.keys(OVERHEAD).map((state) => kindMade(state, "", false)),
+  ...Object.keys(CAUSES).map((cause) => kindMade("idle", cause, false)),
+  ...Object.keys({ ...ELSEWHERE, ...SILENT }).map((state) => kindMade(state, "", false)),
 ];
 const PLACES = new Map(KINDS.map(({ key }, place) => [key, place]));
 const UNKNOWN = PLACES.get("unknown") as number;
-const IDLE = PLACES.get("idle") as number;
 
-function kindOfState(state: string, { word, meaning }: Meaning, isProductive: boolean): Kind {
-  return { key: state, state, cause: "", word, meaning, isProductive };
+function kindMade(state: string, cause: string, isProductive: boolean): Kind {
+  const states: Readonly<Record<string, Meaning>> = { ...PRODUCTIVE, ...OVERHEAD, ...ELSEWHERE, ...SILENT };
+  const { word, meaning } = states[state] as Meaning;
+  if (!cause) return { key: state, state, cause, word, meaning, isProductive };
+  const qualified = (state === "idle" ? CAUSES : SERVING)[cause] as Meaning;
+  return {
+    key: `${state}-${cause}`,
+    state,
+    cause,
+    word: `${word}: ${qualified.word}`,
+    meaning: qualified.meaning,
+    isProductive,
+  };
 }
 
-/** Where a state stands in KINDS; idle time by its cause. What this page has never heard of is unknown. */
+/** Where a state stands in KINDS, with its cause where that has a place. What this page has never heard of is unknown. */
 export function placeOf(state: string, cause: string): number {
-  if (state === "idle") return PLACES.get(`idle-${cause}`) ?? IDLE;
-  return PLACES.get(state) ?? UNKNOWN;
+  return PLACES.get(`${state}-${cause}`) ?? PLACES.get(state) ?? UNKNOWN;
 }
 
 export function kindOf(state: string, cause: string): Kind {
@@ -99,7 +117,11 @@ export function keyOf({ state, cause }: { state: string; cause: string }): strin
   return kindOf(state, cause).key;
 }
 
+/** In words, also what has no place. */
 export function describeState(state: string, cause: string): string {
-  const word = PLACES.has(state) ? kindOf(state, "").word : state.replaceAll("_", " ");
-  return cause ? `${word}: ${CAUSES[cause]?.word ?? cause.replaceAll("_", " ")}` : word;
+  const spaced = (name: string) => name.replaceAll("_", " ");
+  const kind = kindOf(state, cause);
+  if (kind.state === state && kind.cause === cause) return kind.word;
+  const word = PLACES.has(state) ? kindOf(state, "").word : spaced(state);
+  return cause ? `${word}: ${spaced(cause)}` : word;
 }

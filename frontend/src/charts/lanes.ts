@@ -2,7 +2,7 @@
 import type { IntervalRow, MachineRow } from "../live/rows";
 import { describeState, KINDS, kindOf, placeOf } from "./kinds";
 
-export { CAUSES, describeState } from "./kinds";
+export { describeState } from "./kinds";
 
 // Machines report in pieces: what touches within this and says the same is one bar.
 const TOUCHING_MS = 50;

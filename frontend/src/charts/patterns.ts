@@ -16,6 +16,9 @@ const RISING = "M-2,2 L2,-2 M0,8 L8,0 M6,10 L10,6";
 const FALLING = "M-2,6 L2,10 M0,0 L8,8 M6,-2 L10,2";
 
 const PATTERNS: Readonly<Record<string, Pattern>> = {
+  "serving-full": { colour: "--serving", strokes: "M4,2 v4 M2,4 h4" },
+  "serving-partly_filled": { colour: "--serving", strokes: FALLING },
+  "serving-draining_tail": { colour: "--serving", strokes: "M0,2 h8 M0,6 h8" },
   serving: { colour: "--serving", strokes: "" },
   training: { colour: "--training", strokes: "M1.4,2 h1.2 M5.4,6 h1.2" },
   running_agents: { colour: "--running_agents", strokes: "M0,6.5 h8" },
@@ -32,6 +35,7 @@ const PATTERNS: Readonly<Record<string, Pattern>> = {
   "idle-no_job": { colour: "--idle", strokes: "" },
   "idle-cordoned": { colour: "--idle", strokes: "M0,4 h8 M4,0 v8" },
   idle: { colour: "--idle", strokes: "M3,4 h2" },
+  other_jobs: { colour: "--other_jobs", strokes: "M0,8 L4,0 L8,8" },
   unknown: { colour: "--unknown", strokes: "M2,2 h0.1 M6,6 h0.1 M6,2 h0.1 M2,6 h0.1" },
   down: { colour: "--down", strokes: "M2,2 L6,6 M6,2 L2,6" },
 };
