@@ -45,6 +45,8 @@ class MadeUpJob:
     ledger: list[Row] = field(default_factory=list)
     logs: dict[str, str] = field(default_factory=dict)
     num_live_phases: int = 60
+    reward_mean: float | None = None
+    reward_curve: list[tuple[int, float]] = field(default_factory=list)
     is_over: bool = False
     _sockets: list[WebSocketRoute] = field(default_factory=list)
     _seq: int = 1
@@ -74,7 +76,10 @@ class MadeUpJob:
 
     def _subscribed(self, socket: WebSocketRoute, message: Row) -> None:
         snapshots = {
-            "machines": ("machines", {"machines": [self._machine()], "intervals": self.intervals, "edits": []}),
+            "machines": (
+                "machines",
+                {"machines": [self._machine()], "intervals": self.intervals, "edits": []},
+            ),
             "jobs": ("jobs:default", {"jobs": [self._job()]}),
             f"job:{JOB_ID}": (f"job:{JOB_ID}", self._job_topic()),
         }
@@ -165,17 +170,29 @@ class MadeUpJob:
 
     def _page(self, rows: list[Row], query: Row) -> Row:
         limit, offset = int(query.get("limit", 50)), int(query.get("offset", 0))
-        return {"results": rows[offset : offset + limit], "count": len(rows), "limit": limit, "offset": offset}
+        return {
+            "results": rows[offset : offset + limit],
+            "count": len(rows),
+            "limit": limit,
+            "offset": offset,
+        }
 
     def _item(self) -> Row:
         job = self._job()
         return job | {
             "created_by": "ann", "created_at": iso(job["created_at"]), "started_at": iso(job["started_at"]),
-            "ended_at": None, "progress": {"num_updates_done": 0, "num_updates": 5000}, "reward_curve": [],
+            "ended_at": None, "progress": {"num_updates_done": 0, "num_updates": 5000, "reward_mean": self.reward_mean},
+            "reward_curve": self.reward_curve,
         }  # fmt: skip
 
     def _detail(self) -> Row:
-        return self._item() | {"dataset": None, "spec": {}, "spec_submitted": {}, "machines": [], "generation": 1}
+        return self._item() | {
+            "dataset": None,
+            "spec": {},
+            "spec_submitted": {},
+            "machines": [],
+            "generation": 1,
+        }
 
     def _log(self, phase_id: str, offset: int) -> Row:
         text = self.logs.get(phase_id, "")

@@ -124,12 +124,12 @@ def test_what_is_shorter_than_a_pixel_takes_its_share_of_a_lane(browser: Browser
         share = canvas.evaluate(
             """(canvas) => {
                 const style = getComputedStyle(document.documentElement);
-                const rgb = (name) => [1, 3, 5].map((at) => parseInt(style.getPropertyValue(name).trim().slice(at, at + 2), 16));
-                const [serving, idle] = [rgb("--serving"), rgb("--idle")];
+                const red = (name) => parseInt(style.getPropertyValue(name).trim().slice(1, 3), 16);
+                const [serving, idle] = [red("--serving"), red("--idle")];
                 const from = Math.round(canvas.width * 0.1), to = Math.round(canvas.width * 0.9);
                 const { data } = canvas.getContext("2d").getImageData(from, 10, to - from, 20);
                 let sum = 0;
-                for (let i = 0; i < data.length; i += 4) sum += (data[i] - idle[0]) / (serving[0] - idle[0]);
+                for (let i = 0; i < data.length; i += 4) sum += (data[i] - idle) / (serving - idle);
                 return sum / (data.length / 4);
             }"""
         )
@@ -154,10 +154,19 @@ def test_the_productive_share_comes_first_and_the_rest_by_cause_in_one_order(bro
     with job.open(browser, JOB) as page:
         words = page.locator(".ledger-words").first
         expect(words).to_be_visible()
-        said = [words.inner_text().find(word) for word in ("serving", "training", "switching", "syncing", "idle")]
+        said = [
+            words.inner_text().find(word) for word in ("serving", "training", "switching", "syncing", "idle")
+        ]
         assert said == sorted(said), words.inner_text()
         expect(words).to_contain_text("productive 40 %")
         expect(page.get_by_test_id("productive")).to_contain_text("productive 40 %")
+
+
+def test_the_list_says_the_reward_of_the_newest_update(browser: Browser) -> None:
+    """The curve beside it is thinned out: its last point is a mean of several updates."""
+    job = MadeUpJob(now=NOW, reward_mean=0.75, reward_curve=[(50, 0.25), (100, 0.5)])
+    with job.open(browser, "/") as page:
+        expect(page.locator(".reward-cell .figures")).to_have_text("0.75")
 
 
 def test_phases_and_logs_are_paged_and_counted(browser: Browser) -> None:

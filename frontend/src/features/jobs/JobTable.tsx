@@ -40,7 +40,6 @@ export function JobTable({ rows, now, hasProjects }: Props) {
 }
 
 function JobLine({ row, now, hasProjects }: { row: ListRow; now: number; hasProjects: boolean }) {
-  const reward = row.curve.at(-1)?.[1];
   return (
     <tr>
       <td className="job-name">
@@ -65,7 +64,7 @@ function JobLine({ row, now, hasProjects }: { row: ListRow; now: number; hasProj
       <td>
         <div className="reward-cell">
           <Sparkline points={row.curve} />
-          <span className="figures">{decimal(reward, 2)}</span>
+          <span className="figures">{decimal(row.reward, 2)}</span>
         </div>
       </td>
       <td className="number nowrap">

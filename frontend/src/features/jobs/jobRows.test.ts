@@ -48,9 +48,16 @@ it("shows what the page says until the live topic knows better", () => {
   expect(row).toMatchObject({ numDone: 4, why: "no machine" });
 });
 
+it("says the reward of the newest update, not of the curve's last point, which stands for several", () => {
+  const thinned = { ...item, reward_curve: [[50, 0.1]], progress: { ...item.progress, reward_mean: 0.9 } };
+  expect(listRows([thinned], undefined)[0]?.reward).toBe(0.9);
+});
+
 it("continues the curve with rewards that are newer than it, and only those", () => {
   const rewards = new Map([["job_a", [reward(2, 0.5), reward(3, 0.75)]]]);
-  expect(listRows([item], { jobs: new Map(), rewards })[0]?.curve).toEqual([
+  const [row] = listRows([item], { jobs: new Map(), rewards });
+  expect(row?.reward).toBe(0.75);
+  expect(row?.curve).toEqual([
     [1, 0.25],
     [2, 0.5],
     [3, 0.75],

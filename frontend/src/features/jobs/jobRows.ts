@@ -16,6 +16,8 @@ export interface ListRow {
   numDone: number;
   numAll: number;
   curve: readonly Point[];
+  /** Mean of the newest update; a point of the curve stands for several. */
+  reward: number | null;
   createdAt: number;
   startedAt: number | null;
   endedAt: number | null;
@@ -36,7 +38,8 @@ export function listRows(page: readonly JobItem[], live: JobsState | undefined):
     const newest = known.at(-1)?.[0] ?? 0;
     const news = (live?.rewards.get(item.id) ?? []).filter((reward) => reward.batch > newest);
     const curve = [...known, ...news.map((reward) => [reward.batch, reward.mean] as const)];
-    return row ? rowOfLive(row, curve) : rowOfItem(item, curve);
+    const reward = news.at(-1)?.mean ?? item.progress.reward_mean ?? null;
+    return row ? rowOfLive(row, curve, reward) : rowOfItem(item, curve, reward);
   });
 }
 
@@ -52,7 +55,7 @@ function whySaid(job: { state: string; waiting_reason: string; state_reason: str
   return job.state === "completed" ? "" : job.waiting_reason || job.state_reason;
 }
 
-function rowOfLive(row: JobRow, curve: readonly Point[]): ListRow {
+function rowOfLive(row: JobRow, curve: readonly Point[], reward: number | null): ListRow {
   return {
     id: row.id,
     name: row.name,
@@ -63,13 +66,14 @@ function rowOfLive(row: JobRow, curve: readonly Point[]): ListRow {
     numDone: row.num_updates_done,
     numAll: row.num_updates,
     curve,
+    reward,
     createdAt: row.created_at,
     startedAt: row.started_at,
     endedAt: row.ended_at,
   };
 }
 
-function rowOfItem(item: JobItem, curve: readonly Point[]): ListRow {
+function rowOfItem(item: JobItem, curve: readonly Point[], reward: number | null): ListRow {
   const msOf = (text: string | null) => (text === null ? null : Date.parse(text));
   return {
     id: item.id,
@@ -81,6 +85,7 @@ function rowOfItem(item: JobItem, curve: readonly Point[]): ListRow {
     numDone: item.progress.num_updates_done,
     numAll: item.progress.num_updates,
     curve,
+    reward,
     createdAt: Date.parse(item.created_at),
     startedAt: msOf(item.started_at),
     endedAt: msOf(item.ended_at),
