@@ -27,6 +27,7 @@ BUILT = Path(__file__).parents[2] / "platform/seamlessflow/control_plane/dashboa
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 EPOCH = "made-up"
 MINUTE_MS = 60_000
+PRODUCTIVE = {"serving", "training", "running_agents"}
 
 
 def iso(ms: float) -> str:
@@ -147,7 +148,7 @@ class MadeUpJob:
             "/tokens": lambda: self._page([], query),
             f"/jobs/{JOB_ID}": self._detail,
             f"/jobs/{JOB_ID}/metrics": lambda: self._metrics(query),
-            f"/jobs/{JOB_ID}/ledger": lambda: {"machines": self.ledger},
+            f"/jobs/{JOB_ID}/ledger": self._ledger,
             f"/jobs/{JOB_ID}/phases": lambda: self._page([_told(phase) for phase in self.phases], query),
         }
         if path in answers:
@@ -167,6 +168,12 @@ class MadeUpJob:
         return {
             "metrics": columns, "bucket_width": 1, "first_step": 0, "last_step": 0, "truncated": False, "next": None,
         }  # fmt: skip
+
+    def _ledger(self) -> Row:
+        totals = self.ledger[0]["totals"] if self.ledger else []
+        working = [total["share"] for total in totals if total["state"] in PRODUCTIVE]
+        share = sum(working) if totals else None
+        return {"machines": self.ledger, "totals": totals, "productive_share": share, "occupancy": None}
 
     def _page(self, rows: list[Row], query: Row) -> Row:
         limit, offset = int(query.get("limit", 50)), int(query.get("offset", 0))

@@ -1,17 +1,7 @@
 import { expect, it } from "vitest";
 import type { MachineRow } from "../live/rows";
 import { KINDS, placeOf } from "./kinds";
-import {
-  columnsOf,
-  columnsOver,
-  describeState,
-  lanesOf,
-  productiveShare,
-  sharesOf,
-  sharesTogether,
-  spanAt,
-  timeTicks,
-} from "./lanes";
+import { columnsOf, columnsOver, describeState, lanesOf, productiveShare, sharesOf, spanAt, timeTicks } from "./lanes";
 
 const machine = (changes: Partial<MachineRow> = {}): MachineRow =>
   ({ name: "alpha", is_healthy: true, open_state: "", open_cause: "", open_since: null, ...changes }) as MachineRow;
@@ -73,17 +63,6 @@ it("shares out the time that is known, idle once per cause, what is productive f
 
 it("marks round moments", () => {
   expect(timeTicks(1_000, 61_000, 4)).toEqual([15_000, 30_000, 45_000, 60_000]);
-});
-
-it("counts the time of several machines together", () => {
-  const serving = { state: "serving", cause: "", share: 1, ms: 300 };
-  const idle = { state: "idle", cause: "no_job", share: 0.5, ms: 50 };
-  const also = { ...serving, share: 0.5, ms: 50 };
-  expect(sharesTogether([idle, serving, also]).map(({ state, ms, share }) => [state, ms, share])).toEqual([
-    ["serving", 350, 0.875],
-    ["idle", 50, 0.125],
-  ]);
-  expect(sharesTogether([])).toEqual([]);
 });
 
 it("shares a column of time among all that falls into it, however short", () => {

@@ -102,18 +102,6 @@ export function productiveShare(shares: readonly Share[]): number | null {
     .reduce((sum, { share }) => sum + share, 0);
 }
 
-/** Shares of several machines as those of all their time together. */
-export function sharesTogether(shares: readonly Share[]): Share[] {
-  const total = shares.reduce((sum, { ms }) => sum + ms, 0);
-  const byKey = new Map<string, Share>();
-  for (const { state, cause, ms } of shares) {
-    const { key } = kindOf(state, cause);
-    const known = byKey.get(key) ?? { state, cause, share: 0, ms: 0 };
-    byKey.set(key, { ...known, ms: known.ms + ms, share: total ? (known.ms + ms) / total : 0 });
-  }
-  return inOrder([...byKey.values()]);
-}
-
 /**
  * How much of each column went into each kind: `shares[column * KINDS.length + place]`, between 0 and 1; what a column
  * lacks of 1 is not known. A span that is shorter than a column counts for what it is, however many lie in one.

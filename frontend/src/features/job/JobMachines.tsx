@@ -4,7 +4,7 @@ import { keyOf } from "../../charts/kinds";
 import { LanesCanvas } from "../../charts/LanesCanvas";
 import { LedgerBar } from "../../charts/LedgerBar";
 import { DrawnKinds, Legend } from "../../charts/Legend";
-import { lanesOf, productiveShare, sharesTogether } from "../../charts/lanes";
+import { lanesOf, productiveShare, type Share } from "../../charts/lanes";
 import { useServerClock, useTopic } from "../../live/LiveProvider";
 import type { JobRow } from "../../live/rows";
 import { type JobTopicState, MACHINES } from "../../live/topics";
@@ -15,13 +15,12 @@ const LEDGER_EVERY_MS = 10_000;
 
 export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState }) {
   const isOver = job.ended_at !== null;
-  const machines = useJobLedger(job.id, isOver ? false : LEDGER_EVERY_MS).data?.machines ?? [];
-  const ledgers = machines.map(({ name, totals }) => ({
-    name,
-    shares: totals.map(({ state, cause, share, duration_s }) => ({ state, cause, share, ms: duration_s * 1000 })),
-  }));
-  const together = sharesTogether(ledgers.flatMap(({ shares }) => shares));
-  const productive = productiveShare(together);
+  const ledger = useJobLedger(job.id, isOver ? false : LEDGER_EVERY_MS).data;
+  const ledgers = ledger?.machines.map(({ name, totals }) => ({ name, shares: totals.map(shareOf) })) ?? [];
+  // What they did for other jobs is a kind of its own here, so this is no sum of the bars below.
+  const together = ledger?.totals.map(shareOf) ?? [];
+  const productive = ledger?.productive_share ?? null;
+  const occupancy = ledger?.occupancy ?? null;
   return (
     <section className="card span">
       <div className="card-head">
@@ -29,6 +28,7 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
         <span className="muted" data-testid="productive">
           productive {productive === null ? NONE : percent(productive)} of their time{" "}
           {isOver ? "from the job's start to its end" : "since the job began"}
+          {occupancy === null ? "" : `; engines ${percent(occupancy)} full while they served`}
         </span>
       </div>
       {isOver ? null : <JobLanes live={live} />}
@@ -42,10 +42,16 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
           ))}
         </div>
       )}
-      {ledgers.length === 0 ? null : <DrawnKinds shown={new Set(together.map(keyOf))} />}
+      {ledgers.length === 0 ? null : <DrawnKinds shown={new Set(ledgers.flatMap(({ shares }) => shares.map(keyOf)))} />}
       {ledgers.length === 0 ? null : <Legend />}
     </section>
   );
+}
+
+type Total = NonNullable<ReturnType<typeof useJobLedger>["data"]>["totals"][number];
+
+function shareOf({ state, cause, share, duration_s }: Total): Share {
+  return { state, cause, share, ms: duration_s * 1000 };
 }
 
 function JobLanes({ live }: { live: JobTopicState }) {

@@ -74,7 +74,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
   const clock = useServerClock();
   const now = useServerNow(1000);
   const older = useOlderIntervals(machines, windowMs);
-  const intervals = useMemo(() => merged(older, state), [older, state]);
+  const intervals = useMemo(() => merged(older.intervals, state), [older.intervals, state]);
   const lanes = lanesOf(machines, intervals, now - windowMs, now);
   const marks: Mark[] = [...state.edits.values()].map((edit) => ({
     machine: edit.machine,
@@ -86,7 +86,10 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
     <section className="card">
       <div className="card-head">
         <h2>What they do</h2>
-        <span className="muted">▾ marks an edit</span>
+        <span className="muted">
+          ▾ marks an edit
+          {older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is left out` : ""}
+        </span>
         <span className="end">
           <Segments legend="Window of time" values={WORDS} value={window} onChange={setWindow} isSmall />
         </span>
@@ -121,8 +124,14 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
   );
 }
 
+interface Older {
+  intervals: LaneInterval[];
+  /** Machines with more intervals than one answer holds: the oldest are left out. */
+  cut: string[];
+}
+
 /** What the ledger says of before this page looked; read once per window and machine. */
-function useOlderIntervals(machines: readonly MachineRow[], windowMs: number): LaneInterval[] {
+function useOlderIntervals(machines: readonly MachineRow[], windowMs: number): Older {
   const [openedAt] = useState(() => Date.now());
   const isNeeded = windowMs > WINDOWS_MS["2 min"];
   const since = new Date(openedAt - windowMs).toISOString();
@@ -138,7 +147,10 @@ function useOlderIntervals(machines: readonly MachineRow[], windowMs: number): L
       enabled: isNeeded,
       staleTime: Number.POSITIVE_INFINITY,
     })),
-    combine: (results) => results.flatMap(({ data }) => (data ? spansOfLedger(data.name, data.intervals) : [])),
+    combine: (results) => ({
+      intervals: results.flatMap(({ data }) => (data ? spansOfLedger(data.name, data.intervals) : [])),
+      cut: results.flatMap(({ data }) => (data?.truncated ? [data.name] : [])),
+    }),
   });
 }
 

@@ -1,4 +1,4 @@
-"""What each published update learned from: reward with its percentiles, length of the episodes, when it was published."""
+"""What each published update learned from: reward with percentiles, length of episodes, when it was published."""
 
 from uuid import UUID
 
