@@ -17,15 +17,18 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 
 from seamlessflow.control_plane.common.database import DatabaseUnavailable, database_wait  # noqa: E402
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
+from seamlessflow.control_plane.liveness import LiveApplication  # noqa: E402
 
 try:
     database_wait()
 except DatabaseUnavailable as error:
     sys.exit(f"seamlessflow: {error}")
 
-application = ProtocolTypeRouter(
-    {
-        "http": django_application,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
-    }
+application = LiveApplication(
+    ProtocolTypeRouter(
+        {
+            "http": django_application,
+            "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        }
+    )
 )

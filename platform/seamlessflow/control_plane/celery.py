@@ -9,6 +9,8 @@ import os
 from celery import Celery
 from django.conf import settings
 
+from seamlessflow.control_plane.background_watch import WatchedConsumer
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "seamlessflow.control_plane.settings")
 
 # A sender must not wait for a broker that is gone: half a second to connect, no second attempt.
@@ -52,6 +54,7 @@ app.conf.update(
         },
     }
 )
+app.steps["consumer"].add(WatchedConsumer)
 app.autodiscover_tasks()
 
 doorbells = Celery("seamlessflow-doorbells", broker=settings.BROKER_URL, set_as_current=False)

@@ -9,6 +9,7 @@ import sys
 from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting
 from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 from seamlessflow.core.protocol.live_events import redis_url
+from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
 
 _PACKAGE = "seamlessflow.control_plane"
 _env = Environment(os.environ)
@@ -26,6 +27,7 @@ try:
     MODEL_ROOTS = _env.folders("MODEL_ROOTS")
     HUB_CACHE = _env.folders("SEAMLESSFLOW_HUB_CACHE")
     MAX_UPLOAD_BYTES = _env.integer("SEAMLESSFLOW_MAX_UPLOAD_BYTES", default=16 * GIBIBYTE, minimum=1)
+    WATCHDOG_S = _env.integer(LIMIT_VARIABLE, default=DEFAULT_LIMIT_S)
     POOL_SIZE = _env.integer("SEAMLESSFLOW_DATABASE_POOL", default=0)
     LOG_LEVEL = _env.one_of(
         "SEAMLESSFLOW_LOG_LEVEL", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")

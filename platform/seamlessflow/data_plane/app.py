@@ -6,7 +6,6 @@ abandoned turns, the account of held time, and for those who watch a group the g
 """
 
 import asyncio
-import contextlib
 import gc
 import logging
 import time
@@ -14,9 +13,6 @@ from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
-
-import psycopg
-from psycopg import AsyncConnection
 
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.batch_feed import BatchFeed
@@ -29,19 +25,24 @@ from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.held_time import HeldTime
+from seamlessflow.data_plane.notices import notices_hear
 from seamlessflow.data_plane.progress_feed import ProgressFeed
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.routes.bodies import BodyRoom, ClientGone
 from seamlessflow.data_plane.routes.chat import ChatRoute
-from seamlessflow.data_plane.routes.http import Receive, Scope, Send, send_error
+from seamlessflow.data_plane.routes.http import Receive, Scope, Send, send_error, send_whole
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
-from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, database_away, pool_make
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.writer import TurnWriter
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.upkeep import Upkeep
 from seamlessflow.data_plane.verdicts import Verdicts
 from seamlessflow.data_plane.wakes import JobWakes
 from seamlessflow.data_plane.watched import Watched
+from seamlessflow.runtime.liveness import PATH as LIVEZ_PATH
+from seamlessflow.runtime.liveness import Liveness
+from seamlessflow.runtime.tasks import task_supervised
+from seamlessflow.runtime.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._tasks: list[asyncio.Task[None]] = []
+        self._watchdog = Watchdog("the gateway's event loop", limit_s=settings.watchdog_s)
+        self._liveness = Liveness(self._watchdog, lambda: self._tasks)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -67,6 +70,7 @@ class Gateway:
 
     async def start(self) -> None:
         settings = self._settings
+        self._watchdog.watch_loop(asyncio.get_running_loop())
         self._pool = pool_make(settings.database_url)
         # Trainers do not queue behind the bursts in which sessions end.
         self._trainer_pool = pool_make(settings.database_url, max_size=TRAINER_POOL_SIZE)
@@ -100,18 +104,16 @@ class Gateway:
         await held.note()
         await upkeep.refresh()
         self._tasks = [
-            asyncio.create_task(writer.run(), name="writer"),
-            asyncio.create_task(upkeep.run(), name="upkeep"),
-            asyncio.create_task(held.run(), name="held time"),
-            asyncio.create_task(self._listen(upkeep, room), name="listen"),
-            asyncio.create_task(watch.run(), name="watch"),
-            asyncio.create_task(suspicions.run(), name="suspicions"),
+            task_supervised(writer.run(), name="writer"),
+            task_supervised(upkeep.run(), name="upkeep"),
+            task_supervised(held.run(), name="held time"),
+            task_supervised(self._listen(upkeep, room), name="listen"),
+            task_supervised(watch.run(), name="watch"),
+            task_supervised(suspicions.run(), name="suspicions"),
         ]
         if settings.events_url:
             feed = ProgressFeed(settings.events_url, registry, watched)
-            self._tasks.append(asyncio.create_task(feed.run(), name="progress"))
-        for task in self._tasks:
-            task.add_done_callback(_log_death)
+            self._tasks.append(task_supervised(feed.run(), name="progress"))
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 50)
 
@@ -122,6 +124,7 @@ class Gateway:
         await self._client.close()
         await self._trainer_pool.close()
         await self._pool.close()
+        self._watchdog.stop()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -142,6 +145,9 @@ class Gateway:
         try:
             if scope["path"] == CHAT_PATH and scope["method"] == "POST":
                 await self._chat(scope, receive, tracked)
+            elif scope["path"] == LIVEZ_PATH and scope["method"] == "GET":
+                status, body = self._liveness.answer()
+                await send_whole(tracked, body, status=status)
             else:
                 await self._rest(scope, receive, tracked)
         except ClientGone:
@@ -164,18 +170,12 @@ class Gateway:
 
     async def _listen(self, upkeep: Upkeep, room: JobWakes) -> None:
         """Reload the engine table when it is said to have changed; a publication also makes room for groups."""
-        while True:
-            # Upkeep polls as well: a lost connection costs a second of latency until it is back.
-            with contextlib.suppress(psycopg.OperationalError, psycopg.InterfaceError):
-                connection = await AsyncConnection.connect(self._settings.database_url, autocommit=True)
-                async with connection:
-                    await connection.execute("LISTEN sf_engines")
-                    async for notify in connection.notifies():
-                        room.wake(UUID(notify.payload))
-                        await upkeep.refresh()
-            await asyncio.sleep(RETRY_S)
 
+        async def heard(payload: str) -> None:
+            try:
+                room.wake(UUID(payload))
+            except ValueError:
+                log.warning("a notification names no job: %r", payload)
+            await upkeep.refresh()
 
-def _log_death(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.critical("background task %s died", task.get_name(), exc_info=error)
+        await notices_hear(self._settings.database_url, heard)

@@ -11,6 +11,7 @@ from seamlessflow.core.protocol.exposure import (
     secret_weakness,
 )
 from seamlessflow.core.protocol.live_events import redis_url
+from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
 
 EVENTS_SCHEMES = ("redis://", "rediss://", "unix://")
 MIN_SECRET_CHARS = 16
@@ -28,6 +29,7 @@ class Settings:
     max_connections: int = 4096
     head_timeout_s: float = 10.0
     body_timeout_s: float = 30.0  # and a second for each 16 KiB
+    watchdog_s: float = DEFAULT_LIMIT_S  # for which the event loop may stand still; 0: for ever
     drain_timeout_s: float = 30.0  # a client that takes nothing of its answer for so long is cut off
     max_live_sessions: int = 20_000  # kept in memory; others are read back when they speak
     max_held_turns: int = 4096  # turns waiting for an engine
@@ -59,6 +61,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
     head_s = numbers.read("SEAMLESSFLOW_HEAD_TIMEOUT_S", 10)
     body_s = numbers.read("SEAMLESSFLOW_BODY_TIMEOUT_S", 30)
     drain_s = numbers.read("SEAMLESSFLOW_DRAIN_TIMEOUT_S", 30)
+    watchdog_s = numbers.read(LIMIT_VARIABLE, DEFAULT_LIMIT_S, minimum=0)
     faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
     events_url = redis_url(environ.get("EVENTS_URL") or environ.get("BROKER_URL", ""))
     if not events_url.startswith(EVENTS_SCHEMES):
@@ -80,6 +83,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         head_timeout_s=float(head_s),
         body_timeout_s=float(body_s),
         drain_timeout_s=float(drain_s),
+        watchdog_s=float(watchdog_s),
     )
 
 

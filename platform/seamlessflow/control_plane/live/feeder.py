@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +50,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.runtime.tasks import thread_supervised
 
 TICK_S = 0.2
 RATE_EVERY_TICKS = 5
@@ -200,8 +202,7 @@ class Feeder:
 def feeding() -> Iterator[None]:
     """Feed from a thread while the context lasts."""
     stop = threading.Event()
-    thread = threading.Thread(target=_run, args=(stop,), name="live-feeder", daemon=True)
-    thread.start()
+    thread = thread_supervised(partial(_run, stop), name="live-feeder")
     try:
         yield
     finally:

@@ -27,6 +27,7 @@ from seamlessflow.control_plane.live.broker import (
 from seamlessflow.control_plane.live.frames import Frame, FrameKind, Position
 from seamlessflow.control_plane.live.sharing import SharedSnapshots
 from seamlessflow.core.protocol.live_events import CHANNEL, WATCH_TTL_S, TopicKind
+from seamlessflow.runtime.tasks import task_supervised
 
 MAX_QUEUED_BATCHES = 64
 GATHER_S = 0.05
@@ -80,8 +81,8 @@ class Hub:
         self._is_behind = False
         self._is_subscribed = asyncio.Event()
         self._tasks = (
-            asyncio.create_task(self._run(), name="live-hub"),
-            asyncio.create_task(self._keep_watching(), name="live-watch"),
+            task_supervised(self._run(), name="live-hub"),
+            task_supervised(self._keep_watching(), name="live-watch"),
         )
 
     def join(self, mailbox: Mailbox) -> None:

@@ -7,13 +7,13 @@ every order.
 
 import logging
 import queue
-import threading
 from uuid import UUID
 
 from seamlessflow.control_plane.cluster.doorbells import doorbell_send
 from seamlessflow.control_plane.scheduling.services import Ring
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.snapshot import Snapshot
+from seamlessflow.runtime.tasks import thread_supervised
 
 MAX_QUEUED = 256
 _log = logging.getLogger(__name__)
@@ -24,8 +24,7 @@ class BellRinger:
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Ring | None] = queue.Queue(MAX_QUEUED)
-        self._thread = threading.Thread(target=self._run, name="doorbells", daemon=True)
-        self._thread.start()
+        self._thread = thread_supervised(self._run, name="doorbells")
 
     def ring(self, ring: Ring) -> None:
         try:

@@ -7,8 +7,8 @@ harmless (every decision is a compare-and-set), so a lost connection only means:
 import logging
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
 from django.db import Error as DatabaseError
@@ -19,11 +19,14 @@ from seamlessflow.control_plane.scheduling.doorbells import BellRinger, EnginesB
 from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S, snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.scheduling.scheduler import decide
+from seamlessflow.runtime.connections import KEEPALIVES, connection_cut
 
 LOCK_KEY = 0x5EA71E55
 POLL_S = 0.5
 MIN_PAUSE_S = 0.01  # between cycles; notifications that come meanwhile are one cycle
 SLOW_CYCLE_S = 0.1
+CHECK_EVERY_S = 5.0
+ANSWER_S = 5.0
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
 # Of Django's parameters those that say where and how to connect: its pool and cursor options are no business of ours.
 CONNECT_KEYS = (
@@ -39,7 +42,10 @@ def database_connect() -> psycopg.Connection:
     parameters = connections["default"].get_connection_params()
     arguments = {key: parameters[key] for key in CONNECT_KEYS if parameters.get(key)}
     return psycopg.connect(
-        **arguments, autocommit=True, connect_timeout=5, application_name="seamlessflow-scheduler"
+        **(arguments | KEEPALIVES),
+        autocommit=True,
+        connect_timeout=5,
+        application_name="seamlessflow-scheduler",
     )
 
 
@@ -80,10 +86,14 @@ class Leader:
         if not self._lead_won(session):
             return
         _log.info("this process leads")
-        leads_since = time.monotonic()
+        leads_since = checked_at = time.monotonic()
         with self._companion():
             while not self._stop.is_set():
                 self._on_turn()
+                if time.monotonic() - checked_at > CHECK_EVERY_S:
+                    with _answering(session):
+                        session.execute("SELECT 1")
+                    checked_at = time.monotonic()
                 # Heartbeats may have been lost while nobody could store them: give every machine its full time.
                 self._cycle(may_evict=time.monotonic() - leads_since > HEARTBEAT_LIMIT_S)
                 self._wait(session)
@@ -93,7 +103,8 @@ class Leader:
         is_standing_by = False
         while not self._stop.is_set():
             self._on_turn()
-            row = session.execute("SELECT pg_try_advisory_lock(%s)", [LOCK_KEY]).fetchone()
+            with _answering(session):
+                row = session.execute("SELECT pg_try_advisory_lock(%s)", [LOCK_KEY]).fetchone()
             if row is not None and row[0]:
                 return True
             if not is_standing_by:
@@ -120,3 +131,17 @@ class Leader:
         if list(session.notifies(timeout=POLL_S, stop_after=1)):
             self._stop.wait(MIN_PAUSE_S)
             list(session.notifies(timeout=0))  # what came meanwhile is covered by the same cycle
+
+
+@contextmanager
+def _answering(session: psycopg.Connection) -> Iterator[None]:
+    """What is asked in here raises psycopg.OperationalError if the server gives no answer within ANSWER_S.
+
+    Silence on a connection that listens cannot be told from a dead one, so the server is asked now and then.
+    """
+    cutting = threading.Timer(ANSWER_S, connection_cut, [session.fileno()])
+    cutting.start()
+    try:
+        yield
+    finally:
+        cutting.cancel()

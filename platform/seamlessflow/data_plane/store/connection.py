@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from seamlessflow.core.types.ids import uuid7
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.runtime.connections import KEEPALIVES
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
         open=False,
         timeout=START_TIMEOUT_S,
         check=AsyncConnectionPool.check_connection,
-        kwargs={"autocommit": True},
+        kwargs={"autocommit": True, **KEEPALIVES},
     )
 
 

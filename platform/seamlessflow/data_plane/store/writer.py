@@ -26,6 +26,7 @@ from seamlessflow.data_plane.store.node_rows import (
     prompt_id,
     prompts_insert,
 )
+from seamlessflow.runtime.connections import KEEPALIVES
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,9 @@ class TurnWriter:
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = await AsyncConnection.connect(self._url, autocommit=True, connect_timeout=5)
+            self._connection = await AsyncConnection.connect(
+                self._url, autocommit=True, connect_timeout=5, **KEEPALIVES
+            )
         return self._connection
 
 

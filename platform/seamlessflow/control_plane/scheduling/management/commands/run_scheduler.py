@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from seamlessflow.control_plane.live.feeder import feeding
+from seamlessflow.control_plane.liveness import scheduler_watchdog
 from seamlessflow.control_plane.scheduling.leader import Leader
 
 
@@ -31,4 +32,14 @@ class Command(BaseCommand):
         signal.signal(signal.SIGTERM, ask_to_stop)
         signal.signal(signal.SIGINT, ask_to_stop)
         alive_file: Path | None = options["alive_file"]
-        Leader(stop=stop, companion=feeding, on_turn=alive_file.touch if alive_file else lambda: None).run()
+        watchdog = scheduler_watchdog().start()
+
+        def turned() -> None:
+            watchdog.beat()
+            if alive_file:
+                alive_file.touch()
+
+        try:
+            Leader(stop=stop, companion=feeding, on_turn=turned).run()
+        finally:
+            watchdog.stop()

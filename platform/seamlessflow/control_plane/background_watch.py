@@ -1,0 +1,39 @@
+"""A watchdog for background workers: their loop is Celery's, and it is watched for as long as the broker is there.
+
+While it is away Celery waits for it inside one call: that is no loop that stands still.
+"""
+
+from typing import Any
+
+from celery import bootsteps
+from django.conf import settings
+
+from seamlessflow.runtime.watchdog import Watchdog
+
+BEAT_S = 1.0
+
+
+class WatchedConsumer(bootsteps.StartStopStep):
+    """A step of the consumer's blueprint: started with each connection, stopped when it is lost."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        super().__init__(consumer, **options)
+        self._watchdog: Watchdog | None = None
+        self._beats: Any = None
+
+    def start(self, consumer: Any) -> None:
+        if self._watchdog is None:
+            self._watchdog = Watchdog("the background worker's loop", limit_s=settings.WATCHDOG_S).start()
+        self._watchdog.resume()
+        self._beats = consumer.timer.call_repeatedly(BEAT_S, self._watchdog.beat)
+
+    def stop(self, consumer: Any) -> None:
+        if self._watchdog is not None:
+            self._watchdog.pause()
+        if self._beats is not None:
+            self._beats.cancel()
+            self._beats = None
+
+    terminate = stop

@@ -1,0 +1,20 @@
+"""How a process ends that cannot go on: at once, with its reason and what every thread was doing in its log.
+
+Whoever started it (the launcher, Compose, Kubernetes) starts it again; state is in PostgreSQL. Nothing is closed in
+order: what would have to close it is what stands still.
+"""
+
+import faulthandler
+import logging
+import os
+import sys
+from typing import NoReturn
+
+EXIT_STATUS = 70  # EX_SOFTWARE
+log = logging.getLogger(__name__)
+
+
+def process_end(reason: str) -> NoReturn:
+    log.critical("%s; this process ends, to be started again. What its threads were doing:", reason)
+    faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
+    os._exit(EXIT_STATUS)

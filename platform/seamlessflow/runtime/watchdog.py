@@ -1,0 +1,92 @@
+"""A thread that ends this process when its main loop stands still for longer than a limit.
+
+Enters: beats, given by an event loop (`watch_loop`) or by a loop of one's own (`beat`). Leaves: the lag of the loop,
+and if it comes to that the end of the process. Invariant: only time counts in which the watchdog itself was running, so
+neither SIGSTOP nor a suspended machine, nor one so busy that no thread gets a turn, is taken for a stuck loop.
+
+A loop that is stuck inside one call which never lets another thread run (a regular expression, a huge power) stops the
+watchdog as well. Against that each beat sets a timer of processor time: when it runs out, the kernel ends the process.
+"""
+
+import asyncio
+import faulthandler
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from seamlessflow.runtime.ending import process_end
+
+DEFAULT_LIMIT_S = 30
+LIMIT_VARIABLE = "SEAMLESSFLOW_WATCHDOG_S"
+TICK_S = 0.5
+CPU_FACTOR = 2  # threads beside the loop use processor time as well
+
+
+class Watchdog:
+    """Watching ⇄ paused → stopped. `limit_s` 0: it only measures."""
+
+    def __init__(self, what: str, *, limit_s: float, end: Callable[[str], object] = process_end) -> None:
+        self._what = what
+        self._limit_s = limit_s
+        self._end = end
+        self._is_beating = True
+        self._is_paused = False
+        self._lag_s = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    @property
+    def lag_s(self) -> float:
+        """For how long the loop has given no beat; a healthy one gives one each tick."""
+        return max(0.0, self._lag_s - TICK_S)
+
+    def beat(self) -> None:
+        """The loop turns. Call it from the main thread, once a second or more."""
+        self._is_beating = True
+
+    def start(self) -> "Watchdog":
+        """From the main thread: it installs the handler that says where a stuck call was."""
+        if self._limit_s and sys.__stderr__ is not None:
+            faulthandler.register(signal.SIGPROF, file=sys.__stderr__, all_threads=True, chain=True)
+        self._set_timer()
+        self._thread.start()
+        return self
+
+    def watch_loop(self, loop: asyncio.AbstractEventLoop) -> "Watchdog":
+        self._loop = loop
+        return self.start()
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_beating, self._is_paused = True, False
+
+    def stop(self) -> None:
+        self._stopped.set()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _run(self) -> None:
+        looked_s = time.monotonic()
+        while not self._stopped.wait(TICK_S):
+            now_s = time.monotonic()
+            self._look(min(now_s - looked_s, 2 * TICK_S))
+            looked_s = now_s
+
+    def _look(self, passed_s: float) -> None:
+        if self._is_beating or self._is_paused:
+            self._is_beating, self._lag_s = False, 0.0
+            self._set_timer()
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self.beat)
+            return
+        self._lag_s += passed_s
+        if self._limit_s and self._lag_s > self._limit_s:
+            self._end(f"{self._what} has stood still for {self._lag_s:.0f} s")
+            self._stopped.set()
+
+    def _set_timer(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0 if self._is_paused else self._limit_s * CPU_FACTOR)

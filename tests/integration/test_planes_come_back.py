@@ -1,0 +1,78 @@
+"""Planes that stand still end and say so; a connection that listens and is half dead is made anew."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.database_proxy import database_proxy
+from tests.fixtures.gateway_world import GatewayWorld
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="sf-") as name:
+        yield Path(name)
+
+
+async def test_gateway_whose_loop_stands_still_ends_itself(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    world.environ["SEAMLESSFLOW_WATCHDOG_S"] = "2"
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    tasks = world.folder / "tasks.jsonl"
+    tasks.unlink()
+    os.mkfifo(tasks)  # whoever opens it waits for a writer
+    agent = world.make_phase(Role.AGENT)
+    with pytest.raises((aiohttp.ClientError, TimeoutError)):
+        await world.lease(agent)
+    assert world.process is not None
+    try:
+        status = await asyncio.to_thread(world.process.wait, PATIENCE_S / 2)
+    except Exception:
+        status = None
+    assert status == 70, f"the gateway stands still for ever (status {status})"
+    log = (world.folder / "gateway.log").read_text()
+    assert "the gateway's event loop has stood still" in log
+    assert "tasks_load" in log
+    tasks.unlink()
+
+
+async def test_livez_answers_while_the_database_is_away(
+    gateway_world: GatewayWorld, short_folder: Path
+) -> None:
+    world = gateway_world
+    async with database_proxy(world.database_url, short_folder) as proxy:
+        world.environ["DATABASE_URL"] = proxy.url
+        await world.start_engines(lambda prompt: "yes<|im_end|>")
+        for passage in proxy.passages:
+            passage.is_cut = True
+        assert world.http is not None
+        async with world.http.get(world.base_url + "/livez") as response:
+            answer = await response.json()
+            assert (response.status, answer["status"], answer["dead_tasks"]) == (200, "ok", [])
+        world.kill_gateway()
+
+
+async def test_half_dead_connection_that_listens_is_made_anew(
+    gateway_world: GatewayWorld, short_folder: Path
+) -> None:
+    world = gateway_world
+    async with database_proxy(world.database_url, short_folder) as proxy:
+        world.environ["DATABASE_URL"] = proxy.url
+        await world.start_engines(lambda prompt: "yes<|im_end|>")
+
+        async def listens() -> bool:
+            return any(not passage.is_cut for passage in proxy.that_said(b"LISTEN sf_engines"))
+
+        await world.until(listens, what="the gateway to listen")
+        for passage in proxy.that_said(b"LISTEN sf_engines"):
+            passage.is_cut = True
+        await world.until(listens, what="the gateway to listen anew", timeout_s=PATIENCE_S)
+        world.kill_gateway()
