@@ -103,15 +103,19 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._is_refused:
             return
         num_requests = self._num_requests
-        self._num_head_bytes += len(data)
+        is_body = (request := self._request) is not None and request.more_body
         super().data_received(data)
-        if num_requests != self._num_requests or ((request := self._request) and request.more_body):
-            self._num_head_bytes = 0
-        elif self._num_head_bytes > MAX_HEAD_BYTES:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The head of the request is too large.")
         if len(self.pipeline) > MAX_PIPELINED:
             self._is_refused = True
             self.transport.abort()
+        if is_body or num_requests != self._num_requests:
+            self._num_head_bytes = (
+                0  # a next head that began in the same piece is counted from the next one on
+            )
+            return
+        self._num_head_bytes += len(data)
+        if self._num_head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The head of the request is too large.")
 
     def on_headers_complete(self) -> None:
         self._num_requests += 1
