@@ -27,6 +27,7 @@ from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.notices import notices_hear
 from seamlessflow.data_plane.progress_feed import ProgressFeed
+from seamlessflow.data_plane.rendering.helpers import HelperLimits, PromptHelpers
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.routes.bodies import BodyRoom, ClientGone
 from seamlessflow.data_plane.routes.chat import ChatRoute
@@ -90,7 +91,10 @@ class Gateway:
         bodies = BodyRoom(
             max_body_bytes=settings.max_body_bytes, max_total_bytes=settings.max_inflight_body_bytes
         )
-        self._chat = ChatRoute(settings, registry, manager, writer, watched, bodies, time.monotonic)
+        helpers = PromptHelpers(
+            HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
+        )
+        self._chat = ChatRoute(settings, registry, manager, writer, watched, bodies, helpers, time.monotonic)
         self._rest = JsonRoutes(
             settings,
             registry,
@@ -110,6 +114,7 @@ class Gateway:
             task_supervised(self._listen(upkeep, room), name="listen"),
             task_supervised(watch.run(), name="watch"),
             task_supervised(suspicions.run(), name="suspicions"),
+            *helpers.start(),
         ]
         if settings.events_url:
             feed = ProgressFeed(settings.events_url, registry, watched)

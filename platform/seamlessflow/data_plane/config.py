@@ -29,6 +29,9 @@ class Settings:
     max_connections: int = 4096
     head_timeout_s: float = 10.0
     body_timeout_s: float = 30.0  # and a second for each 16 KiB
+    num_render_helpers: int = 2  # processes that render and tokenise
+    render_timeout_s: float = 10.0  # of processor time, for one request
+    render_memory_mb: int = 1024
     watchdog_s: float = DEFAULT_LIMIT_S  # for which the event loop may stand still; 0: for ever
     drain_timeout_s: float = 30.0  # a client that takes nothing of its answer for so long is cut off
     max_live_sessions: int = 20_000  # kept in memory; others are read back when they speak
@@ -61,6 +64,9 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
     head_s = numbers.read("SEAMLESSFLOW_HEAD_TIMEOUT_S", 10)
     body_s = numbers.read("SEAMLESSFLOW_BODY_TIMEOUT_S", 30)
     drain_s = numbers.read("SEAMLESSFLOW_DRAIN_TIMEOUT_S", 30)
+    num_render_helpers = numbers.read("SEAMLESSFLOW_RENDER_HELPERS", 2)
+    render_s = numbers.read("SEAMLESSFLOW_RENDER_TIMEOUT_S", 10)
+    render_memory_mb = numbers.read("SEAMLESSFLOW_RENDER_MEMORY_MB", 1024)
     watchdog_s = numbers.read(LIMIT_VARIABLE, DEFAULT_LIMIT_S, minimum=0)
     faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
     events_url = redis_url(environ.get("EVENTS_URL") or environ.get("BROKER_URL", ""))
@@ -84,6 +90,9 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         body_timeout_s=float(body_s),
         drain_timeout_s=float(drain_s),
         watchdog_s=float(watchdog_s),
+        num_render_helpers=num_render_helpers,
+        render_timeout_s=float(render_s),
+        render_memory_mb=render_memory_mb,
     )
 
 

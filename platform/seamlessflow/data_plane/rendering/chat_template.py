@@ -5,36 +5,46 @@ same values, filters and white-space rules as under `PreTrainedTokenizer.apply_c
 """
 
 import datetime
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from seamlessflow.core.trajectory.messages import message_text, tool_arguments
 
 Message = Mapping[str, Any]
+MAX_TEXT_CHARS = 64 << 20
 
 
 class TemplateRefused(ValueError):
     """The template raised on these messages, or cannot be compiled."""
 
 
+class OutputTooLarge(ValueError):
+    """The template wrote more than MAX_TEXT_CHARS."""
+
+
 class ChatTemplate:
-    """A compiled template with the special tokens it may name."""
+    """A template with the special tokens it may name. It is a program: compiling and rendering may take for ever."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        self._source = source
+        self._special_tokens = dict(special_tokens)
+
+    @functools.cached_property
+    def _template(self) -> Template:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
         )
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
-        self._special_tokens = dict(special_tokens)
         try:
-            self._template = environment.from_string(source)
+            return environment.from_string(self._source)
         except TemplateError as error:
             raise TemplateRefused(f"the model's chat template cannot be compiled: {error}") from error
 
@@ -46,15 +56,29 @@ class ChatTemplate:
         arguments: Mapping[str, Any],
         add_generation_prompt: bool,
     ) -> str:
-        """`messages` must have gone through `template_messages`. Raises TemplateRefused."""
+        """`messages` must have gone through `template_messages`. Raises TemplateRefused and OutputTooLarge."""
         values = self._special_tokens | dict(arguments)
         try:
-            return self._template.render(
+            pieces = self._template.generate(
                 **values
                 | {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
             )
+            return _joined(pieces)
+        except OutputTooLarge:
+            raise
         except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise TemplateRefused(f"the model's chat template refused the messages: {error}") from error
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    parts: list[str] = []
+    num_chars = 0
+    for piece in pieces:
+        num_chars += len(piece)
+        if num_chars > MAX_TEXT_CHARS:
+            raise OutputTooLarge(f"the model's chat template writes more than {MAX_TEXT_CHARS} characters")
+        parts.append(piece)
+    return "".join(parts)
 
 
 def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from seamlessflow.data_plane.engines.client import EngineRefused
 from seamlessflow.data_plane.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.rendering.answer_text import AnswerText
-from seamlessflow.data_plane.rendering.chat_template import TemplateRefused
+from seamlessflow.data_plane.rendering.helpers import PromptHelpers
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.routes.bodies import BodyRoom, HeldBody
 from seamlessflow.data_plane.routes.chat_reply import KEEPALIVE, STREAM_END, Reply
@@ -42,7 +42,7 @@ from seamlessflow.data_plane.routes.http import (
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
 from seamlessflow.data_plane.trajectory_manager.live import LiveSession, Partial
-from seamlessflow.data_plane.trajectory_manager.plan import TurnPlan, plan_turn
+from seamlessflow.data_plane.trajectory_manager.plan import TurnPlan, turn_match, turn_plan
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.trajectory_manager.replay import recorded_choices
 from seamlessflow.data_plane.trajectory_manager.turn import Choice, Turn
@@ -62,8 +62,10 @@ class ChatRoute:
         writer: TurnWriter,
         watched: Watched,
         bodies: BodyRoom,
+        helpers: PromptHelpers,
         clock: Callable[[], float],
     ) -> None:
+        self._helpers = helpers
         self._settings = settings
         self._bodies = bodies
         self._watched = watched
@@ -133,7 +135,7 @@ class ChatRoute:
         send: Send,
         held: HeldBody,
     ) -> None:
-        turn = self._turn(session, request, digest, is_retry=is_retry)
+        turn = await self._turn(session, request, digest, is_retry=is_retry)
         held.release()  # a turn may take minutes, and what it keeps is bounded by the model's context
         is_recorded = is_retry and digest in session.turns
         if is_recorded:
@@ -159,8 +161,10 @@ class ChatRoute:
             self._registry.turn_end(turn)
             metrics.TURN.observe(self._clock() - turn.started_s)
 
-    def _turn(self, session: LiveSession, request: ChatRequest, digest: bytes, *, is_retry: bool) -> Turn:
-        plan = self._plan(session, request)
+    async def _turn(
+        self, session: LiveSession, request: ChatRequest, digest: bytes, *, is_retry: bool
+    ) -> Turn:
+        plan = await self._plan(session, request)
         partial = session.partials.pop(digest, None) if is_retry else None
         if partial is not None:
             metrics.RETRIES.labels("continued").inc()
@@ -180,11 +184,14 @@ class ChatRoute:
         ]
         return Turn(session, plan, choices, turn_id, digest, request.flags, self._clock())
 
-    def _plan(self, session: LiveSession, request: ChatRequest) -> TurnPlan:
+    async def _plan(self, session: LiveSession, request: ChatRequest) -> TurnPlan:
+        job = session.job
         try:
-            return plan_turn(session.tree, session.job.text, request.conversation)
-        except (TemplateRefused, ValueError) as error:
+            matched = turn_match(session.tree, request.conversation)
+            asked = matched.request(job.text, model=job.model_path, max_tokens=job.spec.model.max_model_len)
+        except ValueError as error:
             raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error
+        return turn_plan(session.tree, matched, await self._helpers.prompt(job.job_id, asked))
 
     def _text(self, session: LiveSession, request: ChatRequest, plan: TurnPlan) -> AnswerText:
         return AnswerText(

@@ -36,6 +36,7 @@ class LiveJob:
     tasks_path: str
     evaluation_tasks_path: str
     text: ModelText
+    model_path: str
     is_over: bool = False
     num_recorded_groups: int = 0  # of other jobs, that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
@@ -124,5 +125,6 @@ def live_job(row: JobRow) -> LiveJob:
         tasks_path=row.tasks_path,
         evaluation_tasks_path=row.evaluation_tasks_path,
         text=model_text_load(row.model_path),
+        model_path=row.model_path,
         num_recorded_groups=row.num_recorded_groups,
     )

@@ -1,7 +1,8 @@
 """How a request joins its session's tree: matched on messages, proven on text, extended by new tokens only.
 
 Enters: the tree and the request's messages. Leaves: a `TurnPlan` with the prompt's ids (the path's own ids and the
-encoding of the text that is new) and the verdict. Invariant: no token that the policy sampled is tokenised again,
+encoding of the text that is new) and the verdict. Between match and plan the text is rendered and tokenised, which may
+happen elsewhere (`rendering/prompt`). Invariant: no token that the policy sampled is tokenised again,
 unless the verdict says that the template rewrote history; then it is context, not training data.
 """
 
@@ -15,6 +16,7 @@ from seamlessflow.core.trajectory.messages import message_digests, value_digest
 from seamlessflow.core.trajectory.prefix_tree import (
     TOKEN_BYTES,
     ForkCause,
+    Match,
     Node,
     NodeKind,
     PrefixTree,
@@ -22,7 +24,9 @@ from seamlessflow.core.trajectory.prefix_tree import (
 )
 from seamlessflow.data_plane.rendering.chat_template import template_messages
 from seamlessflow.data_plane.rendering.model_text import ModelText
-from seamlessflow.data_plane.rendering.output_parser import THINK
+from seamlessflow.data_plane.rendering.prompt import Cut, Prompt, PromptRequest, prompt_make
+
+NO_LIMIT = 1 << 31  # tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,48 +58,77 @@ class TurnPlan:
         return len(self.prompt_ids) // TOKEN_BYTES
 
 
-def plan_turn(tree: PrefixTree, text: ModelText, conversation: Conversation) -> TurnPlan:
-    """Raises TemplateRefused, and ValueError when a message cannot be read."""
-    shown = template_messages(conversation.messages)
+@dataclass(frozen=True, slots=True)
+class TurnMatch:
+    """Where a request may join its tree, found on messages alone; `answers` are the places, the likeliest first."""
+
+    conversation: Conversation
+    digests: tuple[bytes, ...]
+    match: Match
+    answers: Sequence[Node]
+    num_messages: Sequence[int]  # of the conversation, up to each of the answers
+
+    def request(self, text: ModelText, *, model: str, max_tokens: int) -> PromptRequest:
+        """What to render. Raises ValueError when a message cannot be read."""
+        return PromptRequest(
+            model=model,
+            messages=template_messages(self.conversation.messages),
+            tools=self.conversation.tools,
+            arguments=self.conversation.template_arguments,
+            cuts=[
+                Cut(num, _ends_turn(node, text))
+                for node, num in zip(self.answers, self.num_messages, strict=True)
+            ],
+            max_tokens=max_tokens,
+        )
+
+
+def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
+    """Raises ValueError when a message cannot be read."""
     digests = message_digests(conversation.messages)
-    context = _context(conversation)
-    match = tree.match(digests, context)
-    full = _render(text, conversation, shown, add_generation_prompt=True)
-    for node in _candidates(tree, match.node):
-        num_messages = match.num_messages if node is match.node else tree.num_path_messages(node.index)
-        known = _render(text, conversation, shown[:num_messages], add_generation_prompt=False)
-        new = _new_text(full, known, text, node)
-        if new is None:
-            continue
-        cause = match.cause if node is match.node else ForkCause.TEMPLATE
-        return _plan(tree, text, conversation, digests, parent=node, num_messages=num_messages, new=new, cause=cause,
-                     full=full)  # fmt: skip
-    cause = match.cause if match.node is None else ForkCause.TEMPLATE
-    return _plan(
-        tree, text, conversation, digests, parent=None, num_messages=0, new=full, cause=cause, full=full
-    )
+    match = tree.match(digests, _context(conversation))
+    answers = _candidates(tree, match.node)
+    num_messages = [
+        match.num_messages if node is match.node else tree.num_path_messages(node.index) for node in answers
+    ]
+    return TurnMatch(conversation, digests, match, answers, num_messages)
+
+
+def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
+    """The tree may have grown since `turn_match`; what was found in it is still there."""
+    if prompt.cut is None:
+        cause = matched.match.cause if matched.match.node is None else ForkCause.TEMPLATE
+        return _plan(tree, matched, prompt, parent=None, num_messages=0, cause=cause)
+    parent = matched.answers[prompt.cut]
+    cause = matched.match.cause if parent is matched.match.node else ForkCause.TEMPLATE
+    num_messages = matched.num_messages[prompt.cut]
+    return _plan(tree, matched, prompt, parent=parent, num_messages=num_messages, cause=cause)
+
+
+def plan_turn(tree: PrefixTree, text: ModelText, conversation: Conversation) -> TurnPlan:
+    """All of it in this process, for templates that are known to end. Raises TemplateRefused and ValueError."""
+    matched = turn_match(tree, conversation)
+    request = matched.request(text, model="", max_tokens=NO_LIMIT)
+    return turn_plan(tree, matched, prompt_make(text, request))
 
 
 def _plan(
     tree: PrefixTree,
-    text: ModelText,
-    conversation: Conversation,
-    digests: tuple[bytes, ...],
+    matched: TurnMatch,
+    prompt: Prompt,
     *,
     parent: Node | None,
     num_messages: int,
-    new: str,
     cause: ForkCause | None,
-    full: str,
 ) -> TurnPlan:
+    conversation = matched.conversation
     index = parent.index if parent else None
     context = b"" if parent else _context(conversation)
-    added = digests[num_messages:]
+    added = matched.digests[num_messages:]
     same = tree.prompt_child(index, added, context)
     if same is not None:
-        new_ids, cause = same.token_ids, ForkCause.REPEAT
-    else:
-        new_ids = text.encode(new)
+        cause = ForkCause.REPEAT
+    new_ids = prompt.new_ids if same is None else same.token_ids
     return TurnPlan(
         parent=index,
         kind=NodeKind.PROMPT if parent else NodeKind.ROOT,
@@ -106,7 +139,7 @@ def _plan(
         context=context,
         verdict=_verdict(cause),
         cause=cause,
-        starts_in_reasoning=full.rstrip().endswith(THINK),
+        starts_in_reasoning=prompt.starts_in_reasoning,
     )
 
 
@@ -125,31 +158,6 @@ def _candidates(tree: PrefixTree, node: Node | None) -> Sequence[Node]:
     return [] if node is None else [node, *tree.answers_above(node)]
 
 
-def _new_text(full: str, known: str, text: ModelText, node: Node) -> str | None:
-    """What `full` says after the tokens of the path that ends in answer `node`; None when history reads differently.
-
-    What follows the last end-of-turn mark (a line break, usually) was never sampled: it is new. So is the mark itself
-    after an answer that was cut short.
-    """
-    if not full.startswith(known):
-        return None
-    at, mark = max((known.rfind(end), end) for end in text.end_texts)
-    if at < 0 or known[at + len(mark) :].strip():
-        return None
-    return full[at + len(mark) if _ends_turn(node, text) else at :]
-
-
 def _ends_turn(node: Node, text: ModelText) -> bool:
     last = np.frombuffer(node.token_ids[-TOKEN_BYTES:], dtype="<i4")
     return len(last) == 1 and int(last[0]) in text.end_ids
-
-
-def _render(
-    text: ModelText, conversation: Conversation, messages: Sequence[Any], *, add_generation_prompt: bool
-) -> str:
-    return text.template.render(
-        messages,
-        tools=conversation.tools,
-        arguments=conversation.template_arguments,
-        add_generation_prompt=add_generation_prompt,
-    )

@@ -151,7 +151,7 @@ class Registry:
         if row is None:
             raise ApiError(HTTPStatus.NOT_FOUND, "There is no such job.", code="job_not_found")
         try:
-            job = live_job(row)
+            job = await asyncio.to_thread(live_job, row)  # a tokenizer may have many megabytes
         except (ModelUnusable, TemplateRefused, InvalidJobSpec) as error:
             raise ApiError(
                 HTTPStatus.BAD_REQUEST, f"The job cannot be served: {error}.", code="job_unusable"
