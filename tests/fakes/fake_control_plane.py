@@ -173,8 +173,8 @@ class FakeControlPlane:
         stored = self.logs.setdefault(UUID(request.match_info["phase_id"]), bytearray())
         offset, chunk = int(request.query["offset"]), await request.read()
         assert len(chunk) <= 65_536
-        if offset == len(stored):
-            stored += chunk
+        if offset - int(request.query["lost"]) == len(stored):
+            stored += b"\0" * (offset - len(stored)) + chunk
         return web.json_response({"next_offset": len(stored)})
 
 

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -21,7 +22,7 @@ from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.policies.services import leftovers_clear, versions_prune
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry import services as telemetry_services
-from seamlessflow.control_plane.telemetry.models import LedgerInterval, LogChunk, MetricPoint
+from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import (
     Interval,
@@ -354,16 +355,65 @@ def test_log_chunks_join_by_offset_whatever_is_sent_twice(cast: Cast) -> None:
     assert worker_make("beta").post(f"{path}0", b"x").status_code == 404
 
 
-def test_log_keeps_its_head_and_acknowledges_the_rest(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry_services, "MAX_LOG_BYTES", 8)
+def log_parts_read(cast: Cast, phase: Phase) -> list[dict[str, Any]]:
+    """Everything that is kept, part by part, as a reader of the API goes through it."""
+    parts: list[dict[str, Any]] = []
+    offset = 0
+    while True:
+        path = f"phases/{show_id(IdKind.PHASE, phase.id)}/logs?offset={offset}"
+        part = json.loads(cast.owner.call("GET", path).content)
+        if not part["text"]:
+            return parts
+        parts.append(part)
+        offset = part["next_offset"]
+
+
+def test_the_last_lines_of_a_crash_are_there_after_a_long_log(cast: Cast) -> None:
+    _, alpha, phase, _ = train_phase(cast)
+    line, crash = b"step 000001: all is well\n" * 40_000, b"RuntimeError: this is why\n"
+    path = f"phases/{phase.id}/logs?stream=train&offset="
+
+    end = 0
+    for data in [b"it begins\n", *[line] * 18, crash]:
+        assert json.loads(alpha.post(f"{path}{end}", data).content) == {"next_offset": end + len(data)}
+        end += len(data)
+
+    text = "".join(part["text"] for part in log_parts_read(cast, phase))
+    assert text.startswith("it begins\nstep 000001")
+    assert text.endswith(crash.decode())
+    assert len(text) <= 16 * 1024 * 1024
+
+
+def test_a_log_keeps_head_and_tail_and_says_what_is_missing(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry_services, "LOG_HEAD_BYTES", 4)
+    monkeypatch.setattr(telemetry_services, "LOG_TAIL_BYTES", 8)
     _, alpha, phase, _ = train_phase(cast)
     path = f"phases/{phase.id}/logs?stream=train&offset="
 
-    first = json.loads(alpha.post(f"{path}0", b"0123456789").content)
-    second = json.loads(alpha.post(f"{path}10", b"abc").content)
+    for offset, data in [(0, b"abcdef"), (6, b"ghijkl"), (12, b"mnop"), (16, b"qrst"), (16, b"qrst")]:
+        assert json.loads(alpha.post(f"{path}{offset}", data).content)["next_offset"] == offset + len(data)
 
-    assert (first["next_offset"], second["next_offset"]) == (10, 13)
-    assert bytes(LogChunk.objects.get().data) == b"01234567"
+    parts = log_parts_read(cast, phase)
+    told = [(part["offset"], part["num_missing_bytes"], part["text"], part["truncated"]) for part in parts]
+    assert told == [(0, 0, "abcd", True), (12, 8, "mnopqrst", False)]
+    assert {part["end"] for part in parts} == {20}
+
+
+def test_a_log_goes_on_after_what_its_machine_has_lost(cast: Cast) -> None:
+    _, alpha, phase, _ = train_phase(cast)
+    path = f"phases/{phase.id}/logs?stream=train"
+    alpha.post(f"{path}&offset=0", b"head")
+
+    answers = [
+        json.loads(alpha.post(f"{path}&offset=100&lost={lost}", b"tail").content)["next_offset"]
+        for lost in (0, 95, 96, 96)
+    ]
+
+    assert answers == [4, 4, 104, 104]
+    parts = log_parts_read(cast, phase)
+    assert [(part["num_missing_bytes"], part["text"]) for part in parts] == [(0, "head"), (96, "tail")]
 
 
 def test_retention_keeps_the_newest_the_pinned_and_those_in_use(cast: Cast) -> None:

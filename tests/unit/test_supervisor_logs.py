@@ -1,9 +1,14 @@
 """Output of children: offsets that survive rotation, one log a phase, the last line for reasons."""
 
+import asyncio
 from pathlib import Path
 from uuid import UUID
 
+import aiohttp
+
+from seamlessflow_workers.supervisor.log_shipper import LogShipper
 from seamlessflow_workers.supervisor.logs import OutputLog, RotatedFile
+from tests.fakes.fake_control_plane import FakeControlPlane
 
 JOB, PHASE, NEXT_PHASE = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -27,12 +32,14 @@ def test_offsets_count_from_the_beginning_through_rotations(tmp_path: Path) -> N
     file.close()
 
 
-def test_what_was_rotated_away_is_skipped_and_disk_use_is_bounded(tmp_path: Path) -> None:
-    file = RotatedFile(tmp_path / "log", max_file_bytes=10)
+def test_head_and_newest_outlive_rotations_and_disk_use_is_bounded(tmp_path: Path) -> None:
+    file = RotatedFile(tmp_path / "log", max_file_bytes=10, head_bytes=7)
     for number in range(100):
         file.write(b"%04d\n" % number)
-    assert read_all(file, 0) == (480, b"0096\n0097\n0098\n0099\n")
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 20
+    assert file.read(0, 100) == (0, b"0000\n00")
+    assert file.read(5, 100) == (5, b"00")
+    assert read_all(file, 7) == (480, b"0096\n0097\n0098\n0099\n")
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 27
     file.close()
 
 
@@ -76,3 +83,19 @@ def test_the_last_line_may_come_in_pieces(tmp_path: Path) -> None:
     log.write(b"bye")
     assert log.last_line == "bye"
     log.close()
+
+
+async def test_a_log_that_outgrew_its_files_unheard_is_shipped_with_its_gap(tmp_path: Path) -> None:
+    plane = await FakeControlPlane.start()
+    file = RotatedFile(tmp_path / "log", max_file_bytes=10, head_bytes=7)
+    async with aiohttp.ClientSession() as session:
+        shipper = LogShipper(session, control_plane_url=plane.url, token="t")
+        for number in range(100):
+            file.write(b"%04d\n" % number)
+        shipper.follow(PHASE, stream="train", file=file)
+        async with asyncio.timeout(20):
+            await shipper.ship_all()
+    await plane.stop()
+    file.close()
+
+    assert plane.logs[PHASE] == b"0000\n00" + b"\0" * 473 + b"0096\n0097\n0098\n0099\n"

@@ -2,7 +2,8 @@
 
 Enters: open log files, one per phase. Leaves: `POST /api/worker/v1/phases/<uuid>/logs?stream=&offset=` with at most
 64 KiB, again until acknowledged. Invariants: never blocks a child or a phase; the control plane's absence only delays
-it; the server's `next_offset` decides where to go on; at most `NUM_LOGS_MAX` logs wait.
+it, until rotation has forgotten what lies between a log's head and its newest, which the control plane is told as
+`lost`; the server's `next_offset` decides where to go on; at most `NUM_LOGS_MAX` logs wait.
 """
 
 import asyncio
@@ -87,7 +88,11 @@ class LogShipper:
         offset, chunk = shipment.file.read(shipment.offset, CHUNK_BYTES)
         async with self._session.post(
             f"{self._base_url}/{shipment.phase_id}/logs",
-            params={"stream": shipment.stream, "offset": str(offset)},
+            params={
+                "stream": shipment.stream,
+                "offset": str(offset),
+                "lost": str(offset - shipment.offset),
+            },
             data=chunk,
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),

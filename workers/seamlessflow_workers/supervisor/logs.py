@@ -3,7 +3,7 @@
 Enters: bytes as the child writes them. Leaves: `<role>-<phase>.log` (what came before the first phase and between
 phases goes to `<role>-<job>.log` and opens the next phase's log), and the last line, for reasons of failure.
 Invariant: an offset counts the bytes of one phase's log from its beginning, through rotations; disk use is bounded
-at two files of `max_file_bytes` a log.
+at two files of `max_file_bytes` a log and its first `head_bytes`.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,23 @@ from typing import IO
 from uuid import UUID
 
 MAX_FILE_BYTES = 8 << 20
+HEAD_BYTES = 1 << 20
 PRELUDE_BYTES = 65_536
 LAST_LINE_CHARACTERS = 300
 
 
 class RotatedFile:
-    """An append-only log that keeps its newest one to two files' worth."""
+    """An append-only log that keeps its head and its newest one to two files' worth."""
 
-    def __init__(self, path: Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> None:
+    def __init__(
+        self, path: Path, *, max_file_bytes: int = MAX_FILE_BYTES, head_bytes: int = HEAD_BYTES
+    ) -> None:
         self.path = path
         self._max_file_bytes = max_file_bytes
+        self._max_head_bytes = min(head_bytes, max_file_bytes)
         self._base = 0  # offset of the current file's first byte
         self._previous_base = 0
+        self._head_bytes = 0  # kept in a file of its own since the first rotation
         self._file: IO[bytes] = path.open("ab", buffering=0)
         self._size_bytes = self._file.tell()
 
@@ -38,9 +43,11 @@ class RotatedFile:
         self._size_bytes += len(chunk)
 
     def read(self, offset: int, num_bytes: int) -> tuple[int, bytes]:
-        """Bytes from `offset` on, or from the oldest kept; returns where they begin."""
+        """Bytes from `offset` on, or from the next that are kept; returns where they begin."""
         if offset >= self._base:
             return _read_at(self.path, offset, self._base, num_bytes)
+        if offset < min(self._head_bytes, self._previous_base):
+            return _read_at(self._head_path, offset, 0, num_bytes)
         start = max(offset, self._previous_base)
         return _read_at(self._previous_path, start, self._previous_base, min(num_bytes, self._base - start))
 
@@ -51,12 +58,24 @@ class RotatedFile:
     def _previous_path(self) -> Path:
         return self.path.with_name(self.path.name + ".1")
 
+    @property
+    def _head_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".head")
+
     def _rotate(self) -> None:
         self._file.close()
+        if self._base == 0:
+            self._keep_head()
         self.path.replace(self._previous_path)
         self._previous_base, self._base = self._base, self.end
         self._file = self.path.open("ab", buffering=0)
         self._size_bytes = 0
+
+    def _keep_head(self) -> None:
+        with self.path.open("rb") as file:
+            head = file.read(self._max_head_bytes)
+        self._head_path.write_bytes(head)
+        self._head_bytes = len(head)
 
 
 class OutputLog:

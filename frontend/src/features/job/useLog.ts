@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../api/client";
 import { useServerClock } from "../../live/LiveProvider";
 import type { PhaseRow } from "../../live/rows";
-import { clock } from "../../ui/format";
+import { bytes, clock } from "../../ui/format";
 import { following } from "./logPlan";
 
 const POLL_MS = 1000;
@@ -48,7 +48,7 @@ export function useLog(key: string, phases: readonly PhaseRow[], stream: string)
       const numNew = part.next_offset - offset;
       offset = part.next_offset;
       setLog((log) => ({
-        text: (log.text + heading + part.text).slice(-MAX_KEPT),
+        text: (log.text + heading + gapSaid(part.num_missing_bytes) + part.text).slice(-MAX_KEPT),
         streams: part.streams.length > 0 ? part.streams : log.streams,
         stream: part.stream || log.stream,
         numBytes: log.numBytes + numNew,
@@ -72,6 +72,11 @@ export function useLog(key: string, phases: readonly PhaseRow[], stream: string)
 
 function headingOf(phase: PhaseRow): string {
   return `── ${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence} ──\n`;
+}
+
+/** A long log keeps how it began and its newest lines; what was between them is gone. */
+function gapSaid(numMissing: number): string {
+  return numMissing > 0 ? `\n── ${bytes(numMissing)} are not kept ──\n` : "";
 }
 
 async function readPart(phaseId: string, stream: string, offset: number) {

@@ -157,7 +157,11 @@ class PhaseLogsApi(ProjectApi):
         operation_id="phase_logs",
         parameters=[
             OpenApiParameter("stream", description="The first by name if left out."),
-            OpenApiParameter("offset", OpenApiTypes.INT, description="Byte to begin with; 0 if left out."),
+            OpenApiParameter(
+                "offset",
+                OpenApiTypes.INT,
+                description="Byte to begin with, counted from the first one written; 0 if left out.",
+            ),
         ],
         responses=LogPartOutput,
     )

@@ -134,6 +134,13 @@ class JobLedgerOutput(ActivityOutput):
 class LogPartOutput(serializers.Serializer):
     streams = serializers.ListField(child=serializers.CharField())
     stream = serializers.CharField()
-    offset = serializers.IntegerField()
-    next_offset = serializers.IntegerField()
+    offset = serializers.IntegerField(
+        help_text="Where `text` begins: as asked, or where the log goes on after bytes that are not kept."
+    )
+    next_offset = serializers.IntegerField(help_text="Where to read on.")
+    num_missing_bytes = serializers.IntegerField(
+        help_text="Between the offset asked for and `text`: no longer kept. A log keeps its first MiB and its last 15."
+    )
+    end = serializers.IntegerField(help_text="Bytes written so far, those that are not kept included.")
+    truncated = serializers.BooleanField(help_text="Whether more follows at `next_offset`.")
     text = serializers.CharField()

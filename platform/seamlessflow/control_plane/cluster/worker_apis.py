@@ -106,14 +106,23 @@ def phase_logs(request: HttpRequest, phase_id: UUID) -> HttpResponse:
     phase = Phase.objects.filter(id=phase_id, machine_id=machine_id).first()
     if phase is None:
         raise not_found("phase of this machine", phase_id)
-    offset = request.GET.get("offset", "0")
-    if not offset.isascii() or not offset.isdecimal() or len(offset) > 18:
-        raise field_error("offset", f"{offset!r} is not accepted; accepted: a whole number from 0 on")
     with transaction.atomic():
         next_offset = log_append(
-            phase=phase, stream=request.GET.get("stream", ""), offset=int(offset), data=request.body
+            phase=phase,
+            stream=request.GET.get("stream", ""),
+            offset=_query_number(request, "offset"),
+            data=request.body,
+            num_lost=_query_number(request, "lost"),
         )
     return _json({"next_offset": next_offset})
+
+
+def _query_number(request: HttpRequest, name: str) -> int:
+    """0 if left out."""
+    text = request.GET.get(name, "0")
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise field_error(name, f"{text!r} is not accepted; accepted: a whole number from 0 on")
+    return int(text)
 
 
 def _check_times(heartbeat: Heartbeat) -> None:

@@ -1,8 +1,13 @@
-"""Reading a phase's output by offset."""
+"""Reading a phase's output by offset.
 
+Offsets count the bytes of a stream from its beginning, whether they are kept or not. Invariant: a part has no gap;
+one that begins later than it was asked for says how many bytes are missing before it.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.scheduling.models import Phase
@@ -13,11 +18,19 @@ MAX_READ_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
+    """`offset`: where `text` begins, `num_missing_bytes` after what was asked for. `end`: bytes of the whole stream."""
+
     streams: list[str]
     stream: str
     offset: int
     next_offset: int
+    num_missing_bytes: int
+    end: int
     text: str  # bytes that are no UTF-8 are shown as U+FFFD
+
+    @property
+    def truncated(self) -> bool:
+        return self.next_offset < self.end
 
 
 def log_read(*, phase: Phase, stream: str | None, offset: int) -> LogPart:
@@ -28,17 +41,27 @@ def log_read(*, phase: Phase, stream: str | None, offset: int) -> LogPart:
             "stream", f"{stream!r} is not a stream of this phase; accepted: {', '.join(streams)}"
         )
     chosen = stream or (streams[0] if streams else "")
-    data = b"".join(_chunks(phase, chosen, offset))[:MAX_READ_BYTES]
-    return LogPart(streams, chosen, offset, offset + len(data), data.decode(errors="replace"))
-
-
-def _chunks(phase: Phase, stream: str, offset: int) -> list[bytes]:
-    """Chunks from `offset` on, the first one cut to begin there."""
-    rows = (
-        LogChunk.objects.filter(phase=phase, stream=stream)
-        .annotate(end=F("offset") + F("num_bytes"))
-        .filter(end__gt=offset, offset__lt=offset + MAX_READ_BYTES)
-        .order_by("offset")
-        .values_list("offset", "data")
+    chunks = LogChunk.objects.filter(phase=phase, stream=chosen).annotate(end=F("offset") + F("num_bytes"))
+    end = chunks.order_by("-offset").values_list("end", flat=True).first() or 0
+    first = chunks.filter(end__gt=offset).order_by("offset").values_list("offset", flat=True).first()
+    begin = offset if first is None else max(offset, first)
+    data = b"".join(_touching(chunks.filter(end__gt=begin), begin))[:MAX_READ_BYTES]
+    return LogPart(
+        streams=streams,
+        stream=chosen,
+        offset=begin,
+        next_offset=begin + len(data),
+        num_missing_bytes=begin - offset,
+        end=end,
+        text=data.decode(errors="replace"),
     )
-    return [bytes(data)[max(offset - begin, 0) :] for begin, data in rows]
+
+
+def _touching(chunks: QuerySet[LogChunk], begin: int) -> Iterator[bytes]:
+    """What is kept from `begin` on, up to the next gap; `chunks`: those that end after it."""
+    near = chunks.filter(offset__lt=begin + MAX_READ_BYTES).order_by("offset")
+    for offset, data in near.values_list("offset", "data"):
+        if offset > begin:
+            return
+        yield bytes(data)[begin - offset :]
+        begin = offset + len(data)

@@ -69,7 +69,7 @@ class LedgerInterval(models.Model):
 
 
 class LogChunk(models.Model):
-    """Bytes of a phase's output from `offset` on; chunks of a stream touch."""
+    """Bytes of a phase's output from `offset` on. Where two chunks do not touch, what was between them is not kept."""
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")

@@ -12,14 +12,16 @@ from seamlessflow.control_plane.common.errors import ApplicationError, field_err
 from seamlessflow.control_plane.common.json_values import text_fault
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LogChunk, MetricPoint
+from seamlessflow.core.telemetry.log_window import log_parts, log_tail_begin
 
 MAX_METRIC_NAME_LENGTH = 120
 MAX_METRICS = 1_000
 MAX_STEP = 2**62
 MAX_STREAM_LENGTH = 16
 MAX_CHUNK_BYTES = 1024 * 1024
-# Of one stream of one phase; its head is kept, since failures at the start explain most.
-MAX_LOG_BYTES = 16 * 1024 * 1024
+# Kept of one stream of one phase: how it began, and the newest, since a crash is in the last lines.
+LOG_HEAD_BYTES = 1024 * 1024
+LOG_TAIL_BYTES = 15 * 1024 * 1024
 
 
 def metrics_record(*, job_id: UUID, project_id: UUID, step: int, values: Mapping[str, float]) -> None:
@@ -43,8 +45,11 @@ def metrics_record(*, job_id: UUID, project_id: UUID, step: int, values: Mapping
     )
 
 
-def log_append(*, phase: Phase, stream: str, offset: int, data: bytes) -> int:
-    """Store what is new of a chunk; return the offset from which the sender goes on."""
+def log_append(*, phase: Phase, stream: str, offset: int, data: bytes, num_lost: int = 0) -> int:
+    """Store what is new of a chunk; return the offset from which the sender goes on.
+
+    `num_lost`: the sender has these bytes before `offset` no more, so nothing waits for them.
+    """
     if not 0 < len(stream) <= MAX_STREAM_LENGTH or not stream.isprintable():
         raise field_error("stream", f"{stream!r} is not a name of 1 to {MAX_STREAM_LENGTH} characters")
     if len(data) > MAX_CHUNK_BYTES:
@@ -55,28 +60,37 @@ def log_append(*, phase: Phase, stream: str, offset: int, data: bytes) -> int:
         # Two senders of one stream wait for each other here.
         Phase.objects.select_for_update(no_key=True).only("id").get(id=phase.id)
         end = _log_end(phase, stream)
-        if end >= MAX_LOG_BYTES:
-            return offset + len(data)
-        if offset > end:
+        if offset - num_lost > end:
             return end
-        fresh = data[end - offset :][: MAX_LOG_BYTES - end]
-        if fresh:
-            LogChunk.objects.create(
+        begin = max(offset, end)
+        fresh = data[begin - offset :]
+        if not fresh:
+            return end
+        LogChunk.objects.bulk_create(
+            LogChunk(
                 project_id=phase.project_id,
                 phase=phase,
                 stream=stream,
-                offset=end,
-                num_bytes=len(fresh),
-                data=fresh,
+                offset=at,
+                num_bytes=len(part),
+                data=part,
             )
-        return (
-            max(end + len(fresh), offset + len(data))
-            if end + len(fresh) >= MAX_LOG_BYTES
-            else end + len(fresh)
+            for at, part in log_parts(begin, fresh, head_bytes=LOG_HEAD_BYTES)
         )
+        _log_trim(phase, stream, end=begin + len(fresh))
+        return begin + len(fresh)
 
 
 def _log_end(phase: Phase, stream: str) -> int:
     chunks = LogChunk.objects.filter(phase=phase, stream=stream)
     last = chunks.order_by("-offset").annotate(end=F("offset") + F("num_bytes")).values_list("end", flat=True)
     return next(iter(last[:1]), 0)
+
+
+def _log_trim(phase: Phase, stream: str, *, end: int) -> None:
+    """Forget what is neither head nor tail."""
+    begin = log_tail_begin(end, head_bytes=LOG_HEAD_BYTES, tail_bytes=LOG_TAIL_BYTES)
+    if begin > LOG_HEAD_BYTES:
+        LogChunk.objects.filter(
+            phase=phase, stream=stream, offset__gte=LOG_HEAD_BYTES, offset__lt=begin
+        ).delete()

@@ -5,8 +5,9 @@ A doorbell only makes the supervisor send its next heartbeat at once. An order w
 
 Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`):
 `POST /publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204);
-by the machine token: `POST /phases/<uuid>/logs?stream=&offset=` (bytes → {"next_offset": n}); by the installation's
-join token: `POST /join` (Join → Joined).
+by the machine token: `POST /phases/<uuid>/logs?stream=&offset=&lost=` (bytes → {"next_offset": n}; `lost`: so many
+bytes before `offset` are gone at the sender, so the log goes on after a gap); by the installation's join token:
+`POST /join` (Join → Joined).
 """
 
 from typing import Any

@@ -1,0 +1,26 @@
+"""What is kept of a log that outgrows its bound: its head and its tail. Offsets count from its first byte."""
+
+from collections.abc import Iterator
+
+
+def log_tail_begin(end: int, *, head_bytes: int, tail_bytes: int) -> int:
+    """Where the tail of a log of `end` bytes begins; chunks from the head's end up to there are forgotten.
+
+    >>> log_tail_begin(100, head_bytes=10, tail_bytes=50), log_tail_begin(60, head_bytes=10, tail_bytes=50)
+    (50, 10)
+    """
+    return max(end - tail_bytes, head_bytes)
+
+
+def log_parts(offset: int, data: bytes, *, head_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """A chunk, cut where the head ends: what is forgotten is forgotten chunk by chunk.
+
+    >>> list(log_parts(8, b"abcd", head_bytes=10))
+    [(8, b'ab'), (10, b'cd')]
+    """
+    cut = head_bytes - offset
+    if 0 < cut < len(data):
+        yield offset, data[:cut]
+        yield head_bytes, data[cut:]
+    else:
+        yield offset, data
