@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import Event
@@ -73,7 +73,7 @@ def test_the_dry_run_of_a_retag_says_what_happens_to_each_running_thing(cast: Ca
     )
     assert fate["sentence"] == (
         "alpha: the rollout phase of calculator drains, because alpha lacks the tag rollout; "
-        "its 12 requests are handed over to beta and go on from their own tokens."
+        "its requests are handed over to beta and go on from their own tokens."
     )
     (job,) = shown["jobs"]
     assert (job["before"]["rollout"], job["after"]["rollout"]) == (["alpha", "beta"], ["beta"])
@@ -87,8 +87,10 @@ def test_the_dry_run_of_several_edits_at_once_sees_them_together(cast: Cast) -> 
 
     assert [(fate["machine"], fate["fate"]) for fate in shown["phases"]] == [
         ("alpha", "stays"),
+        ("alpha", "drains"),
         ("beta", "stays"),
     ]
+    assert [fate["is_turn"] for fate in shown["phases"]] == [False, True, False]
     assert shown["jobs"][0]["sentence"] == "calculator trains on beta instead of alpha."
 
 
@@ -114,7 +116,8 @@ def test_the_dry_run_counts_the_episodes_of_an_agent_machine(cast: Cast) -> None
 
     shown = preview(cast.operator, ("gamma", {"is_draining": True}))
 
-    assert "its 3 episodes get 10 s to end" in shown["phases"][0]["sentence"]
+    assert "its episodes get 10 s to end" in shown["phases"][0]["sentence"]
+    assert shown["phases"][0]["load"] == 3
     assert shown["machines"][0]["after"]["is_cordoned"], "draining cordons"
 
 
@@ -165,7 +168,35 @@ def test_the_dry_run_agrees_with_what_the_scheduler_then_does(cast: Cast) -> Non
     cycle()
 
     drained = set(Phase.objects.filter(state=PhaseState.DRAINING).values_list("machine__name", flat=True))
-    assert drained == {fate["machine"] for fate in shown["phases"] if fate["fate"] == "drains"} == {"gamma"}
+    ending = {fate["machine"] for fate in shown["phases"] if fate["fate"] == "drains" and not fate["is_turn"]}
+    assert drained == ending == {"gamma"}
+
+
+def test_the_same_dry_run_says_the_same_all_through_a_cycle(cast: Cast) -> None:
+    """Twenty times: alpha rolls out, turns to training and back; requests come and go, groups become ready."""
+    job, workers = running_job(cast)
+    moments = [
+        (role, state, num_ready)
+        for num_ready in (0, 4)
+        for role in ("rollout", "train")
+        for state in (PhaseState.LEASED, PhaseState.STARTING, PhaseState.ACTIVE, PhaseState.DRAINING)
+    ]
+    Phase.objects.filter(machine=workers["alpha"].machine).update(active_at=timezone.now())
+    groups = [group_make(job, index) for index in range(4)]
+    answers = []
+    for number, (role, state, num_ready) in enumerate([*moments, *moments[:4]]):
+        Phase.objects.filter(machine=workers["alpha"].machine).update(role=role, state=state)
+        for index, group in enumerate(groups):
+            group.state = "ready" if index < num_ready else "open"
+            group.ready_at = timezone.now()
+            group.save()
+        # Heard just now, however slow this test is.
+        MachineHeartbeat.objects.update(num_in_flight=number, received_at=timezone.now())
+        shown = preview(cast.owner, ("alpha", {"tags": ["rollout"]}))
+        answers.append((shown["sentences"], [job["after"] for job in shown["jobs"]]))
+
+    assert len(answers) == 20
+    assert [answer for answer in answers if answer != answers[0]] == []
 
 
 def test_the_events_of_a_machine_tell_who_edited_it_and_why(cast: Cast) -> None:

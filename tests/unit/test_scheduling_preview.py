@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase
 from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
 from seamlessflow.core.scheduling.foresight import foresee
-from seamlessflow.core.scheduling.preview import Fate, Preview, preview
+from seamlessflow.core.scheduling.preview import Fate, Preview, _with_demand, preview
 from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
@@ -33,20 +34,26 @@ def test_a_dry_run_begins_with_exactly_the_plan_of_the_edited_snapshot(
 def test_a_dry_run_names_the_fate_of_each_phase_that_the_edit_ends(
     snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]
 ) -> None:
-    foreseen = preview(snapshot, edits)
+    """At rest, as turns come and go without an edit. What has no place at rest is told of as well."""
+    rest = foresee(_with_demand(snapshot, is_due=False)).rest
+    foreseen = preview(rest, edits)
 
-    def ended(plan_of: Snapshot) -> set[UUID]:
-        return {d.phase_id for d in decide(plan_of).decisions if isinstance(d, DrainPhase | FailPhase)}
-
-    fates = {fate.phase.id: fate for fate in foreseen.phases}
-    for phase_id in ended(snapshot_edited(snapshot, edits)) - {
-        d.phase_id for d in foresee(snapshot).decisions if isinstance(d, DrainPhase | FailPhase)
+    ended = {
+        d.phase_id
+        for d in decide(snapshot_edited(rest, edits)).decisions
+        if isinstance(d, DrainPhase | FailPhase)
+    }
+    fates = {fate.live.id: fate for fate in foreseen.phases if fate.live is not None and not fate.is_turn}
+    for phase_id in ended - {
+        d.phase_id for d in foresee(rest).decisions if isinstance(d, DrainPhase | FailPhase)
     }:
         assert fates[phase_id].fate is not Fate.STAYS
         assert fates[phase_id].reason
+    told = {fate.machine_id for fate in preview(snapshot, edits).phases}
+    jobs = {job.id for job in snapshot.jobs}
     for machine in snapshot.machines:
-        if machine.id in edits and machine.phase is not None:
-            assert machine.phase.id in fates, "what lives on an edited machine is always told of"
+        if machine.id in edits and machine.phase is not None and machine.phase.job_id in jobs:
+            assert machine.id in told, "what lives on an edited machine is always told of"
 
 
 @given(snapshots())
@@ -90,19 +97,19 @@ AT_WORK = (
 
 
 def told(*edits: tuple[str, MachineEdit], machines: tuple[MachineView, ...] = AT_WORK) -> list[str]:
-    """What a dry run says, with 12 of whatever lives on each phase."""
+    """What a dry run says."""
     ids = {machine.name: machine.id for machine in machines}
     foreseen: Preview = preview(
         Snapshot(machines=machines, jobs=(RUNNING,)), {ids[name]: edit for name, edit in edits}
     )
-    said = [phase_sentence(fate, job="calc", load=12) for fate in foreseen.phases]
+    said = [phase_sentence(fate, job="calc") for fate in foreseen.phases]
     return said + [job_sentence(outlook, job="calc") for outlook in foreseen.jobs]
 
 
 def test_a_rollout_machine_that_is_lost_hands_its_requests_to_the_others() -> None:
     assert told(("beta", MachineEdit(is_draining=True))) == [
         (
-            "beta: the rollout phase of calc drains, because beta is being drained; its 12 requests are handed over to "
+            "beta: the rollout phase of calc drains, because beta is being drained; its requests are handed over to "
             "alpha and go on from their own tokens."
         ),
         "calc rolls out on alpha instead of alpha and beta.",
@@ -111,7 +118,7 @@ def test_a_rollout_machine_that_is_lost_hands_its_requests_to_the_others() -> No
 
 def test_requests_of_the_last_rollout_machine_are_held() -> None:
     said = told(("alpha", MachineEdit(tags=["train"])), ("beta", MachineEdit(tags=[])))
-    assert "its 12 requests are held until a machine rolls out for the job again" in said[0]
+    assert "its requests are held until a machine rolls out for the job again" in said[0]
     assert "waits: no machine has the tags for role rollout: rollout" in said[-1]
 
 
@@ -123,13 +130,71 @@ def test_a_trainer_that_is_lost_ends_after_its_step_and_another_goes_on() -> Non
         machines=training,
     )
     assert said == [
+        "alpha: the rollout phase of calc goes on as it is.",
         (
-            "alpha: the train phase of calc drains, because alpha lacks the tag train; it ends after the step on "
-            "batch 12, which is published; what was not begun is given again to beta."
+            "alpha: its turns to train calc end, because alpha lacks the tag train; a step in hand ends first and is "
+            "published; what was not begun is given again to beta."
         ),
         "beta: the rollout phase of calc goes on as it is.",
         "calc trains on beta instead of alpha.",
     ]
+
+
+def test_a_dedicated_trainer_that_is_lost_ends_after_its_step() -> None:
+    dedicated = (machine("delta", "train", role=Role.TRAIN), *AT_WORK)
+    assert told(("delta", MachineEdit(is_draining=True)), machines=dedicated) == [
+        (
+            "delta: the train phase of calc drains, because delta is being drained; a step in hand ends first and is "
+            "published; what was not begun is given again to alpha."
+        ),
+        "calc trains on alpha instead of delta.",
+    ]
+
+
+MOMENTS = [
+    (Role.ROLLOUT, PhaseState.ACTIVE, 0),
+    (Role.ROLLOUT, PhaseState.ACTIVE, 3),
+    (Role.ROLLOUT, PhaseState.ACTIVE, 4),
+    (Role.ROLLOUT, PhaseState.DRAINING, 4),
+    (Role.TRAIN, PhaseState.LEASED, 4),
+    (Role.TRAIN, PhaseState.STARTING, 4),
+    (Role.TRAIN, PhaseState.ACTIVE, 4),
+    (Role.TRAIN, PhaseState.ACTIVE, 0),
+    (Role.TRAIN, PhaseState.DRAINING, 0),
+    (Role.ROLLOUT, PhaseState.LEASED, 0),
+    (Role.ROLLOUT, PhaseState.STARTING, 1),
+]
+
+
+@pytest.mark.parametrize(
+    "name,edit",
+    [
+        ("alpha", MachineEdit(tags=["rollout"])),
+        ("alpha", MachineEdit(tags=["train"])),
+        ("alpha", MachineEdit(tags=[])),
+        ("alpha", MachineEdit(is_cordoned=True)),
+        ("alpha", MachineEdit(is_draining=True)),
+        ("beta", MachineEdit(tags=["rollout", "train"])),
+        ("beta", MachineEdit(is_draining=True)),
+        ("gamma", MachineEdit(is_draining=True)),
+    ],
+)
+def test_a_dry_run_says_the_same_at_every_moment_of_a_cycle(name: str, edit: MachineEdit) -> None:
+    """alpha rolls out and trains in turns; groups become ready, phases start, turn over and drain."""
+    answers = set()
+    for role, state, num_ready in MOMENTS:
+        for age_s in (0.0, 20.0):
+            alpha = machine("alpha", "rollout", "train", role=role)
+            assert alpha.phase is not None
+            alpha = replace(alpha, phase=replace(alpha.phase, state=state, age_s=age_s))
+            job = replace(RUNNING, num_ready_groups=num_ready, num_open_groups=8 - num_ready, max_staleness=1)
+            foreseen = preview(
+                Snapshot(machines=(alpha, *AT_WORK[1:]), jobs=(job,)), {machine(name).id: edit}
+            )
+            said = [phase_sentence(fate, job="calc") for fate in foreseen.phases]
+            answers.add((*said, *(job_sentence(outlook, job="calc") for outlook in foreseen.jobs)))
+
+    assert len(answers) == 1, answers
 
 
 def test_a_cordon_lets_what_runs_go_on() -> None:

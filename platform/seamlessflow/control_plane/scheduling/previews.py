@@ -1,4 +1,4 @@
-"""Dry runs: what an edit of machines would do now, asked of the scheduler itself; nothing is written.
+"""Dry runs: what an edit of machines would do, asked of the scheduler itself; nothing is written.
 
 Jobs of projects that the caller may not read are named "a job of another project".
 """
@@ -84,7 +84,7 @@ def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> Ma
     snapshot = snapshot_load()
     names = _job_names(access)
     foreseen = preview(snapshot, edits)
-    loads = _loads([fate.phase.id for fate in foreseen.phases])
+    loads = _loads([fate.live.id for fate in foreseen.phases if fate.live is not None])
     return MachinesPreview(
         machines=_edited_machines(snapshot.machines, edits),
         phases=[_shown_fate(fate, names, loads) for fate in foreseen.phases],
@@ -135,8 +135,9 @@ def _edited_machines(
 
 
 def _shown_fate(fate: PhaseFate, names: Mapping[UUID, str], loads: Mapping[UUID, int | None]) -> ShownFate:
-    name, load = names.get(fate.phase.job_id), loads.get(fate.phase.id)
-    return ShownFate(fate, name, load, phase_sentence(fate, job=name or HIDDEN_JOB, load=load))
+    name = names.get(fate.job_id)
+    load = None if fate.live is None else loads.get(fate.live.id)
+    return ShownFate(fate, name, load, phase_sentence(fate, job=name or HIDDEN_JOB))
 
 
 def _shown_outlook(outlook: JobOutlook, names: Mapping[UUID, str]) -> ShownOutlook:

@@ -43,10 +43,20 @@ class EditedMachineOutput(serializers.Serializer):
 
 
 class PhaseFateOutput(serializers.Serializer):
-    phase_id = ShownIdField(IdKind.PHASE, source="fate.phase.id")
+    """The forecast holds until somebody edits something; `phase_id`, `state` and `load` are of this moment."""
+
+    phase_id = ShownIdField(
+        IdKind.PHASE,
+        source="fate.live.id",
+        allow_null=True,
+        help_text="Null while it has no live phase of this role: machines that train in turns have one at a time.",
+    )
     machine = serializers.CharField(source="fate.machine")
-    role = serializers.CharField(source="fate.phase.role")
-    state = serializers.CharField(source="fate.phase.state")
+    role = serializers.CharField(source="fate.role")
+    state = serializers.CharField(source="fate.live.state", allow_null=True)
+    is_turn = serializers.BooleanField(
+        source="fate.is_turn", help_text="The machine's turns to train end, whoever has the machine now."
+    )
     job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
     job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
     fate = serializers.ChoiceField(choices=[f.value for f in Fate], source="fate.fate")
@@ -58,12 +68,12 @@ class PhaseFateOutput(serializers.Serializer):
         child=serializers.CharField(), source="fate.successors", help_text="Machines that take the role over."
     )
     load = serializers.IntegerField(
-        allow_null=True, help_text="Requests (rollout), episodes (agent) or the batch in hand (train)."
+        allow_null=True, help_text="Requests (rollout), episodes (agent) or the batch in hand (train), now."
     )
     sentence = serializers.CharField()
 
     def get_job_id(self, shown: ShownFate) -> str | None:
-        return show_id(IdKind.JOB, shown.fate.phase.job_id) if shown.job_name is not None else None
+        return show_id(IdKind.JOB, shown.fate.job_id) if shown.job_name is not None else None
 
 
 class PlacesOutput(serializers.Serializer):

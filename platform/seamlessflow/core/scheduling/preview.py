@@ -1,10 +1,12 @@
 """What an edit of machines would do to each running thing: the scheduler itself, asked about a hypothetical snapshot.
 
 Enters: a snapshot and edits. Leaves: the plan that the next cycle makes under the edits, the fate of each phase that
-is concerned, and each job's places before and after. Invariant: `first` equals `decide` of the edited snapshot.
+is concerned, and each job's places before and after. Invariants: `first` equals `decide` of the edited snapshot; all
+else is the same at every moment of a job's cycle. It is asked of the snapshot *at rest*: what starts has started, no
+batch is due, so machines that train in turns roll out; who trains is asked of the same rest with a batch due.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
@@ -12,9 +14,11 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.scheduling.decisions import FailPhase, Plan
+from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Plan
 from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
+from seamlessflow.core.scheduling.filters import LEASE_FILTERS, first_rejection
 from seamlessflow.core.scheduling.foresight import Course, foresee
+from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
@@ -29,15 +33,21 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseFate:
-    """`successors`: other machines that fill the role for the job afterwards. `is_by_edit`: else it ends anyway."""
+    """`successors`: other machines that fill the role for the job afterwards. `is_by_edit`: else it ends anyway.
 
-    phase: PhaseView
+    `live`: the phase itself, if it lives at this very moment. `is_turn`: the machine's turns to train for the job.
+    """
+
     machine_id: UUID
     machine: str
+    job_id: UUID
+    role: Role
+    live: PhaseView | None
     fate: Fate
     reason: str
     successors: tuple[str, ...]
     is_by_edit: bool
+    is_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,61 +84,140 @@ class Preview:
     jobs: tuple[JobOutlook, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Where a snapshot rests with nothing to train (`quiet`), and from there with a batch due."""
+
+    quiet: Course
+    due: Course
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "_Outcome":
+        quiet = foresee(_with_demand(snapshot, is_due=False))
+        return cls(quiet, foresee(_with_demand(quiet.rest, is_due=True)))
+
+    def places(self, job: JobView) -> Places:
+        states = {other.id: other.state for other in self.quiet.rest.jobs}
+        return Places(
+            state=states.get(job.id),
+            rollout=_holders(self.quiet, job, Role.ROLLOUT),
+            train=_holders(self.due, job, Role.TRAIN),
+            agent=_holders(self.quiet, job, Role.AGENT),
+            waiting=self.quiet.waiting.get(job.id, ""),
+        )
+
+
 def preview(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Preview:
     edited = snapshot_edited(snapshot, edits)
-    now, then = foresee(snapshot), foresee(edited)
-    places_now, places_then = _places(snapshot), _places(edited)
-    fates = [
-        _fate(machine, machine.phase, now, then, places_then)
-        for machine in snapshot.machines
-        if machine.phase is not None
-    ]
+    now = _Outcome.of(snapshot)
+    then = _Outcome.of(snapshot_edited(now.quiet.rest, edits))
+    places_then = {job.id: then.places(job) for job in snapshot.jobs}
+    fates = [*_fates(snapshot, now, then, places_then), *_fleeting(snapshot, edited, now, places_then)]
     return Preview(
-        first=then.first,
-        phases=tuple(fate for fate in fates if fate.machine_id in edits or fate.is_by_edit),
+        first=decide(edited),
+        phases=tuple(
+            fate
+            for fate in sorted(fates, key=lambda fate: (fate.machine, fate.is_turn))
+            if fate.machine_id in edits or fate.is_by_edit
+        ),
         jobs=tuple(
-            JobOutlook(job_id=job.id, before=places_now[job.id], after=places_then[job.id])
+            JobOutlook(job_id=job.id, before=now.places(job), after=places_then[job.id])
             for job in snapshot.jobs
         ),
     )
 
 
+def _fates(
+    snapshot: Snapshot, now: _Outcome, then: _Outcome, places: Mapping[UUID, Places]
+) -> Iterator[PhaseFate]:
+    """Of what is at rest, and of turns to train that the edit ends."""
+    live = {machine.id: machine.phase for machine in snapshot.machines}
+    jobs = {job.id: job for job in snapshot.jobs}
+    trained = {(machine.id, job_id) for machine, job_id in _training(now.due.rest)}
+    still_trained = {(machine.id, job_id) for machine, job_id in _training(then.due.rest)}
+    for machine in now.quiet.rest.machines:
+        phase = machine.phase
+        if phase is not None and phase.job_id in jobs:
+            fate, reason = _end_said(then.quiet.end_of(phase.id))
+            yield _fate(
+                machine, phase.job_id, phase.role, places, live=live[machine.id], fate=fate, reason=reason
+            )
+    rests_as = {(machine.id, machine.phase.role) for machine in now.quiet.rest.machines if machine.phase}
+    after = {machine.id: machine for machine in then.due.rest.machines}
+    for machine_id, job_id in sorted(trained - still_trained, key=str):
+        if (machine_id, Role.TRAIN) not in rests_as:
+            machine = after[machine_id]
+            reason = (
+                first_rejection(LEASE_FILTERS, machine, jobs[job_id], Role.TRAIN) or "another is to train"
+            )
+            yield _fate(
+                machine, job_id, Role.TRAIN, places,
+                live=live[machine_id], fate=Fate.DRAINS, reason=reason, is_turn=True,
+            )  # fmt: skip
+
+
+def _fleeting(
+    snapshot: Snapshot, edited: Snapshot, now: _Outcome, places: Mapping[UUID, Places]
+) -> Iterator[PhaseFate]:
+    """Of phases that live now and have no place at rest: their job ends, their machine is silent or was edited."""
+    rested = {(m.id, m.phase.job_id, m.phase.role) for m in now.quiet.rest.machines if m.phase is not None}
+    rested |= {(machine.id, job_id, Role.TRAIN) for machine, job_id in _training(now.due.rest)}
+    fleeting = [
+        (machine, machine.phase)
+        for machine in snapshot.machines
+        if machine.phase and (machine.id, machine.phase.job_id, machine.phase.role) not in rested
+    ]
+    if not fleeting:
+        return
+    present, changed = foresee(snapshot), foresee(edited)
+    for machine, phase in fleeting:
+        end, anyway = changed.end_of(phase.id), present.end_of(phase.id)
+        fate, reason = _end_said(end)
+        if end is None and phase.is_leaving:
+            fate, reason = Fate.DRAINS, "it drains already"
+        is_by_edit = end is not None and (anyway is None or anyway.reason != end.reason)
+        told = _fate(machine, phase.job_id, phase.role, places, live=phase, fate=fate, reason=reason)
+        yield replace(told, is_by_edit=is_by_edit)
+
+
+def _end_said(end: DrainPhase | FailPhase | None) -> tuple[Fate, str]:
+    if end is None:
+        return Fate.STAYS, ""
+    return (Fate.FAILS if isinstance(end, FailPhase) else Fate.DRAINS), end.reason
+
+
 def _fate(
-    machine: MachineView, phase: PhaseView, now: Course, then: Course, places: Mapping[UUID, Places]
+    machine: MachineView,
+    job_id: UUID,
+    role: Role,
+    places: Mapping[UUID, Places],
+    *,
+    live: PhaseView | None,
+    fate: Fate,
+    reason: str,
+    is_turn: bool = False,
 ) -> PhaseFate:
-    end, anyway = then.end_of(phase.id), now.end_of(phase.id)
-    fate, reason = Fate.STAYS, ""
-    if end is not None:
-        fate, reason = (Fate.FAILS if isinstance(end, FailPhase) else Fate.DRAINS), end.reason
-    elif phase.is_leaving:
-        fate, reason = Fate.DRAINS, "it drains already"
-    job_places = places.get(phase.job_id)
-    successors = job_places.of(phase.role) if job_places is not None else ()
+    successors = places[job_id].of(role) if job_id in places else ()
+    is_it = live is not None and live.job_id == job_id and live.role is role
     return PhaseFate(
-        phase=phase,
         machine_id=machine.id,
         machine=machine.name,
+        job_id=job_id,
+        role=role,
+        live=live if is_it else None,
         fate=fate,
         reason=reason,
         successors=tuple(name for name in successors if name != machine.name),
-        is_by_edit=end is not None and (anyway is None or anyway.reason != end.reason),
+        is_by_edit=fate is not Fate.STAYS,
+        is_turn=is_turn,
     )
 
 
-def _places(snapshot: Snapshot) -> dict[UUID, Places]:
-    """By job. Who rolls out is asked with nothing to train, who trains with a batch due: turns blur neither."""
-    quiet, due = foresee(_with_demand(snapshot, is_due=False)), foresee(_with_demand(snapshot, is_due=True))
-    states = {job.id: job.state for job in quiet.rest.jobs}
-    return {
-        job.id: Places(
-            state=states.get(job.id),
-            rollout=_holders(quiet, job, Role.ROLLOUT),
-            train=_holders(due, job, Role.TRAIN),
-            agent=_holders(quiet, job, Role.AGENT),
-            waiting=quiet.waiting.get(job.id, ""),
-        )
-        for job in snapshot.jobs
-    }
+def _training(snapshot: Snapshot) -> Iterator[tuple[MachineView, UUID]]:
+    """Machines that train, and for which job."""
+    for machine in snapshot.machines:
+        if machine.phase is not None and machine.phase.role is Role.TRAIN:
+            yield machine, machine.phase.job_id
 
 
 def _with_demand(snapshot: Snapshot, *, is_due: bool) -> Snapshot:
@@ -146,11 +235,11 @@ def _with_demand(snapshot: Snapshot, *, is_due: bool) -> Snapshot:
 
 
 def _turn_over(machine: MachineView) -> MachineView:
-    """A turn of training that is under way is thought to have lasted: without a batch it gives the machine back."""
+    """A turn of training that began is thought to have lasted: without a batch it gives the machine back."""
     phase = machine.phase
-    if phase is None or phase.role is not Role.TRAIN or phase.state is not PhaseState.ACTIVE:
+    if phase is None or phase.role is not Role.TRAIN or phase.is_leaving or not machine.is_healthy:
         return machine
-    return replace(machine, phase=replace(phase, age_s=inf))
+    return replace(machine, phase=replace(phase, state=PhaseState.ACTIVE, age_s=inf))
 
 
 def _holders(course: Course, job: JobView, role: Role) -> tuple[str, ...]:

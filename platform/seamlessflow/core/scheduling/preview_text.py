@@ -1,4 +1,7 @@
-"""A preview in sentences: facts of the scheduler's answer in, one sentence for each phase and job out."""
+"""A preview in sentences: facts of the scheduler's answer in, one sentence for each phase and job out.
+
+What is under way at this moment is not counted in them: the sentences hold for as long as nobody edits anything.
+"""
 
 from collections.abc import Sequence
 
@@ -7,14 +10,17 @@ from seamlessflow.core.scheduling.preview import Fate, JobOutlook, PhaseFate
 from seamlessflow.core.types.tags import Role
 
 
-def phase_sentence(fate: PhaseFate, *, job: str, load: int | None) -> str:
-    """`load`: requests at the front, open episodes or the number of the batch in hand; None if unknown."""
-    what = f"{fate.machine}: the {fate.phase.role} phase of {job}"
+def phase_sentence(fate: PhaseFate, *, job: str) -> str:
+    if fate.is_turn:
+        return (
+            f"{fate.machine}: its turns to train {job} end, because {fate.reason}; {_turns(fate.successors)}."
+        )
+    what = f"{fate.machine}: the {fate.role} phase of {job}"
     if fate.fate is Fate.STAYS:
         return f"{what} goes on as it is."
     if fate.fate is Fate.FAILS:
         return f"{what} is given up, because {fate.reason}."
-    return f"{what} drains, because {fate.reason}; {_consequence(fate, load)}."
+    return f"{what} drains, because {fate.reason}; {_consequence(fate)}."
 
 
 def job_sentence(outlook: JobOutlook, *, job: str) -> str:
@@ -34,50 +40,35 @@ def job_sentence(outlook: JobOutlook, *, job: str) -> str:
     return f"{job} {'; '.join(parts)}."
 
 
-def _consequence(fate: PhaseFate, load: int | None) -> str:
-    match fate.phase.role:
+def _consequence(fate: PhaseFate) -> str:
+    match fate.role:
         case Role.ROLLOUT:
-            return _requests(fate.successors, load)
+            return _requests(fate.successors)
         case Role.TRAIN:
-            return _training(fate.successors, load)
+            return _turns(fate.successors)
         case Role.AGENT:
-            return _episodes(fate.successors, load)
+            return _episodes(fate.successors)
 
 
-def _requests(successors: Sequence[str], load: int | None) -> str:
-    if load == 0:
-        return "it has no request in flight"
-    requests = "its requests" if load is None else f"its {_counted(load, 'request')}"
+def _requests(successors: Sequence[str]) -> str:
     if successors:
-        return f"{requests} {_are(load)} handed over to {_names(successors)} and go on from their own tokens"
-    return f"{requests} {_are(load)} held until a machine rolls out for the job again"
+        return f"its requests are handed over to {_names(successors)} and go on from their own tokens"
+    return "its requests are held until a machine rolls out for the job again"
 
 
-def _training(successors: Sequence[str], load: int | None) -> str:
-    batch = "the step in hand" if load is None else f"the step on batch {load}"
+def _turns(successors: Sequence[str]) -> str:
     return (
-        f"it ends after {batch}, which is published; what was not begun is given again to "
+        "a step in hand ends first and is published; what was not begun is given again to "
         f"{_names(successors) if successors else 'whoever may train next'}"
     )
 
 
-def _episodes(successors: Sequence[str], load: int | None) -> str:
-    if load == 0:
-        return "it has no episode under way"
-    episodes = "its episodes" if load is None else f"its {_counted(load, 'episode')}"
+def _episodes(successors: Sequence[str]) -> str:
     where = f"on {_names(successors)}" if successors else "once a machine may run agents"
     return (
-        f"{episodes} get {EPISODE_GRACE_S:g} s to end; the rest are handed back without counting as attempts "
+        f"its episodes get {EPISODE_GRACE_S:g} s to end; the rest are handed back without counting as attempts "
         f"and run again {where}"
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _are(load: int | None) -> str:
-    return "is" if load == 1 else "are"
 
 
 def _names(names: Sequence[str]) -> str:
