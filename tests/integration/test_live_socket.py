@@ -136,7 +136,7 @@ async def test_another_project_sees_nothing(cast: Cast) -> None:
         assert (await browser.hear())["kind"] == "error"
         listed = await browser.hear()
         assert listed["topic"] == f"jobs:{cast.outsider.project.id}"
-        assert listed["data"] == {"jobs": []}
+        assert listed["data"] == {"jobs": [], "truncated": []}
 
 
 async def test_nobody_is_told_to_sign_in_and_sent_away(cast: Cast) -> None:
@@ -149,7 +149,8 @@ async def test_nobody_is_told_to_sign_in_and_sent_away(cast: Cast) -> None:
 async def test_a_signed_in_browser_needs_no_token(cast: Cast) -> None:
     async with Browser(cast.member.user) as browser:
         await browser.say(subscribe=["machines"])
-        assert (await browser.hear())["data"] == {"machines": [], "intervals": [], "edits": []}
+        told = (await browser.hear())["data"]
+        assert told == {"machines": [], "intervals": [], "edits": [], "truncated": []}
 
 
 async def test_a_silent_socket_stays_open(cast: Cast) -> None:

@@ -66,6 +66,12 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
             that sampled its tokens
           </Tile>
         </section>
+        {session.truncated ? (
+          <p className="muted">
+            This page shows the first {integer(session.nodes.length)} nodes of the session; its group's tree has all of
+            them.
+          </p>
+        ) : null}
         {session.reason ? (
           <section className="card">
             <div className="card-head">

@@ -1,17 +1,21 @@
-"""Reads behind live frames: the snapshot of a topic, and the pieces that the feeder compares from tick to tick."""
+"""Reads behind live frames: the snapshot of a topic, and the pieces that the feeder compares from tick to tick.
+
+A snapshot holds the newest rows of each kind. `truncated` names the kinds that have older ones, which REST pages.
+"""
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import TypeVar
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.live.rewards import rewards_after
+from seamlessflow.control_plane.live.rewards import MAX_UPDATES, rewards_after
 from seamlessflow.control_plane.live.rows import (
     Row,
     edit_row,
@@ -41,6 +45,7 @@ LANE_WINDOW = timedelta(seconds=130)
 MACHINE_EDITED = "machine.edited"
 EDIT_WINDOW = timedelta(hours=1)
 RATE_WINDOW_S = 10
+_Found = TypeVar("_Found", bound=Model)
 
 _GROUPS = """
     SELECT newest.* FROM unnest(%s::uuid[]) AS asked (job_id) CROSS JOIN LATERAL (
@@ -57,8 +62,9 @@ _RATES = """
 
 
 def jobs_snapshot(project_id: UUID) -> Row:
-    jobs = job_objects().filter(project_id=project_id).order_by("-created_at", "-id")[:MAX_JOBS]
-    return {"jobs": [job_row(job) for job in jobs]}
+    jobs = job_objects().filter(project_id=project_id).order_by("-created_at", "-id")
+    newest, has_more = _newest(jobs, MAX_JOBS)
+    return {"jobs": [job_row(job) for job in newest], "truncated": _names(jobs=has_more)}
 
 
 def job_objects() -> QuerySet[Job]:
@@ -69,33 +75,54 @@ def job_objects() -> QuerySet[Job]:
 def job_snapshot(job_id: UUID) -> Row:
     leases = Phase.objects.filter(job_id=job_id).select_related("machine").order_by("-leased_at", "-id")
     # Short phases come by the dozen; those that are live are shown however old they are.
-    ended = leases.exclude(state__in=LIVE_PHASE_STATES)[:MAX_PHASES]
+    ended, has_more_phases = _newest(leases.exclude(state__in=LIVE_PHASE_STATES), MAX_PHASES)
     phases = [*leases.filter(state__in=LIVE_PHASE_STATES), *ended]
     moves = Event.objects.filter(job_id=job_id).exclude(kind__startswith=GROUP_EVENTS)
-    events = moves.order_by("-id")[:MAX_EVENTS]
-    points = MetricPoint.objects.filter(job_id=job_id).order_by("-step", "name")[:MAX_METRICS]
+    events, has_more_events = _newest(moves.order_by("-id"), MAX_EVENTS)
+    points, has_more_points = _newest(
+        MetricPoint.objects.filter(job_id=job_id).order_by("-step", "name"), MAX_METRICS
+    )
+    groups = group_rows([job_id]).get(job_id, [])
+    job = job_objects().get(id=job_id)
     return {
-        "jobs": [job_row(job_objects().get(id=job_id))],
+        "jobs": [job_row(job)],
         "phases": [phase_row(phase) for phase in phases],
         "events": [event_row(event) for event in events],
         "metrics": [metric_row(point) for point in points],
         "rewards": rewards_after([job_id], 0).get(job_id, []),
-        "groups": group_rows([job_id]).get(job_id, []),
+        "groups": groups,
         "tokens_per_s": token_rates([job_id]).get(job_id, 0.0),
+        "truncated": _names(
+            phases=has_more_phases,
+            events=has_more_events,
+            metrics=has_more_points,
+            rewards=job.published_batch > MAX_UPDATES,
+            groups=min((row["index"] for row in groups), default=0) > 0,
+        ),
     }
 
 
 def machines_snapshot() -> Row:
     since = timezone.now() - LANE_WINDOW
     intervals = LedgerInterval.objects.filter(ended_at__gt=since).select_related("machine").order_by("id")
-    edits = Event.objects.filter(kind=MACHINE_EDITED, at__gt=timezone.now() - EDIT_WINDOW).order_by("-id")[
-        :MAX_EVENTS
-    ]
+    edited = Event.objects.filter(kind=MACHINE_EDITED, at__gt=timezone.now() - EDIT_WINDOW).order_by("-id")
+    edits, has_more = _newest(edited, MAX_EVENTS)
     return {
         "machines": list(machine_rows().values()),
         "intervals": [interval_row(row) for row in intervals],
         "edits": [edit_row(event) for event in edits],
+        "truncated": _names(edits=has_more),
     }
+
+
+def _newest(rows: QuerySet[_Found], most: int) -> tuple[list[_Found], bool]:
+    """The first `most` rows, and whether there are more."""
+    found = list(rows[: most + 1])
+    return found[:most], len(found) > most
+
+
+def _names(**kinds: bool) -> list[str]:
+    return [name for name, is_so in kinds.items() if is_so]
 
 
 def live_phases() -> list[Phase]:

@@ -21,6 +21,7 @@ from seamlessflow.control_plane.telemetry.ledger_selectors import job_ledger
 from seamlessflow.control_plane.trajectories.audit import job_audit
 from seamlessflow.control_plane.trajectories.evaluation_selectors import evaluation_list
 from seamlessflow.control_plane.trajectories.selectors import (
+    MAX_NODES,
     group_get_visible,
     group_list,
     group_session_list,
@@ -97,13 +98,27 @@ class GroupDetailApi(ProjectApi):
 class SessionDetailApi(ProjectApi):
     @extend_schema(
         operation_id="session_get",
-        parameters=[OpenApiParameter("tokens", OpenApiTypes.BOOL, description="Add token ids and logprobs.")],
+        parameters=[
+            OpenApiParameter("tokens", OpenApiTypes.BOOL, description="Add token ids and logprobs."),
+            OpenApiParameter(
+                "from_node", OpenApiTypes.INT, description="First node by index; 0 if left out."
+            ),
+        ],
         responses=SessionDetailOutput,
     )
     def get(self, request: Request, session_id: UUID) -> Response:
         session = session_get_visible(access=self.access, session_id=session_id)
-        nodes = session_nodes(session=session, with_tokens=_flag(request, "tokens"))
-        return Response(dict(SessionOutput(session).data) | {"nodes": NodeOutput(nodes, many=True).data})
+        first = query_integer(request, "from_node", default=0, maximum=2**31 - 1)
+        nodes = session_nodes(
+            session=session, with_tokens=_flag(request, "tokens"), first=first, limit=MAX_NODES + 1
+        )
+        page = nodes[:MAX_NODES]
+        detail = {
+            "nodes": NodeOutput(page, many=True).data,
+            "truncated": len(nodes) > len(page),
+            "next_node": nodes[MAX_NODES]["node_index"] if len(nodes) > len(page) else None,
+        }
+        return Response(dict(SessionOutput(session).data) | detail)
 
 
 class JobAuditApi(ProjectApi):

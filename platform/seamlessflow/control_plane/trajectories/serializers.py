@@ -83,7 +83,9 @@ class GroupDetailOutput(GroupOutput):
 
 
 class SessionDetailOutput(SessionOutput):
-    nodes = NodeOutput(many=True)
+    nodes = NodeOutput(many=True, help_text="By index; at most 5000.")
+    truncated = serializers.BooleanField(help_text="Whether more nodes follow.")
+    next_node = serializers.IntegerField(allow_null=True, help_text="The `from_node` that goes on.")
 
 
 class EvaluationOutput(serializers.Serializer):
