@@ -7,6 +7,7 @@ import pytest
 
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.bodies import BodyRoom, ClientGone
+from seamlessflow.data_plane.routes.chat_request import MAX_MESSAGES, chat_request_parse
 
 SCOPE: dict[str, Any] = {"headers": []}
 
@@ -58,3 +59,10 @@ async def test_client_that_leaves_gives_its_room_back() -> None:
     with pytest.raises(ClientGone), bodies.hold() as held:
         await held.read(SCOPE, receiving(piece(b"x" * 9, more_body=True), {"type": "http.disconnect"}))
     bodies.take(15)
+
+
+def test_more_messages_than_a_conversation_can_have_are_refused_at_once() -> None:
+    body = b'{"messages": [' + b",".join([b'{"role": "user", "content": ""}'] * (MAX_MESSAGES + 1)) + b"]}"
+    with pytest.raises(ApiError, match=f"at most {MAX_MESSAGES} messages") as caught:
+        chat_request_parse(body, temperature=1.0)
+    assert (caught.value.status, caught.value.param) == (400, "messages")

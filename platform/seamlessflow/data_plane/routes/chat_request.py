@@ -14,6 +14,7 @@ from seamlessflow.data_plane.errors import bad_request, param_of
 from seamlessflow.data_plane.trajectory_manager.plan import Conversation
 
 MAX_CHOICES = 64
+MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, however short it is
 MAX_STOP_STRINGS = 4
 MAX_TOP_LOGPROBS = 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -116,6 +117,10 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
 def _check_messages(messages: list[dict[str, Any]]) -> None:
     if not messages:
         raise bad_request("messages must hold at least one message.", param="messages")
+    if len(messages) > MAX_MESSAGES:
+        raise bad_request(
+            f"messages must hold at most {MAX_MESSAGES} messages, got {len(messages)}.", param="messages"
+        )
     for position, message in enumerate(messages):
         field = f"messages[{position}]"
         if message.get("role") not in _ROLES:
