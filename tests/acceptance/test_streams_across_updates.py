@@ -173,7 +173,7 @@ async def feed(
                 await agent.chat.completions.create(
                     model="policy", messages=[{"role": "user", "content": "1+1"}], max_tokens=8
                 )
-            headers = {"Authorization": f"Bearer {session['api_key']}"}
+            headers = {"Authorization": f"Bearer {platform.token}"}
             path = f"/v1/sessions/{session['session']}"
             for verb, body in (("reward", {"reward": float(place % 2)}), ("close", {})):
                 (await http.post(f"{path}/{verb}", json=body, headers=headers)).raise_for_status()

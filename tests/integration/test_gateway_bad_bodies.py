@@ -181,7 +181,7 @@ async def test_sessions_from_outside_with_odd_values_are_refused_by_name(gateway
         b'{"reward": "1"}',
         b'{"reward": 1, "branch": -1}',
     ):
-        error_of(*await world.post(path, body, opened["api_key"]))
+        error_of(*await world.post(path, body, world.api_token))
 
 
 async def test_nobody_reaches_what_is_anothers(gateway_world: GatewayWorld) -> None:

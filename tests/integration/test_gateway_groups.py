@@ -306,23 +306,3 @@ async def test_of_a_group_with_one_session_beyond_the_bound_the_others_are_train
     assert sorted(batch.rewards.tolist()) == [1.0, 2.0]
     assert batch.header.reward_mean == 1.0, "the verdict of the one left out still counts"
     assert set(batch.versions[batch.loss_mask != 0].tolist()) == {1}
-
-
-async def test_external_agents_open_reward_and_close_sessions(gateway_world: GatewayWorld) -> None:
-    world = gateway_world
-    await world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
-    world.make_token()
-    body = {"job": str(world.job_id), "group": "task 1"}
-    assert (await world.post("/v1/sessions", body, "not-a-token"))[0] == 401
-    for reward in (0.0, 1.0):
-        status, raw = await world.post("/v1/sessions", body, world.api_token)
-        assert status == 201
-        opened = world.decode(raw)
-        await world.chat(opened["api_key"], [USER])
-        path = f"/v1/sessions/{opened['session']}"
-        assert (await world.post(path + "/reward", {"reward": reward}, opened["api_key"]))[0] == 204
-        assert (await world.post(path + "/close", {}, opened["api_key"]))[0] == 204
-        assert (await world.post(path + "/reward", {"reward": 5.0}, world.api_token))[0] == 409
-    assert world.sql("SELECT state, external_key, reward_mean FROM trajectory_group") == [
-        ("ready", "task 1", 0.5)
-    ]

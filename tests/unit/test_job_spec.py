@@ -99,6 +99,13 @@ def test_external_environment_needs_no_tasks() -> None:
     assert job_spec_parse(spec(environment={"name": "external"})).environment.tasks is None
 
 
+def test_only_agents_outside_the_platform_may_grade_themselves() -> None:
+    assert job_spec_parse(spec(environment={"name": "external"})).environment.reward_by == "project"
+    job_spec_parse(spec(environment={"name": "external", "reward_by": "session"}))
+    found = problems(environment={"name": "arithmetic", "tasks": "artifact://art_1", "reward_by": "session"})
+    assert "agent runner reports the outcome" in found["environment"]
+
+
 @pytest.mark.parametrize("tag", ["Big GPU", "", "a" * 64, "ü"])
 def test_placement_tag_outside_the_grammar_is_refused(tag: str) -> None:
     assert "placement.train.0" in problems(placement={"train": [tag]})

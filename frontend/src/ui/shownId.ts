@@ -3,7 +3,7 @@ const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
 const NUM_CHARACTERS = 26n;
 const BITS = 5n;
 
-export function shownId(kind: "pha" | "mac", uuid: string): string {
+export function shownId(kind: "pha" | "mac" | "ses", uuid: string): string {
   const number = BigInt(`0x${uuid.replaceAll("-", "")}`);
   let text = "";
   for (let place = NUM_CHARACTERS - 1n; place >= 0n; place--)

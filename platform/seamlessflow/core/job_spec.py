@@ -14,13 +14,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from seamlessflow.core.algorithms.options import AdvantageEstimator, ImportanceRule, RatioLevel
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.dataset.section import DataSection, DataSource
+from seamlessflow.core.environment.section import EnvironmentSection as EnvironmentSection
 from seamlessflow.core.evaluation.section import EvaluationSection
-from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.spec_section import Reference, SpecSection
 from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
 
 SPEC_VERSION = 1
-Reference = Annotated[str, Field(min_length=1, max_length=1024)]
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
 LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 LORA_LEARNING_RATE = 1e-5  # by default, of an adapter
@@ -60,31 +60,6 @@ class ModelSection(SpecSection):
     """Number format of weights in engines and trainer."""
     max_model_len: Annotated[int, Field(ge=16, le=1_048_576)] = 4096
     """Longest sequence (prompt and answer) in tokens."""
-
-
-class EnvironmentSection(SpecSection):
-    name: Literal["calculator", "arithmetic", "command", "external", "none"] = "command"
-    """Built-in environment, `command` for any program, `external` when agents run outside the platform, `none` for a
-    job that trains on recorded trajectories (`data.source`)."""
-    tasks: Reference | None = None
-    """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
-    command: list[str] = Field(default_factory=list, max_length=256)
-    """Argument vector started per session (name: command). It finds OPENAI_BASE_URL, OPENAI_API_KEY and
-    SEAMLESSFLOW_TASK in its environment; the last line it prints is JSON with a `reward` from -1e6 to 1e6."""
-    max_turns: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Turns after which an episode ends with the reward it has."""
-    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
-    """The task's own time limit; the clock stands still while the gateway holds a request."""
-
-    @model_validator(mode="after")
-    def _command_fits_name(self) -> "EnvironmentSection":
-        if self.name == "command" and not self.command:
-            raise ValueError("command: must name a program when environment.name is 'command'")
-        if self.name == "none" and self.tasks is not None:
-            raise ValueError("tasks: nobody runs them when environment.name is 'none'; leave them out")
-        if self.name not in ("external", "none") and self.tasks is None:
-            raise ValueError(f"tasks: is required when environment.name is {self.name!r}")
-        return self
 
 
 class RolloutSection(SpecSection):

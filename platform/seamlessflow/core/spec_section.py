@@ -1,6 +1,10 @@
 """The base of every section of the job spec: strict, frozen, field docstrings become descriptions."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Reference = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
 class SpecSection(BaseModel):

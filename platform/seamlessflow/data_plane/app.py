@@ -26,6 +26,7 @@ from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.notices import notices_hear
+from seamlessflow.data_plane.outcomes import Outcomes
 from seamlessflow.data_plane.progress_feed import ProgressFeed
 from seamlessflow.data_plane.rendering.helpers import HelperLimits, PromptHelpers
 from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
@@ -103,6 +104,7 @@ class Gateway:
             Verdicts(self._pool, registry, room=room, ready=ready),
             BatchFeed(self._trainer_pool, registry, room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
+            Outcomes(self._pool, registry),
             bodies,
         ).app()
         await held.note()

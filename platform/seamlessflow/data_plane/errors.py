@@ -1,7 +1,11 @@
-"""Refusals as OpenAI clients read them: `{"error": {"message", "type", "param", "code"}}`."""
+"""Refusals as OpenAI clients read them: `{"error": {"message", "type", "param", "code"}}`.
+
+Routes beside chat answer RFC 9457 problems, of which that is one more member.
+"""
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -30,9 +34,26 @@ class ApiError(Exception):
 
     @property
     def body(self) -> bytes:
+        return msgspec.json.encode({"error": self._error})
+
+    @property
+    def problem(self) -> bytes:
+        """The same as `application/problem+json`."""
+        faults = [{"field": self.param, "detail": self.message}] if self.param else []
+        problem = {
+            "type": "about:blank",
+            "title": self.status.phrase,
+            "status": self.status.value,
+            "detail": self.message,
+            "errors": faults,
+            "error": self._error,
+        }
+        return msgspec.json.encode(problem)
+
+    @property
+    def _error(self) -> dict[str, Any]:
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
-        return msgspec.json.encode({"error": error})
+        return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
 
 
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:

@@ -1,7 +1,8 @@
 """How sessions ended, as runners report it: any number of ends in one transaction under their groups' locks.
 
 Not under the job's lock: sessions end in bursts, and only those of the same groups have to wait for one another. Saying
-an end again changes nothing. What is wrong with one end refuses that one alone.
+an end again changes nothing, nor does one of a session that was abandoned; another outcome of a closed session is
+refused. What is wrong with one end refuses that one alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,8 +18,10 @@ from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.fences import phase_require_live
+from seamlessflow.data_plane.outcomes import outcome_refusal
 from seamlessflow.data_plane.store.connection import Pool
-from seamlessflow.data_plane.store.sessions import SessionVerdict, sessions_end, sessions_read
+from seamlessflow.data_plane.store.events import outcome_refused_event
+from seamlessflow.data_plane.store.sessions import SessionRow, SessionVerdict, sessions_end, sessions_read
 from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
@@ -74,10 +77,14 @@ class Verdicts:
         self, claims: PhaseClaims, job: LiveJob, verdicts: dict[UUID, SessionVerdict]
     ) -> Refusals:
         settled: dict[UUID, GroupState] = {}
+        refused: Refusals = {}
         async with self._pool.connection() as connection, connection.transaction():
             known = await sessions_read(connection, list(verdicts))
             own = {key: row for key, row in known.items() if row.job_id == claims.job_id}
             is_open = {key: row for key, row in own.items() if row.state is SessionState.OPEN}
+            for key in [key for key, row in own.items() if _contradicts(verdicts[key], row)]:
+                await outcome_refused_event(connection, own[key], refused=_said(verdicts[key]))
+                refused[key] = outcome_refusal(own[key])
             if is_open:
                 await phase_require_live(connection, claims)
                 locked = await groups_lock(connection, list({row.group_id for row in is_open.values()}))
@@ -88,7 +95,7 @@ class Verdicts:
             self._ready.wake(claims.job_id)
         if set(settled.values()) - {GroupState.READY}:  # a ready group takes its room until it is trained
             self._room.wake(claims.job_id)
-        return {session_id: _unknown() for session_id in verdicts.keys() - own.keys()}
+        return refused | {session_id: _unknown() for session_id in verdicts.keys() - own.keys()}
 
 
 def groups_count(states: Iterable[GroupState]) -> None:
@@ -100,6 +107,15 @@ def groups_count(states: Iterable[GroupState]) -> None:
     }
     for state in states:
         counters[state].inc()
+
+
+def _contradicts(verdict: SessionVerdict, row: SessionRow) -> bool:
+    """Whether a report names another outcome than that of a closed session; what is handed back names none."""
+    return row.state is SessionState.CLOSED and not verdict.is_handed_back and verdict.reward != row.reward
+
+
+def _said(verdict: SessionVerdict) -> str:
+    return "a failure" if verdict.reward is None else f"a reward of {verdict.reward:g}"
 
 
 def _unknown() -> ApiError:

@@ -17,11 +17,12 @@ const PAGE_SIZE = 50;
 const EVERY_MS = 2000;
 // Groups move dozens of times a second: they are shown only to who asks for them.
 const FILTERS: Record<string, EventSubjects> = {
-  "all but groups": "job,phase,version",
+  "all but groups": "job,phase,version,session",
   job: "job",
   phases: "phase",
   versions: "version",
   groups: "group",
+  sessions: "session",
 };
 const FIRST = "all but groups";
 
@@ -90,8 +91,10 @@ function EventTable({ jobId, rows }: { jobId: string; rows: readonly JobEvent[] 
   );
 }
 
-/** A phase leads to what its process wrote. */
+/** A phase leads to what its process wrote, a session to its answers. */
 function Subject({ jobId, event, said }: { jobId: string; event: JobEvent; said: string }) {
+  if (event.kind.startsWith("session."))
+    return <Link to={`/sessions/${shownId("ses", event.subject_id)}`}>{said}</Link>;
   if (event.kind !== "phase.state") return said;
   return <Link to={`/jobs/${jobId}/logs?phase=${shownId("pha", event.subject_id)}`}>{said}</Link>;
 }

@@ -37,6 +37,12 @@ test("wishes, stages and publications are said in words", () => {
   expect(outcomeOf(published)).toEqual({ said: "published" });
 });
 
+test("an outcome that was refused is told of its session", () => {
+  const refused = event("session.outcome_refused", { author: "gateway" });
+  expect(subjectSaid(refused, machineOf)).toBe("session");
+  expect(outcomeOf(refused)).toEqual({ said: "refused another outcome" });
+});
+
 test("a kind that is not known is shown as it is", () => {
   expect(subjectSaid(event("disk.full"), machineOf)).toBe("disk.full");
 });

@@ -31,6 +31,7 @@ export function subjectSaid(event: JobEvent, machineOf: (id: string) => string |
   if (kind === "group.state") return `group ${data.index}`;
   if (kind === "weights.fallback") return "weights";
   if (kind.startsWith("engine.")) return `engine on ${data.machine}`;
+  if (kind.startsWith("session.")) return "session";
   return kind;
 }
 
@@ -43,6 +44,7 @@ export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outco
   if (kind === "weights.fallback") return { said: "read from files" };
   if (kind === "engine.suspected") return { said: "suspected" };
   if (kind === "engine.rejoined") return { said: "serves again" };
+  if (kind === "session.outcome_refused") return { said: "refused another outcome" };
   return { said: kind };
 }
 

@@ -28,7 +28,13 @@ _CURVES = """
 """
 
 # What the events of a job can be about.
-EVENT_SUBJECTS = (SubjectType.JOB, SubjectType.PHASE, SubjectType.VERSION, SubjectType.GROUP)
+EVENT_SUBJECTS = (
+    SubjectType.JOB,
+    SubjectType.PHASE,
+    SubjectType.VERSION,
+    SubjectType.GROUP,
+    SubjectType.SESSION,
+)
 
 
 def job_list_visible(*, access: Access, state: str | None = None, search: str = "") -> QuerySet[Job]:

@@ -10,10 +10,12 @@ Trainer (role train):
                                      none was ready within wait_s. "I have applied n and hold m more, give me
                                      n + m + 1": the same number always gives the same bytes until a durable
                                      checkpoint lies behind it.
-Any client (project token or session key):
+Programs outside the platform, with an API token of the project (the key of a session opens the policy alone, unless
+`environment.reward_by` is `session`):
   POST /v1/sessions                  SessionOpen → SessionOpened
-  POST /v1/sessions/<id>/reward      RewardReport → 204
+  POST /v1/sessions/<id>/reward      RewardReport → 204; 200 with SessionOver for a session that failed before
   POST /v1/sessions/<id>/close       {} → 204
+A report that is repeated changes nothing; an outcome that differs from that of a closed session is refused (409).
 """
 
 from typing import Any
@@ -116,3 +118,12 @@ class SessionOpened(msgspec.Struct, frozen=True, kw_only=True):
 class RewardReport(msgspec.Struct, frozen=True, kw_only=True):
     reward: float
     branch: int | None = None  # leaf node index; None: the whole session
+
+
+class SessionOver(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a reward that came too late: the session had failed, so the reward was not stored."""
+
+    session: str
+    state: str
+    reason: str
+    is_stored: bool = False

@@ -32,6 +32,7 @@ from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
+from seamlessflow.data_plane.outcomes import Outcomes
 from seamlessflow.data_plane.routes.bodies import BodyRoom
 from seamlessflow.data_plane.routes.http import bearer
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
@@ -53,6 +54,7 @@ class JsonRoutes:
         verdicts: Verdicts,
         batches: BatchFeed,
         external: ExternalSessions,
+        outcomes: Outcomes,
         bodies: BodyRoom,
     ) -> None:
         self._settings = settings
@@ -62,6 +64,7 @@ class JsonRoutes:
         self._verdicts = verdicts
         self._batches = batches
         self._external = external
+        self._outcomes = outcomes
         self._bodies = bodies
 
     def app(self) -> Starlette:
@@ -104,14 +107,13 @@ class JsonRoutes:
         return _json(await self._external.open(bearer(request.scope), body), status=HTTPStatus.CREATED)
 
     async def session_reward(self, request: Request) -> Response:
-        session = request.path_params["session"]
-        await self._external.authenticate(bearer(request.scope), session)
-        body = await self._body(request, RewardReport)
-        await self._external.reward(bearer(request.scope), session, body)
-        return Response(status_code=HTTPStatus.NO_CONTENT)
+        session = await self._outcomes.gradable(bearer(request.scope), request.path_params["session"])
+        over = await self._outcomes.reward(session, await self._body(request, RewardReport))
+        return Response(status_code=HTTPStatus.NO_CONTENT) if over is None else _json(over)
 
     async def session_close(self, request: Request) -> Response:
-        await self._external.close(bearer(request.scope), request.path_params["session"])
+        session = await self._outcomes.gradable(bearer(request.scope), request.path_params["session"])
+        await self._outcomes.close(session)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def groups_lease(self, request: Request) -> Response:
@@ -178,7 +180,7 @@ async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     REFUSALS.labels(str(int(error.status))).inc()
     return Response(
-        error.body, status_code=error.status, headers=error.headers, media_type="application/json"
+        error.problem, status_code=error.status, headers=error.headers, media_type="application/problem+json"
     )
 
 

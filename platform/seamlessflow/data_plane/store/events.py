@@ -6,6 +6,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.sessions import SessionRow
 
 AUTHOR = "gateway"
 
@@ -69,3 +70,23 @@ async def engine_event(
            SELECT pg_notify('sf_events', id::text) FROM event""",
         [kind, reason, AUTHOR, Jsonb(data), job_id],
     )
+
+
+async def outcome_refused_event(connection: Connection, session: SessionRow, *, refused: str) -> None:
+    """Another outcome was reported for a closed session: told once a session, however often it is tried."""
+    kind = "session.outcome_refused"
+    reason = (
+        f"the session is closed with the reward {session.reward:g}; {refused} was reported later and refused"
+    )
+    await connection.execute(
+        """WITH event AS (
+               INSERT INTO common_event
+                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+               SELECT %s, 'session', %s, %s, %s, '', '', %s, %s, %s, now()
+               WHERE NOT EXISTS (SELECT FROM common_event WHERE subject_id = %s AND kind = %s) RETURNING id)
+           SELECT pg_notify('sf_events', id::text) FROM event""",
+        [
+            session.project_id, session.session_id, session.job_id, kind, reason, AUTHOR,
+            Jsonb({"reward": session.reward}), session.session_id, kind,
+        ],
+    )  # fmt: skip

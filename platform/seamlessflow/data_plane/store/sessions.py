@@ -3,12 +3,11 @@
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from seamlessflow.core.lifecycle.groups import SESSION_MOVES, GroupState, SessionState
+from seamlessflow.core.lifecycle.groups import SESSION_MOVES, SessionState
 from seamlessflow.data_plane.store.connection import Connection
 
 
@@ -22,6 +21,7 @@ class SessionRow:
     state: SessionState
     key_digest: bytes
     reward: float | None
+    reason: str = ""
     evaluation_version: int | None = None  # of its group
 
 
@@ -43,16 +43,25 @@ class SessionVerdict:
 async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, SessionRow]:
     """Those that exist."""
     cursor = await connection.execute(
-        """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward,
+        """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward, s.reason,
                   g.evaluation_version
            FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id WHERE s.id = ANY(%s)""",
         [list(session_ids)],
     )
     return {
         session: SessionRow(
-            session, project, job, group, month, SessionState(state), bytes(digest), reward, evaluation
+            session,
+            project,
+            job,
+            group,
+            month,
+            SessionState(state),
+            bytes(digest),
+            reward,
+            reason,
+            evaluation,
         )
-        async for session, project, job, group, month, state, digest, reward, evaluation in cursor
+        async for session, project, job, group, month, state, digest, reward, reason, evaluation in cursor
     }
 
 
@@ -85,13 +94,10 @@ async def sessions_end(connection: Connection, verdicts: Mapping[UUID, SessionVe
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def reward_store(
-    connection: Connection, session: SessionRow, reward: float, *, metrics: dict[str, Any]
-) -> None:
-    """Note a reward. One that comes after its group was settled is marked late: stored, not trained."""
-    await connection.execute(
-        """UPDATE trajectory_session s SET reward = coalesce(%s, s.reward), metrics = s.metrics || %s,
-                  is_late = s.is_late OR g.state <> %s
-           FROM trajectory_group g WHERE g.id = s.group_id AND s.id = %s""",
-        [None if metrics else reward, Jsonb(metrics), GroupState.OPEN.value, session.session_id],
+async def reward_note(connection: Connection, session_id: UUID, reward: float) -> bool:
+    """Note the reward that an open session has so far. False when the session is over: nothing is stored then."""
+    cursor = await connection.execute(
+        "UPDATE trajectory_session SET reward = %s WHERE id = %s AND state = %s",
+        [reward, session_id, SessionState.OPEN.value],
     )
+    return cursor.rowcount == 1

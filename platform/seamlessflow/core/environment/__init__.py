@@ -1,0 +1,1 @@
+"""What runs a job's agents."""

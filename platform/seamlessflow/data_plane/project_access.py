@@ -1,0 +1,15 @@
+"""Whose projects an API token opens, as the routes for programs outside the platform ask it.
+
+Enters: the bearer token of a request. Leaves: the projects, or a refusal. The rule itself is `token_projects`.
+"""
+
+from uuid import UUID
+
+from seamlessflow.data_plane.store.connection import Pool
+from seamlessflow.data_plane.store.tokens import token_projects
+
+
+async def projects_require(pool: Pool, token: str) -> frozenset[UUID]:
+    """The projects in which an API token may open and grade sessions. Raises ApiError (401, 403)."""
+    async with pool.connection() as connection:
+        return await token_projects(connection, token)
