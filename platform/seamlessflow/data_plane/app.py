@@ -2,7 +2,8 @@
 
 Chat is served by bare ASGI (it is the hot path), everything else by Starlette. Background: the writer of turns, the
 engine table (told by NOTIFY, polled each second), the watch over engines that hold requests, upkeep of leases and of
-abandoned turns, the account of held time, and for those who watch a group the growth of its answers.
+abandoned turns, the account of held time, the ends of silent sessions, and for those who watch a group the growth of
+its answers.
 """
 
 import asyncio
@@ -22,8 +23,10 @@ from seamlessflow.data_plane.engines.pool import EnginePool
 from seamlessflow.data_plane.engines.suspicions import SuspicionLog
 from seamlessflow.data_plane.engines.watch import EngineWatch
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.expiry import Expiry
 from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
+from seamlessflow.data_plane.group_news import GroupNews
 from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.notices import notices_hear
 from seamlessflow.data_plane.outcomes import Outcomes
@@ -88,6 +91,8 @@ class Gateway:
         manager = RolloutManager(engines, self._client, watch, time.monotonic)
         upkeep = Upkeep(settings, self._pool, registry, engines, watch, writer, time.monotonic)
         room, ready = JobWakes(), JobWakes()
+        news = GroupNews(room=room, ready=ready)
+        expiry = Expiry(self._pool, registry, news, time.monotonic)
         watched = Watched()
         bodies = BodyRoom(
             max_body_bytes=settings.max_body_bytes, max_total_bytes=settings.max_inflight_body_bytes
@@ -101,10 +106,10 @@ class Gateway:
             registry,
             held,
             GroupFeed(settings, self._pool, registry, room=room),
-            Verdicts(self._pool, registry, room=room, ready=ready),
+            Verdicts(self._pool, registry, news),
             BatchFeed(self._trainer_pool, registry, room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
-            Outcomes(self._pool, registry),
+            Outcomes(self._pool, registry, news),
             bodies,
         ).app()
         await held.note()
@@ -113,6 +118,7 @@ class Gateway:
             task_supervised(writer.run(), name="writer"),
             task_supervised(upkeep.run(), name="upkeep"),
             task_supervised(held.run(), name="held time"),
+            task_supervised(expiry.run(), name="expiry"),
             task_supervised(self._listen(upkeep, room), name="listen"),
             task_supervised(watch.run(), name="watch"),
             task_supervised(suspicions.run(), name="suspicions"),

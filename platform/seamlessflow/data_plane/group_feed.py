@@ -19,6 +19,7 @@ from seamlessflow.core.protocol.data_plane import (
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.fences import phase_require_live
 from seamlessflow.data_plane.group_admission import Admission, evaluation_admission, training_admission
+from seamlessflow.data_plane.group_news import groups_count
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.evaluations import evaluation_running
 from seamlessflow.data_plane.store.groups import (
@@ -38,7 +39,6 @@ from seamlessflow.data_plane.store.node_rows import SessionKey
 from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.verdicts import groups_count
 from seamlessflow.data_plane.wakes import JobWakes, changed
 
 log = logging.getLogger(__name__)

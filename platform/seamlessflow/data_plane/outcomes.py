@@ -6,13 +6,15 @@ and one that comes after the session failed change nothing; another outcome is r
 """
 
 from http import HTTPStatus
+from uuid import UUID
 
 from seamlessflow.core.environment.section import RewardBy
-from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.protocol.data_plane import RewardReport, SessionOver
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.group_news import GroupNews
 from seamlessflow.data_plane.project_access import projects_require
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
@@ -21,6 +23,7 @@ from seamlessflow.data_plane.store.sessions import (
     SessionRow,
     SessionVerdict,
     reward_note,
+    session_lock,
     session_read,
     sessions_end,
 )
@@ -28,13 +31,12 @@ from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 
-MAX_BRANCH = 2**31
-
 
 class Outcomes:
-    def __init__(self, pool: Pool, registry: Registry) -> None:
+    def __init__(self, pool: Pool, registry: Registry, news: GroupNews) -> None:
         self._pool = pool
         self._registry = registry
+        self._news = news
 
     async def gradable(self, token: str, text: str) -> SessionRow:
         """The session, if whoever asks may say what it earned. Raises ApiError (401, 403, 404)."""
@@ -62,11 +64,12 @@ class Outcomes:
         """
         if problem := reward_problem(report.reward):
             raise bad_request(f"{problem}.", param="reward")
-        if report.branch is not None and not 0 <= report.branch < MAX_BRANCH:
-            raise bad_request(f"branch must be the index of a leaf, got {report.branch}.", param="branch")
+        if report.branch is not None:
+            raise _branch_refusal()
         refusal = None
+        ttl_s = (await self._registry.job(row.job_id)).spec.environment.session_ttl_s
         async with self._pool.connection() as connection, connection.transaction():
-            if await reward_note(connection, row.session_id, report.reward):
+            if await reward_note(connection, row.session_id, report.reward, ttl_s=ttl_s):
                 return None
             now = await session_read(connection, row.session_id)
             assert now is not None
@@ -82,17 +85,17 @@ class Outcomes:
 
     async def close(self, session: SessionRow) -> None:
         """End a session: with its reward as outcome, or failed without one; again, it changes nothing."""
-        session_id = session.session_id
+        job = await self._registry.job(session.job_id)
+        settled: dict[UUID, GroupState] = {}
         async with self._pool.connection() as connection, connection.transaction():
-            row = await session_read(connection, session_id)
-            assert row is not None
-            job = await self._registry.job(row.job_id)
-            await job_lock(connection, row.job_id)
+            await job_lock(connection, session.job_id)
+            locked = await groups_lock(connection, [session.group_id])
+            row = await session_lock(connection, session.session_id)
             reason = "" if row.reward is not None else "closed without a reward"
-            locked = await groups_lock(connection, [row.group_id])
-            if await sessions_end(connection, {session_id: SessionVerdict(row.reward, reason)}):
-                await groups_settle(connection, locked, job.spec)
-        self._registry.close(session_id)
+            if await sessions_end(connection, {row.session_id: SessionVerdict(row.reward, reason)}):
+                settled = await groups_settle(connection, locked, job.spec)
+        self._news.tell(session.job_id, settled.values())
+        self._registry.close(session.session_id)
 
 
 def _require_may_grade(job: LiveJob, *, is_own_key: bool) -> None:
@@ -110,6 +113,14 @@ def _require_may_grade(job: LiveJob, *, is_own_key: bool) -> None:
             "token of the job's project, or set environment.reward_by to 'session' in the job's spec."
         )
         raise ApiError(HTTPStatus.FORBIDDEN, message, code="session_key_not_accepted")
+
+
+def _branch_refusal() -> ApiError:
+    message = (
+        "branch is not accepted: a reward is that of the whole session, whose branches are trained with the same "
+        "advantage. Leave branch out, or run what is rewarded apart in sessions of its own."
+    )
+    return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, message, param="branch", code="branch_not_accepted")
 
 
 def outcome_refusal(row: SessionRow) -> ApiError:

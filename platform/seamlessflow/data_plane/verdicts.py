@@ -5,7 +5,7 @@ an end again changes nothing, nor does one of a session that was abandoned; anot
 refused. What is wrong with one end refuses that one alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from uuid import UUID
 
@@ -15,9 +15,9 @@ from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow.core.types.rewards import reward_problem
-from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.fences import phase_require_live
+from seamlessflow.data_plane.group_news import GroupNews
 from seamlessflow.data_plane.outcomes import outcome_refusal
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
@@ -25,7 +25,6 @@ from seamlessflow.data_plane.store.sessions import SessionRow, SessionVerdict, s
 from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.wakes import JobWakes
 
 MAX_METRIC_CHARS = 120
 
@@ -33,12 +32,10 @@ Refusals = dict[UUID, ApiError]
 
 
 class Verdicts:
-    def __init__(self, pool: Pool, registry: Registry, *, room: JobWakes, ready: JobWakes) -> None:
-        """`ready`: a group became ready; `room`: more groups may begin."""
+    def __init__(self, pool: Pool, registry: Registry, news: GroupNews) -> None:
         self._pool = pool
         self._registry = registry
-        self._room = room
-        self._ready = ready
+        self._news = news
 
     async def take(self, claims: PhaseClaims, finishes: Sequence[SessionFinish]) -> Refusals:
         """Note how episodes ended. Raises ApiError (409) for a phase that is over."""
@@ -90,23 +87,8 @@ class Verdicts:
                 locked = await groups_lock(connection, list({row.group_id for row in is_open.values()}))
                 if await sessions_end(connection, {key: verdicts[key] for key in is_open}):
                     settled = await groups_settle(connection, locked, job.spec)
-        groups_count(settled.values())
-        if GroupState.READY in settled.values():
-            self._ready.wake(claims.job_id)
-        if set(settled.values()) - {GroupState.READY}:  # a ready group takes its room until it is trained
-            self._room.wake(claims.job_id)
+        self._news.tell(claims.job_id, settled.values())
         return refused | {session_id: _unknown() for session_id in verdicts.keys() - own.keys()}
-
-
-def groups_count(states: Iterable[GroupState]) -> None:
-    """Into the metrics: groups that just came to these states."""
-    counters = {
-        GroupState.READY: metrics.GROUPS_READY,
-        GroupState.DROPPED: metrics.GROUPS_DROPPED,
-        GroupState.EVALUATED: metrics.GROUPS_EVALUATED,
-    }
-    for state in states:
-        counters[state].inc()
 
 
 def _contradicts(verdict: SessionVerdict, row: SessionRow) -> bool:

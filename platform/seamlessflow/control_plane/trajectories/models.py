@@ -223,13 +223,32 @@ class Session(models.Model):
     num_sampled_tokens = models.PositiveBigIntegerField(default=0)
     opened_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(
+        null=True, help_text="External: open, it expires then; its calls put it off."
+    )
+    open_key = models.CharField(  # noqa: DJ001 - null is no key, and nulls are not unique
+        max_length=200, null=True, help_text="External: Idempotency-Key of the request that opened it."
+    )
+    open_digest = models.BinaryField(null=True, help_text="SHA-256 of the body of that request.")
 
     class Meta:
         db_table = "trajectory_session"
         constraints = [
             models.UniqueConstraint(fields=["group", "slot", "attempt"], name="trajectory_session_slot"),
+            models.UniqueConstraint(
+                fields=["project", "open_key"],
+                condition=models.Q(open_key__isnull=False),
+                name="trajectory_session_open_key",
+            ),
         ]
-        indexes = [models.Index(fields=["job", "opened_at"], name="trajectory_session_job")]
+        indexes = [
+            models.Index(fields=["job", "opened_at"], name="trajectory_session_job"),
+            models.Index(
+                fields=["expires_at"],
+                condition=models.Q(state="open", expires_at__isnull=False),
+                name="trajectory_session_expiry",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"session {self.id}"

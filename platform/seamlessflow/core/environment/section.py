@@ -32,6 +32,9 @@ class EnvironmentSection(SpecSection):
     reward_by: RewardBy = RewardBy.PROJECT
     """Who reports rewards and closes sessions of environment 'external': `project`, with an API token of the job's
     project; or `session`, with the session's own key as well, so that agents grade themselves."""
+    session_ttl_s: Annotated[float, Field(ge=1, le=604_800)] = 900.0
+    """How long a session of environment 'external' may be silent. Its calls and the turns that run put its end off;
+    then it ends as if it had been closed, and its place in the group is free for another try."""
 
     @model_validator(mode="after")
     def _command_fits_name(self) -> "EnvironmentSection":

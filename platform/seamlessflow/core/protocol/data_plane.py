@@ -12,12 +12,15 @@ Trainer (role train):
                                      checkpoint lies behind it.
 Programs outside the platform, with an API token of the project (the key of a session opens the policy alone, unless
 `environment.reward_by` is `session`):
-  POST /v1/sessions                  SessionOpen → SessionOpened
+  POST /v1/sessions                  SessionOpen → 201 with SessionOpened; header `Idempotency-Key`: the same key with
+                                     the same body answers 200 with the same session and key, with another body 422;
+                                     429 while the job admits no new group
   POST /v1/sessions/<id>/reward      RewardReport → 204; 200 with SessionOver for a session that failed before
   POST /v1/sessions/<id>/close       {} → 204
 A report that is repeated changes nothing; an outcome that differs from that of a closed session is refused (409).
 """
 
+import datetime
 from typing import Any
 from uuid import UUID
 
@@ -113,11 +116,15 @@ class SessionOpened(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     api_key: str
     base_url: str
+    ttl_s: float  # how long it may be silent
+    expires_at: datetime.datetime  # unless it speaks before
 
 
 class RewardReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`branch` is refused: a reward is that of a session, and what is not trained is not taken."""
+
     reward: float
-    branch: int | None = None  # leaf node index; None: the whole session
+    branch: int | None = None
 
 
 class SessionOver(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.batch_feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request, param_of
-from seamlessflow.data_plane.external import ExternalSessions
+from seamlessflow.data_plane.external import HEADER, ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.held_time import HeldTime
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
@@ -104,7 +104,9 @@ class JsonRoutes:
     async def session_open(self, request: Request) -> Response:
         await self._external.authenticate(bearer(request.scope))
         body = await self._body(request, SessionOpen)
-        return _json(await self._external.open(bearer(request.scope), body), status=HTTPStatus.CREATED)
+        key = request.headers.get(HEADER)
+        opened, is_new = await self._external.open(bearer(request.scope), body, key=key)
+        return _json(opened, status=HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
     async def session_reward(self, request: Request) -> Response:
         session = await self._outcomes.gradable(bearer(request.scope), request.path_params["session"])

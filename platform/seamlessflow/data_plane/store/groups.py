@@ -9,7 +9,7 @@ k ≥ max(2, G/2) verdicts that it has, or is dropped.
 import hashlib
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -101,8 +101,10 @@ def num_verdicts_needed(size: int) -> int:
     return min(size, max(2, math.ceil(size / 2)))
 
 
-def session_api_key(session_id: UUID) -> str:
-    return f"{KEY_PREFIX}{show_id(IdKind.SESSION, session_id).partition('_')[2]}_{secrets.token_urlsafe(24)}"
+def session_api_key(session_id: UUID, secret: str | None = None) -> str:
+    """A random key, or one that ends with `secret`."""
+    shown = show_id(IdKind.SESSION, session_id).partition("_")[2]
+    return f"{KEY_PREFIX}{shown}_{secret or secrets.token_urlsafe(24)}"
 
 
 def key_digest(api_key: str) -> bytes:
@@ -206,12 +208,13 @@ async def sessions_insert(
     project_id: UUID,
     job_id: UUID,
     now: datetime,
+    make_key: Callable[[UUID], str] | None = None,
 ) -> list[LeasedSession]:
-    """Open the next attempt of each slot, in one round trip."""
+    """Open the next attempt of each slot, in one round trip. `make_key`: of a session's id; by default it is random."""
     leased = []
     for slot in slots:
         session_id = new_id()
-        key = session_api_key(session_id)
+        key = (make_key or session_api_key)(session_id)
         leased.append(
             LeasedSession(session_id=session_id, slot=slot.slot, attempt=slot.attempt + 1, api_key=key)
         )

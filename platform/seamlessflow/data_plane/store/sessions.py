@@ -69,6 +69,14 @@ async def session_read(connection: Connection, session_id: UUID) -> SessionRow |
     return (await sessions_read(connection, [session_id])).get(session_id)
 
 
+async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
+    """A session that exists, as it is now; nobody else changes it until the transaction ends."""
+    await connection.execute("SELECT 1 FROM trajectory_session WHERE id = %s FOR UPDATE", [session_id])
+    row = await session_read(connection, session_id)
+    assert row is not None
+    return row
+
+
 async def sessions_end(connection: Connection, verdicts: Mapping[UUID, SessionVerdict]) -> set[UUID]:
     """Give open sessions their verdicts. Returns those that had not ended before."""
     for verdict in verdicts.values():
@@ -94,10 +102,11 @@ async def sessions_end(connection: Connection, verdicts: Mapping[UUID, SessionVe
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def reward_note(connection: Connection, session_id: UUID, reward: float) -> bool:
-    """Note the reward that an open session has so far. False when the session is over: nothing is stored then."""
+async def reward_note(connection: Connection, session_id: UUID, reward: float, *, ttl_s: float) -> bool:
+    """Note the reward that an open session has so far, and put off its end. False when the session is over."""
     cursor = await connection.execute(
-        "UPDATE trajectory_session SET reward = %s WHERE id = %s AND state = %s",
-        [reward, session_id, SessionState.OPEN.value],
+        """UPDATE trajectory_session SET reward = %s, expires_at = now() + make_interval(secs => %s)
+           WHERE id = %s AND state = %s""",
+        [reward, ttl_s, session_id, SessionState.OPEN.value],
     )
     return cursor.rowcount == 1

@@ -52,10 +52,11 @@ async def groups_lock(connection: Connection, group_ids: Sequence[UUID]) -> list
 
 
 async def groups_settle(
-    connection: Connection, locked: Sequence[LockedGroup], spec: JobSpec
+    connection: Connection, locked: Sequence[LockedGroup], spec: JobSpec, *, are_given_up: bool = False
 ) -> dict[UUID, GroupState]:
     """Move those on of which no slot can run any more; call with their sessions' changes in this transaction.
 
+    `are_given_up`: nobody will open their free slots, so they are moved on unless a session of theirs is open.
     Returns the new states of these; the others stay open.
     """
     if not locked:
@@ -66,7 +67,11 @@ async def groups_settle(
     for each in locked:
         group_id = each.group.group_id
         num = sum(slot.state is SessionState.CLOSED for slot in slots[group_id])
-        if all(slot.is_over for slot in slots[group_id]):
+        if are_given_up:
+            is_settled = all(slot.state is not SessionState.OPEN for slot in slots[group_id])
+        else:
+            is_settled = all(slot.is_over for slot in slots[group_id])
+        if is_settled:
             moved[group_id] = await _settled(connection, each, spec, num_verdicts=num)
         else:
             num_verdicts[group_id] = num

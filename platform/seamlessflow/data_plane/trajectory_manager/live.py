@@ -41,6 +41,12 @@ class LiveJob:
     num_recorded_groups: int = 0  # of other jobs, that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
 
+    @property
+    def session_ttl_s(self) -> float | None:
+        """How long its sessions may be silent; None: a runner answers for them."""
+        environment = self.spec.environment
+        return environment.session_ttl_s if environment.name == "external" else None
+
     def affinity(self, evaluation_version: int | None) -> Affinity:
         """Of a session that begins now; those of an evaluation let a batch's worth of others go first."""
         if evaluation_version is None:

@@ -42,6 +42,7 @@ class Registry:
         self._jobs: OrderedDict[UUID, LiveJob] = OrderedDict()
         self._loading: dict[UUID, asyncio.Future[None]] = {}
         self._spoken_groups: set[UUID] = set()
+        self._spoken_sessions: dict[UUID, float] = {}
         self._growing: dict[UUID, dict[UUID, Turn]] = {}
 
     def turn_begin(self, turn: "Turn") -> None:
@@ -72,6 +73,14 @@ class Registry:
         spoken, self._spoken_groups = self._spoken_groups, set()
         return spoken
 
+    def sessions_spoken(self) -> dict[UUID, float]:
+        """Times to live of the sessions from outside that spoke since the last call, or whose turns run."""
+        spoken, self._spoken_sessions = self._spoken_sessions, {}
+        for session in self._sessions.values():
+            if session.in_flight and (ttl_s := session.job.session_ttl_s) is not None:
+                spoken[session.key.session_id] = ttl_s
+        return spoken
+
     async def job(self, job_id: UUID) -> LiveJob:
         """Raises ApiError when there is no such job or it cannot be served."""
         if job_id not in self._jobs:
@@ -93,6 +102,8 @@ class Registry:
         if session is None or not hmac.compare_digest(session.key_digest, key_digest(api_key)):
             raise refused
         self._spoken_groups.add(session.group_id)
+        if (ttl_s := session.job.session_ttl_s) is not None:
+            self._spoken_sessions[session.key.session_id] = ttl_s
         return session
 
     async def session(self, session_id: UUID) -> LiveSession | None:

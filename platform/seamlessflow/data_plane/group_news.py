@@ -1,0 +1,35 @@
+"""What follows when groups have settled: the counts of this process, and the long polls that wait for them."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.wakes import JobWakes
+
+_COUNTERS = {
+    GroupState.READY: metrics.GROUPS_READY,
+    GroupState.DROPPED: metrics.GROUPS_DROPPED,
+    GroupState.EVALUATED: metrics.GROUPS_EVALUATED,
+}
+
+
+class GroupNews:
+    def __init__(self, *, room: JobWakes, ready: JobWakes) -> None:
+        """`ready`: a group became ready; `room`: more groups may begin."""
+        self._room = room
+        self._ready = ready
+
+    def tell(self, job_id: UUID, settled: Collection[GroupState]) -> None:
+        """Groups of the job just came to these states, and the transaction is committed."""
+        groups_count(settled)
+        if GroupState.READY in settled:
+            self._ready.wake(job_id)
+        if set(settled) - {GroupState.READY}:  # a ready group takes its room until it is trained
+            self._room.wake(job_id)
+
+
+def groups_count(settled: Collection[GroupState]) -> None:
+    """Into the metrics: groups that just came to these states."""
+    for state in settled:
+        _COUNTERS[state].inc()

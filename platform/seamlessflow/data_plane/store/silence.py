@@ -1,0 +1,87 @@
+"""Sessions of agents outside the platform that fell silent, and groups that nobody opens sessions of any more.
+
+All moments are the database's. Invariant: no statement here waits for a session that a turn is being written to, so
+none can cross the writer of turns; what is skipped is taken up by the next poll.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.data_plane.store.connection import Connection
+
+_TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
+# 900 s: of jobs whose stored spec says nothing. At most 500 rows a poll.
+_SILENT = """
+    SELECT s.id, s.job_id, s.group_id FROM trajectory_session s JOIN jobs_job j ON j.id = s.job_id
+    WHERE s.state = 'open' AND s.expires_at < now()
+      AND least(coalesce((j.spec->'environment'->>'session_ttl_s')::float8, 900), %s) <= %s
+    ORDER BY s.id LIMIT 500"""
+_GIVEN_UP = """
+    SELECT g.id, g.job_id FROM jobs_job j
+    CROSS JOIN LATERAL (SELECT coalesce((j.spec->'environment'->>'session_ttl_s')::float8, 900) AS ttl_s) t
+    JOIN trajectory_group g ON g.job_id = j.id AND g.state = 'open'
+    WHERE j.state <> ALL(%s) AND j.spec->'environment'->>'name' = 'external' AND least(t.ttl_s, %s) <= %s
+      AND NOT EXISTS (SELECT FROM trajectory_session s WHERE s.group_id = g.id AND (
+              s.state = 'open' OR s.closed_at > now() - make_interval(secs => greatest(t.ttl_s, %s))))
+    ORDER BY g.id LIMIT 500"""
+
+
+@dataclass(frozen=True, slots=True)
+class SilentSession:
+    session_id: UUID
+    job_id: UUID
+    group_id: UUID
+
+
+async def sessions_renew(connection: Connection, ttls_s: Mapping[UUID, float]) -> tuple[set[UUID], set[UUID]]:
+    """Put off the end of sessions that spoke; each row is written at most ten times in its time to live.
+
+    Returns those to be tried again, because somebody writes their rows just now, and those that are over.
+    """
+    cursor = await connection.execute(
+        """SELECT s.id, s.state, s.expires_at < now() + make_interval(secs => 0.9 * t.ttl_s)
+           FROM trajectory_session s JOIN unnest(%s::uuid[], %s::float8[]) AS t (id, ttl_s) ON t.id = s.id""",
+        [list(ttls_s), list(ttls_s.values())],
+    )
+    rows = await cursor.fetchall()
+    over = {session for session, state, _ in rows if state != SessionState.OPEN}
+    due = {session for session, _, is_due in rows if is_due} - over
+    if not due:
+        return set(), over
+    cursor = await connection.execute(
+        """UPDATE trajectory_session s SET expires_at = now() + make_interval(secs => t.ttl_s)
+           FROM unnest(%s::uuid[], %s::float8[]) AS t (id, ttl_s)
+           WHERE t.id = s.id AND s.id IN (SELECT id FROM trajectory_session WHERE id = ANY(%s) AND state = 'open'
+                                          FOR UPDATE SKIP LOCKED) RETURNING s.id""",
+        [list(due), [ttls_s[session] for session in due], list(due)],
+    )
+    return due - {row[0] for row in await cursor.fetchall()}, over
+
+
+async def sessions_silent(
+    connection: Connection, *, heard_for_s: float, listen_s: float
+) -> list[SilentSession]:
+    """Open sessions whose time is over, of jobs whose sessions could be heard for their time to live or `listen_s`."""
+    cursor = await connection.execute(_SILENT, [listen_s, heard_for_s])
+    return [SilentSession(*row) for row in await cursor.fetchall()]
+
+
+async def silent_lock(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, float | None]:
+    """Those that are silent still, locked, with the reward that was noted of each."""
+    cursor = await connection.execute(
+        """SELECT id, reward FROM trajectory_session WHERE id = ANY(%s) AND state = 'open' AND expires_at < now()
+           ORDER BY id FOR UPDATE SKIP LOCKED""",
+        [list(session_ids)],
+    )
+    return dict(await cursor.fetchall())
+
+
+async def groups_given_up(
+    connection: Connection, *, heard_for_s: float, listen_s: float, least_s: float
+) -> list[tuple[UUID, UUID]]:
+    """Open groups, with their jobs, of which no session is open and none ended within the time to live or `least_s`."""
+    cursor = await connection.execute(_GIVEN_UP, [_TERMINAL, listen_s, heard_for_s, least_s])
+    return [(row[0], row[1]) for row in await cursor.fetchall()]
