@@ -20,6 +20,16 @@ test("who paused it, and the newest reason", () => {
   expect(whyOf(paused, [wish(1, "pause", "")])?.text).toBe("no reason was given");
 });
 
+test("a pause that the platform asked for is bad news", () => {
+  const paused = { ...JOB, state: "pausing", desired: "pause" } as JobRow;
+  const own = { ...wish(4, "pause", "8 groups in a row were dropped"), author: "platform" };
+  expect(whyOf(paused, [wish(1, "pause", "first time"), own])).toEqual({
+    title: "Being paused by platform:",
+    text: "8 groups in a row were dropped",
+    isBad: true,
+  });
+});
+
 test("a failure says its cause, and which phase's log tells of it", () => {
   const failed = { ...JOB, state: "failed", state_reason: "the engine exited with code 2" } as JobRow;
   expect(whyOf(failed, [])).toMatchObject({ text: "the engine exited with code 2", isBad: true });

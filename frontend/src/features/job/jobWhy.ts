@@ -24,7 +24,8 @@ export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
   if (stopped) {
     const wish = newestWish(events, job.desired);
     const by = wish ? ` by ${authorSaid(wish.author)}` : "";
-    return { title: `${stopped}${by}:`, text: wish?.reason || "no reason was given", isBad: false };
+    const isBad = wish?.author === "platform"; // it paused itself: its agents fail
+    return { title: `${stopped}${by}:`, text: wish?.reason || "no reason was given", isBad };
   }
   return job.waiting_reason ? { title: "Why it waits:", text: job.waiting_reason, isBad: false } : null;
 }

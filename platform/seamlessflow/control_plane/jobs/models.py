@@ -27,6 +27,12 @@ class Job(models.Model):
         choices=[(s.value, s.value) for s in DesiredJobState],
         default=DesiredJobState.RUN.value,
     )
+    pause_reason = models.TextField(
+        blank=True, default="", db_default="", help_text="Why the platform itself asked for the pause."
+    )
+    resumed_at = models.DateTimeField(
+        null=True, help_text="When it was last asked to go on: what failed before no longer counts."
+    )
     generation = models.PositiveBigIntegerField(default=1)
     spec_submitted = models.JSONField(help_text="As it was sent.")
     spec = models.JSONField(help_text="With every default filled in.")

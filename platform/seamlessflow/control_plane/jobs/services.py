@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project, User
@@ -27,6 +27,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 
+PLATFORM = "platform"  # the author of what no person asked for
 # A concurrent move changes the state between reading and writing; each round sees one more such move.
 MAX_ROUNDS = 8
 
@@ -153,8 +154,11 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
         if job.desired == DesiredJobState.CANCEL:
             raise conflict(f"the job is being cancelled and cannot be asked to {desired}")
         before, job.desired = job.desired, desired.value
+        job.pause_reason = reason if author == PLATFORM and desired is DesiredJobState.PAUSE else ""
         job.generation += 1
-        job.save(update_fields=["desired", "generation"])
+        job.save(update_fields=["desired", "pause_reason", "generation"])
+        if desired is DesiredJobState.RUN:  # by the clock that says when groups were settled
+            Job.objects.filter(id=job.id).update(resumed_at=Now())
         _wish_record(job, "job.desired", reason, author, {"from": before, "to": desired})
         scheduler_notify(reason=f"job {job.id} is asked to {desired}")
     return job

@@ -15,6 +15,7 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections, connections
 
 from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL
+from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
 from seamlessflow.control_plane.scheduling.doorbells import BellRinger, EnginesBehind
 from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S, snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
@@ -116,6 +117,7 @@ class Leader:
     def _cycle(self, *, may_evict: bool) -> None:
         close_old_connections()
         started_at = time.monotonic()
+        barren_jobs_pause()
         snapshot = snapshot_load(may_evict=may_evict)
         for ring in self._behind.rings(snapshot):
             self._ringer.ring(ring)

@@ -192,6 +192,7 @@ def _job_view(job: Job, order: int, demand: _Demand, pools: frozenset[str]) -> J
         awaits_evaluation=demand.awaits_evaluation,
         num_failures=job.num_failures,
         last_failure=demand.last_failure,
+        pause_reason=job.pause_reason,
         has_external_agents=spec["environment"]["name"] == "external",
         has_rollout=Role.ROLLOUT in spec_roles(spec),
         engine=spec["rollout"]["engine"],

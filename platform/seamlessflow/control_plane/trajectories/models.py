@@ -75,6 +75,7 @@ class RolloutGroup(models.Model):
     lease_expires_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     ready_at = models.DateTimeField(null=True)
+    settled_at = models.DateTimeField(null=True, help_text="When no session of it could run any more.")
 
     class Meta:
         db_table = "trajectory_group"
@@ -97,6 +98,12 @@ class RolloutGroup(models.Model):
                 fields=["job", "batch_number"],
                 name="trajectory_group_batch",
                 condition=models.Q(batch_number__isnull=False),
+            ),
+            # The newest ones tell whether the job's agents fail.
+            models.Index(
+                fields=["job", "settled_at"],
+                name="trajectory_group_settled",
+                condition=models.Q(evaluation_version=None, settled_at__isnull=False),
             ),
         ]
 

@@ -35,6 +35,9 @@ class EnvironmentSection(SpecSection):
     session_ttl_s: Annotated[float, Field(ge=1, le=604_800)] = 900.0
     """How long a session of environment 'external' may be silent. Its calls and the turns that run put its end off;
     then it ends as if it had been closed, and its place in the group is free for another try."""
+    pause_after_dropped_groups: Annotated[int, Field(ge=1, le=10_000)] = 8
+    """The job pauses itself when so many groups in a row were dropped because too few of their sessions got a reward:
+    its agents fail, and would fail for ever. Resumed, it tries again and counts anew."""
 
     @model_validator(mode="after")
     def _command_fits_name(self) -> "EnvironmentSection":

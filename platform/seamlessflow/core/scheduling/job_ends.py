@@ -28,7 +28,7 @@ def ending_of(job: JobView) -> Ending | None:
             JobState.FAILED, None, f"{job.num_failures} phases failed since the last publication{last}"
         )
     if job.desired is DesiredJobState.PAUSE or job.state is JobState.PAUSING:
-        return Ending(JobState.PAUSED, JobState.PAUSING, "paused by request")
+        return Ending(JobState.PAUSED, JobState.PAUSING, job.pause_reason or "paused by request")
     return None
 
 

@@ -88,6 +88,7 @@ class JobView:
     awaits_evaluation: bool = False  # its newest version is to be measured, and is not yet
     num_failures: int = 0
     last_failure: str = ""
+    pause_reason: str = ""  # why the platform itself asked for a pause
     has_external_agents: bool = False
     has_rollout: bool = True  # false: it trains on recorded trajectories, without engines and agents
     engine: str = "embedded"

@@ -247,8 +247,9 @@ async def group_move(
     """Compare-and-set of a group's state, with its event. False when it was elsewhere. `cause`: why it is dropped."""
     GROUP_MOVES.check(source, target)
     cursor = await connection.execute(
-        """UPDATE trajectory_group SET state = %s, reason = %s, drop_cause = %s WHERE id = %s AND state = %s
-           RETURNING project_id, job_id, index""",
+        """UPDATE trajectory_group SET state = %s, reason = %s, drop_cause = %s,
+                  settled_at = coalesce(settled_at, clock_timestamp())
+           WHERE id = %s AND state = %s RETURNING project_id, job_id, index""",
         [target.value, reason, cause.value if cause else "", group_id, source.value],
     )
     row = await cursor.fetchone()
