@@ -26,6 +26,7 @@ COMMANDS = {
     "submit": "jobs",
     "jobs": "jobs",
     "machines": "machines",
+    "storage": "storage",
 }
 
 

@@ -243,6 +243,45 @@ class Client:
     def token_revoke(self, token_id: str) -> None:
         self._send("DELETE", f"tokens/{_segment(token_id)}")
 
+    def storage(self) -> list[Json]:
+        """Bytes by project and kind."""
+        return list(self._pages("storage"))
+
+    def storage_jobs(self, *, limit: int = 50) -> list[Json]:
+        """The largest first."""
+        return list(self._send("GET", "storage/jobs", params={"limit": limit})["results"])
+
+    def storage_policy(
+        self,
+        where: Mapping[str, str],
+        *,
+        settings: Mapping[str, int | None] | None = None,
+        reset: Sequence[str] = (),
+    ) -> Json:
+        """What is kept, after the changes. `where`: `{"project": slug}`, `{"installation": "true"}` or nothing."""
+        if not settings and not reset:
+            return self._send("GET", "storage/policy", params=where)
+        body = {"settings": dict(settings or {}), "reset": list(reset)}
+        return self._send("PATCH", "storage/policy", params=where, json=body)
+
+    def storage_plan(self, project: str | None = None) -> Json:
+        """What the policy would delete now."""
+        return self._send("GET", "storage/plan", params={"project": project} if project else {})
+
+    def storage_delete(
+        self,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        dry_run: bool = False,
+        reason: str = "",
+        project: str | None = None,
+    ) -> Json:
+        """`items`: `{"kind", "id"}` each, of versions and checkpoints `number` too. All of them or none."""
+        body = {"items": [dict(item) for item in items], "dry_run": dry_run, "reason": reason}
+        return self._send(
+            "POST", "storage/deletions", params={"project": project} if project else {}, json=body
+        )
+
     def upload(self, path: Path) -> str:
         """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference.
 

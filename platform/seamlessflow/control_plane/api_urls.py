@@ -10,6 +10,7 @@ from seamlessflow.control_plane.common import fields
 from seamlessflow.control_plane.jobs import apis as jobs
 from seamlessflow.control_plane.policies import apis as policies
 from seamlessflow.control_plane.scheduling import apis as scheduling
+from seamlessflow.control_plane.storage import apis as storage
 from seamlessflow.control_plane.telemetry import metric_apis as metrics
 
 register_converter(fields.JobIdConverter, "job")
@@ -38,6 +39,11 @@ urlpatterns = [
     path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
     path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
     path("uploads", common.UploadApi.as_view()),
+    path("storage", storage.StorageApi.as_view()),
+    path("storage/jobs", storage.StorageJobsApi.as_view()),
+    path("storage/policy", storage.StoragePolicyApi.as_view()),
+    path("storage/plan", storage.StoragePlanApi.as_view()),
+    path("storage/deletions", storage.StorageDeletionsApi.as_view()),
     path("me", accounts.MeApi.as_view()),
     path("tokens", accounts.TokenListCreateApi.as_view()),
     path("tokens/<token:token_id>", accounts.TokenRevokeApi.as_view()),

@@ -51,6 +51,16 @@ app.conf.update(
                 "schedule": 60.0,
                 "options": {"queue": "background", "expires": 50.0},
             },
+            "removals-run": {
+                "task": "seamlessflow.removals_run",
+                "schedule": 60.0,
+                "options": {"queue": "background", "expires": 50.0},
+            },
+            "retention-apply": {
+                "task": "seamlessflow.retention_apply",
+                "schedule": 3600.0,
+                "options": {"queue": "background", "expires": 3000.0},
+            },
         },
     }
 )

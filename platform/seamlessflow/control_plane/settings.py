@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     f"{_PACKAGE}.scheduling",
     f"{_PACKAGE}.trajectories",
     f"{_PACKAGE}.telemetry",
+    f"{_PACKAGE}.storage",
     f"{_PACKAGE}.live",
     f"{_PACKAGE}.dashboard",
 ]

@@ -53,7 +53,7 @@ def machine_event_list(*, machine: Machine) -> QuerySet[Event]:
 
 def phase_get_visible(*, access: Access, phase_id: UUID) -> Phase:
     """Raises ApplicationError (404)."""
-    phase = Phase.objects.filter(id=phase_id, project_id__in=access.readable).first()
+    phase = Phase.objects.filter(id=phase_id, project_id__in=access.readable, job__deleted_at=None).first()
     if phase is None:
         raise not_found("phase", show_id(IdKind.PHASE, phase_id))
     return phase

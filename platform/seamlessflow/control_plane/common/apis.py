@@ -64,7 +64,7 @@ class UploadApi(ProjectApi):
         responses=page_serializer(ArtifactOutput),
     )
     def get(self, request: Request) -> Response:
-        artifacts = Artifact.objects.filter(project_id__in=self.access.readable).order_by(
+        artifacts = Artifact.objects.filter(project_id__in=self.access.readable, deleted_at=None).order_by(
             "-created_at", "-id"
         )
         digest = request.query_params.get("sha256")

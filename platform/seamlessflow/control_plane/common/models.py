@@ -1,4 +1,4 @@
-"""Events (the outbox) and artifacts (uploaded files).
+"""Events (the outbox), artifacts (uploaded files) and removals of what was stored.
 
 Invariant: every move of a status leaves exactly one event, in the same transaction.
 """
@@ -7,6 +7,7 @@ from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
 from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.core.retention.planner import RemovalKind
 
 
 class SubjectType(models.TextChoices):
@@ -18,6 +19,7 @@ class SubjectType(models.TextChoices):
     SESSION = "session"
     TOKEN = "token"
     ARTIFACT = "artifact"
+    PROJECT = "project"  # the installation: the identifier is zero
 
 
 class Event(models.Model):
@@ -67,6 +69,40 @@ class Artifact(models.Model):
     sha256 = models.CharField(max_length=64)
     created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True, help_text="When the last job that used it was deleted.")
+    deleted_at = models.DateTimeField(null=True, help_text="From then on nothing may name it.")
 
     def __str__(self) -> str:
         return self.name
+
+
+class Removal(models.Model):
+    """Something that is deleted: marked with this row in one transaction, its files and rows removed afterwards.
+
+    Who removes may die at any point: what has no `finished_at` is gone on with, every step of it can be repeated.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=16, choices=[(kind.value, kind.value) for kind in RemovalKind])
+    subject_id = models.UUIDField(help_text="A job, or an upload.")
+    number = models.PositiveBigIntegerField(null=True, help_text="Of a version, or of a checkpoint's batch.")
+    name = models.CharField(max_length=255, help_text="Of the job or the upload, as it was.")
+    num_bytes = models.BigIntegerField(help_text="What it frees, as last measured.")
+    paths = models.JSONField(default=list, help_text="Files and folders, relative to ARTIFACT_ROOT.")
+    reason = models.TextField(blank=True, default="")
+    author = models.CharField(max_length=150)
+    requested_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-requested_at", "-id"]
+        indexes = [
+            models.Index(fields=["project", "-requested_at"], name="removal_project"),
+            models.Index(
+                fields=["requested_at"], name="removal_unfinished", condition=models.Q(finished_at=None)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"removal of {self.kind} {self.name}"

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.core.dataset.epochs import EpochPlan
@@ -115,6 +115,7 @@ def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], se
 
     Sets `job.dataset`, unsaved. Raises ApplicationError when nothing is left to train.
     """
+    _sources_hold(sources)
     counts = _store(job, data, sources)
     num_sessions, num_tokens, num_groups = counts.pop("")
     left_out = {reason: counts[reason][0] for reason in REASONS if counts.get(reason, (0,))[0]}
@@ -142,8 +143,17 @@ def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], se
     return plan
 
 
+def _sources_hold(sources: Sequence[Source]) -> None:
+    """A deletion of their trajectories waits for this transaction, or came first: then ApplicationError (409)."""
+    held = Job.objects.select_for_update(of=("self",), no_key=True).order_by("id")
+    rows = held.filter(id__in=[source.job_id for source in sources])
+    gone = [row for row in rows if row.deleted_at is not None or row.trajectories_deleted_at is not None]
+    if gone:
+        raise conflict(f"the trajectories of {gone[0].name!r} were deleted meanwhile")
+
+
 def _job_named(reference: str, project_id: UUID, field: str) -> Job:
-    jobs = Job.objects.filter(project_id=project_id)
+    jobs = Job.objects.filter(project_id=project_id, deleted_at=None)
     try:
         found = list(jobs.filter(id=parse_id(IdKind.JOB, reference)))
     except ValueError:
@@ -163,6 +173,10 @@ def _job_named(reference: str, project_id: UUID, field: str) -> Job:
 def _tokens_check(source: Job, spec: JobSpec, digest: str, field: str) -> None:
     """Ids must mean the same to both models, and what was recorded must fit into the model's length."""
     name = show_id(IdKind.JOB, source.id)
+    if source.trajectories_deleted_at is not None:
+        raise field_error(
+            field, f"the trajectories of {name} were deleted on {source.trajectories_deleted_at:%Y-%m-%d}"
+        )
     try:
         recorded_with = source.tokenizer_sha256 or tokenizer_digest(Path(source.model_path))
     except ApplicationError as error:  # submitted before digests were kept, and its model is gone

@@ -77,6 +77,15 @@ class Job(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    trajectories_deleted_at = models.DateTimeField(
+        null=True, help_text="From then on its tokens and messages are not shown; groups and rewards stay."
+    )
+    logs_deleted_at = models.DateTimeField(null=True)
+    kept_summary = models.JSONField(
+        null=True, help_text="Its summary, as it was when its trajectories were deleted."
+    )
+    metrics_rolled_up_at = models.DateTimeField(null=True)
+    deleted_at = models.DateTimeField(null=True, help_text="From then on nobody sees it.")
 
     class Meta:
         ordering = ["-created_at"]

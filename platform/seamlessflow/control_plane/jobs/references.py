@@ -4,6 +4,7 @@ Enters: a reference and the project that uses it. Leaves: a local path that exis
 file outside the project's artifacts, the hub caches and the model roots, whatever links or `..` it holds.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
@@ -11,11 +12,12 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 
-from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.errors import conflict, field_error
 from seamlessflow.control_plane.common.models import Artifact
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"
+ARTIFACT = "artifact://"
 MODEL_FILES = ("config.json", "tokenizer.json")
 
 
@@ -65,6 +67,20 @@ def tasks_resolve(*, reference: str, project_id: UUID, field: str = "environment
     return path
 
 
+def references_hold(*, references: Iterable[str | None], project_id: UUID) -> None:
+    """Keep the artifacts among the references until the transaction that makes their job is over.
+
+    A deletion of one of them waits, or came first: then this raises ApplicationError.
+    """
+    names = [name.removeprefix(ARTIFACT) for name in references if name and name.startswith(ARTIFACT)]
+    ids = {parse_id(IdKind.ARTIFACT, name) for name in names}
+    held = Artifact.objects.select_for_update(no_key=True).filter(
+        id__in=ids, project_id=project_id, deleted_at=None
+    )
+    if len(held.order_by("id")) < len(ids):
+        raise conflict("an upload that the job names was deleted meanwhile")
+
+
 def _resolve(reference: str, project_id: UUID, field: str) -> Path:
     scheme, separator, name = reference.partition("://")
     if not separator:
@@ -99,7 +115,7 @@ def _artifact_path(name: str, project_id: UUID, field: str) -> Path:
         artifact_id = parse_id(IdKind.ARTIFACT, name)
     except ValueError as error:
         raise field_error(field, str(error)) from error
-    artifact = Artifact.objects.filter(id=artifact_id, project_id=project_id).first()
+    artifact = Artifact.objects.filter(id=artifact_id, project_id=project_id, deleted_at=None).first()
     if artifact is None:
         raise field_error(field, f"there is no artifact {name} in this project")
     return Path(unquote(urlsplit(artifact.uri).path))

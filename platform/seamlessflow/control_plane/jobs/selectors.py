@@ -43,7 +43,7 @@ def job_list_visible(*, access: Access, state: str | None = None, search: str = 
 
     `state`: one or several, separated by commas. `search`: a part of the name or of the owner's, or a whole id.
     """
-    jobs = Job.objects.filter(project_id__in=access.readable)
+    jobs = Job.objects.filter(project_id__in=access.readable, deleted_at=None)
     if state is not None:
         states = state.split(",")
         if unknown := set(states) - set(JobState):

@@ -20,7 +20,12 @@ from seamlessflow.control_plane.common.services import event_record, scheduler_n
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.references import model_context_check, model_resolve, tasks_resolve
+from seamlessflow.control_plane.jobs.references import (
+    model_context_check,
+    model_resolve,
+    references_hold,
+    tasks_resolve,
+)
 from seamlessflow.control_plane.jobs.tasks_file import stages_check, tasks_check
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.control_plane.policies.models import PolicyVersion
@@ -104,6 +109,8 @@ def job_submit(
         submission_key=key,
     )
     with transaction.atomic():
+        named = (spec.model.source, spec.environment.tasks, spec.evaluation.tasks)
+        references_hold(references=named, project_id=project.id)
         job.save(force_insert=True)
         if spec.data.is_recorded:
             _dataset_take(job, spec, sources)

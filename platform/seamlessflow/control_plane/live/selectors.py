@@ -62,7 +62,7 @@ _RATES = """
 
 
 def jobs_snapshot(project_id: UUID) -> Row:
-    jobs = job_objects().filter(project_id=project_id).order_by("-created_at", "-id")
+    jobs = job_objects().filter(project_id=project_id, deleted_at=None).order_by("-created_at", "-id")
     newest, has_more = _newest(jobs, MAX_JOBS)
     return {"jobs": [job_row(job) for job in newest], "truncated": _names(jobs=has_more)}
 

@@ -15,7 +15,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
-from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.models import Removal, SubjectType
+from seamlessflow.control_plane.common.removals import RETENTION, files_remove_marked, removal_mark
 from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
@@ -27,6 +28,7 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.worker import Publication, PublicationReply
+from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
 from seamlessflow.core.types.tags import Role
 
 MAX_COUNT = 2**62
@@ -163,7 +165,8 @@ def versions_prune() -> int:
 
 
 def versions_prune_job(*, job_id: UUID, keep: int) -> int:
-    kept = PolicyVersion.objects.filter(job_id=job_id, deleted_at=None, version__gt=0).order_by("-version")
+    kept = PolicyVersion.objects.filter(job_id=job_id, deleted_at=None, version__gt=0)
+    kept = kept.select_related("job").order_by("-version")
     in_use, measured = _versions_in_use(job_id), versions_measured(job_id)
     doomed = [
         row
@@ -171,11 +174,30 @@ def versions_prune_job(*, job_id: UUID, keep: int) -> int:
         if not row.is_pinned and row.version not in in_use and not measured.holds(row.version)
     ]
     for row in doomed:
-        path = artifact_path(row.uri)
-        if path is not None:
-            _remove(path)
-        PolicyVersion.objects.filter(id=row.id).update(deleted_at=timezone.now())
+        files_remove_marked(_version_mark(row))
     return len(doomed)
+
+
+def _version_mark(row: PolicyVersion) -> Removal:
+    """The row says first that the files are gone: whoever is killed half-way leaves a removal to go on with."""
+    path = artifact_path(row.uri)
+    planned = PlannedRemoval(
+        kind=RemovalKind.VERSION,
+        subject=row.job_id,
+        name=row.job.name,
+        num_bytes=row.num_bytes,
+        reason="train.keep_versions",
+        number=row.version,
+    )
+    with transaction.atomic():
+        PolicyVersion.objects.filter(id=row.id).update(deleted_at=timezone.now())
+        return removal_mark(
+            project_id=row.project_id,
+            planned=planned,
+            paths=[] if path is None else [path],
+            author=RETENTION,
+            with_event=False,
+        )
 
 
 def leftovers_clear(*, now: datetime) -> int:
@@ -217,13 +239,3 @@ def _versions_in_use(job_id: UUID) -> set[int]:
 def _newest_at(job_id: UUID, moment: datetime) -> int:
     published = PolicyVersion.objects.filter(job_id=job_id, published_at__lte=moment)
     return published.order_by("-version").values_list("version", flat=True).first() or 0
-
-
-def _remove(path: Path) -> None:
-    """Aside first: nobody ever finds half of a version. What an interrupted removal left goes too."""
-    aside = path.with_name(f".deleting-{path.name}")
-    if aside.exists():
-        shutil.rmtree(aside)
-    if path.exists():
-        path.rename(aside)
-        shutil.rmtree(aside)

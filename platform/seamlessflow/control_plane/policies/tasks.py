@@ -3,11 +3,14 @@
 from celery import shared_task
 from django.utils import timezone
 
+from seamlessflow.control_plane.common.removals import deletions_allowed
 from seamlessflow.control_plane.policies import services
 
 
 @shared_task(name="seamlessflow.versions_prune")
 def versions_prune(**unknown: object) -> None:
     """Retention. Keywords of newer senders are ignored."""
-    services.versions_prune()
-    services.leftovers_clear(now=timezone.now())
+    with deletions_allowed() as is_allowed:
+        if is_allowed:
+            services.versions_prune()
+            services.leftovers_clear(now=timezone.now())

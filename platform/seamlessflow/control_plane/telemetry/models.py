@@ -46,6 +46,9 @@ class LedgerInterval(models.Model):
     num_slots = models.PositiveIntegerField(
         null=True, help_text="Serving: how many requests its engine decodes at once (rollout.max_num_seqs)."
     )
+    num_intervals = models.PositiveIntegerField(
+        null=True, help_text="Rolled up: how many it stands for. Its duration is the sum of theirs."
+    )
 
     class Meta:
         ordering = ["machine", "started_at"]
@@ -62,6 +65,11 @@ class LedgerInterval(models.Model):
             models.Index(fields=["machine", "ended_at"], name="ledger_machine_end"),
             # The lanes show the last minutes of all machines at once.
             models.Index(fields=["ended_at"], name="ledger_end"),
+            models.Index(
+                fields=["machine", "-started_at"],
+                name="ledger_rolled_up",
+                condition=models.Q(num_intervals__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

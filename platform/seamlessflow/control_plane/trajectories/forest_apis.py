@@ -28,6 +28,7 @@ from seamlessflow.control_plane.trajectories.forest_selectors import (
 )
 from seamlessflow.control_plane.trajectories.selectors import (
     group_get_visible,
+    nodes_check,
     session_get_visible,
     session_node,
 )
@@ -53,6 +54,7 @@ class GroupForestApi(ProjectApi):
     )
     def get(self, request: Request, group_id: UUID) -> HttpResponse:
         group = group_get_visible(access=self.access, group_id=group_id)
+        nodes_check(group.job)
         sessions = forest_sessions([group])[group.id]
         first = _first_session(sessions, request.query_params.get("session"))
         limit = _number(request, "limit", default=MAX_PAGE_NODES, least=1, most=MAX_PAGE_NODES)
@@ -90,6 +92,7 @@ class SessionTokensApi(ProjectApi):
     )
     def get(self, request: Request, session_id: UUID) -> HttpResponse:
         session = session_get_visible(access=self.access, session_id=session_id)
+        nodes_check(session.job)
         page = session_tokens(session=session, node=_number(request, "node"), start=_number(request, "start"))
         header = {"parts": page.parts, "next": page.next, "arrays": ["token_ids:int32", "logprobs:float32"]}
         body = binary_encode(header, [page.token_ids, page.logprobs])

@@ -3,9 +3,19 @@
 Invariant: a month of which rows already lie in the default partition gets none of its own: they stay there.
 """
 
+import logging
 from datetime import date
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
+
+LOCK_WAIT = "2s"
+_log = logging.getLogger(__name__)
+# Whether somebody keeps a session of the month.
+_IS_KEPT = """
+    SELECT EXISTS (
+        SELECT FROM trajectory_session s JOIN jobs_job j ON j.id = s.job_id
+        WHERE s.month = %s AND j.deleted_at IS NULL AND j.trajectories_deleted_at IS NULL)
+"""
 
 
 def node_partitions_ensure(*, today: date) -> list[str]:
@@ -14,6 +24,47 @@ def node_partitions_ensure(*, today: date) -> list[str]:
         return []
     this_month = today.replace(day=1)
     return [name for month in (this_month, _next_month(this_month)) if (name := _ensure(month))]
+
+
+def node_partitions_drop(*, today: date) -> list[str]:
+    """Drop the months of which nobody keeps a node any more: as a file, not row by row. Returns their names.
+
+    A month goes once every session that was opened in it belongs to a job whose trajectories, or which itself, are
+    deleted. This month and the last one stay: sessions may still be open. Gateways wait for the lock; where it is not
+    to be had within `LOCK_WAIT` the next run tries again, and the rows go in batches meanwhile.
+    """
+    past = [name for name in _month_partitions() if name < f"trajectory_node_{_month_before(today):%Y_%m}"]
+    return [name for name in past if _drop(name)]
+
+
+def _month_partitions() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
+            "WHERE i.inhparent = 'trajectory_node'::regclass AND c.relname ~ '^trajectory_node_[0-9]{4}_[0-9]{2}$' "
+            "ORDER BY 1"
+        )
+        return [name for (name,) in cursor.fetchall()]
+
+
+def _drop(name: str) -> bool:
+    month = date(int(name[-7:-3]), int(name[-2:]), 1)
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
+            cursor.execute(_IS_KEPT, [month])
+            if cursor.fetchone() == (True,):
+                return False
+            cursor.execute(f"ALTER TABLE trajectory_node DETACH PARTITION {name}")
+            cursor.execute(f"DROP TABLE {name}")
+    except OperationalError as error:  # the lock was not to be had
+        _log.info("%s is dropped later: %s", name, " ".join(str(error).split()))
+        return False
+    return True
+
+
+def _month_before(day: date) -> date:
+    return date(day.year - (day.month == 1), (day.month - 2) % 12 + 1, 1)
 
 
 def _is_migrated() -> bool:

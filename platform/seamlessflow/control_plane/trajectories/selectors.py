@@ -6,6 +6,7 @@ Token arrays are stored as zstd frames of little-endian int32 (ids) and float32 
 import json
 from dataclasses import dataclass
 from datetime import date
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from django.db import connection
 from django.db.models import Count, QuerySet
 
 from seamlessflow.control_plane.accounts.selectors import Access
-from seamlessflow.control_plane.common.errors import not_found
+from seamlessflow.control_plane.common.errors import ApplicationError, not_found
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.trajectories.models import NodeKind, PromptContent, RolloutGroup, Session
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -50,7 +51,9 @@ def group_list(
 
 def group_get_visible(*, access: Access, group_id: UUID) -> RolloutGroup:
     """Raises ApplicationError (404) for what is not there or not the caller's."""
-    group = RolloutGroup.objects.filter(id=group_id, project_id__in=access.readable).first()
+    group = RolloutGroup.objects.filter(
+        id=group_id, project_id__in=access.readable, job__deleted_at=None
+    ).first()
     if group is None:
         raise not_found("group", show_id(IdKind.GROUP, group_id))
     return group
@@ -63,13 +66,23 @@ def group_session_list(*, group: RolloutGroup) -> QuerySet[Session]:
 def session_get_visible(*, access: Access, session_id: UUID) -> Session:
     """Raises ApplicationError (404) for what is not there or not the caller's."""
     session = (
-        Session.objects.filter(id=session_id, project_id__in=access.readable)
+        Session.objects.filter(id=session_id, project_id__in=access.readable, job__deleted_at=None)
         .select_related("group", "job")
         .first()
     )
     if session is None:
         raise not_found("session", show_id(IdKind.SESSION, session_id))
     return session
+
+
+def nodes_check(job: Job) -> None:
+    """Raises ApplicationError (410) where retention or somebody deleted the job's tokens and messages."""
+    if job.trajectories_deleted_at is not None:
+        raise ApplicationError(
+            f"the tokens and messages of this job were deleted on {job.trajectories_deleted_at:%Y-%m-%d}; its "
+            "groups, rewards and figures are kept",
+            status=HTTPStatus.GONE,
+        )
 
 
 def session_node(*, session: Session, index: int) -> dict[str, Any]:
@@ -83,7 +96,8 @@ def session_node(*, session: Session, index: int) -> dict[str, Any]:
 def session_nodes(
     *, session: Session, with_tokens: bool, first: int = 0, limit: int = MAX_NODES
 ) -> list[dict[str, Any]]:
-    """The nodes of the tree in order of their index, from `first` on."""
+    """The nodes of the tree in order of their index, from `first` on. Raises ApplicationError (410)."""
+    nodes_check(session.job)
     parameters: dict[str, date | UUID | int | bool] = {
         "month": session.month, "session_id": session.id, "from": first, "limit": limit, "with_tokens": with_tokens
     }  # fmt: skip

@@ -55,7 +55,10 @@ _BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WH
 
 
 def job_summary(job: Job, *, now: datetime) -> Summary:
-    """Six queries, none of which reads token bytes."""
+    """Six queries, none of which reads token bytes; of deleted trajectories what was kept of them."""
+    if job.kept_summary is not None:
+        kept: Summary = job.kept_summary
+        return kept
     job_id = job.id
     rewards = [float(row[0]) for row in _rows(_REWARD, job_id) if row[0] is not None]
     ((trained, dropped),) = _rows(_GROUPS, job_id)

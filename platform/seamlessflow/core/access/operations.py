@@ -46,6 +46,9 @@ class Operation(StrEnum):
     TOKEN_CREATE = "create tokens"
     TOKEN_REVOKE = "revoke tokens"
     MEMBER_EDIT = "edit members"
+    DELETION_ASK = "ask what a deletion would free"
+    STORED_DELETE = "delete jobs, what they left, and uploads"
+    RETENTION_EDIT = "edit what a project keeps"
     MACHINE_READ = "read machines"
     MACHINE_EDIT = "register, edit or take over machines"
 
@@ -75,6 +78,9 @@ RULES: Mapping[Operation, Rule] = {
     Operation.TOKEN_CREATE: Rule(Scope.ADMIN, anyone=ProjectRole.MEMBER),
     Operation.TOKEN_REVOKE: Rule(Scope.ADMIN, anyone=ProjectRole.OWNER, own=ProjectRole.VIEWER),
     Operation.MEMBER_EDIT: Rule(Scope.ADMIN, anyone=ProjectRole.OWNER),
+    Operation.DELETION_ASK: Rule(Scope.SUBMIT, anyone=ProjectRole.MEMBER),
+    Operation.STORED_DELETE: Rule(Scope.SUBMIT, anyone=ProjectRole.OWNER, own=ProjectRole.MEMBER),
+    Operation.RETENTION_EDIT: Rule(Scope.ADMIN, anyone=ProjectRole.OWNER),
     # Which machines a caller sees is decided by the grants of pools to projects.
     Operation.MACHINE_READ: Rule(Scope.READ),
     Operation.MACHINE_EDIT: Rule(Scope.OPERATE, is_operators=True),

@@ -1,0 +1,101 @@
+"""Deleting what was stored so that a crash leaves nothing half-made in sight.
+
+Enters: what is to go. First `removal_mark`, in the transaction that hides it: a row says which files, for whom and why.
+Then `files_remove`, as often as it takes: a file is renamed aside before anything of it goes, so nobody finds half.
+Invariant: while a back-up holds deletions (`deletions_held`), no file goes.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from seamlessflow.control_plane.common.models import Removal, SubjectType
+from seamlessflow.control_plane.common.services import event_record
+from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
+
+# Deletions take it shared and do not wait; a back-up takes it for itself as long as it copies.
+HOLD_KEY = 0x5EA71E57
+ASIDE = ".deleting-"
+RETENTION = "retention"  # the author in events
+
+
+def removal_mark(
+    *, project_id: UUID, planned: PlannedRemoval, paths: Iterable[Path], author: str, with_event: bool = True
+) -> Removal:
+    """Call in the transaction that hides what goes."""
+    root = settings.ARTIFACT_ROOT.resolve()
+    removal = Removal.objects.create(
+        project_id=project_id,
+        kind=planned.kind,
+        subject_id=planned.subject,
+        number=planned.number,
+        name=planned.name[:255],
+        num_bytes=planned.num_bytes,
+        paths=[str(path.resolve().relative_to(root)) for path in paths],
+        reason=planned.reason,
+        author=author,
+    )
+    if with_event:
+        _event(removal)
+    return removal
+
+
+def files_remove_marked(removal: Removal) -> None:
+    """For what is nothing but files."""
+    files_remove(removal)
+    Removal.objects.filter(id=removal.id).update(finished_at=timezone.now())
+
+
+def files_remove(removal: Removal) -> None:
+    """What an interrupted removal left goes too."""
+    root: Path = settings.ARTIFACT_ROOT.resolve()
+    for relative in removal.paths:
+        path = root / relative
+        aside = path.with_name(f"{ASIDE}{path.name}")
+        _delete(aside)
+        if path.exists():
+            path.rename(aside)
+            _delete(aside)
+
+
+@contextmanager
+def deletions_allowed() -> Iterator[bool]:
+    """False while a back-up copies. True keeps a back-up that begins now waiting until this is left."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock_shared(%s)", [HOLD_KEY])
+        is_allowed = cursor.fetchone() == (True,)
+    try:
+        yield is_allowed
+    finally:
+        if is_allowed:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock_shared(%s)", [HOLD_KEY])
+
+
+def _event(removal: Removal) -> None:
+    is_upload = removal.kind == RemovalKind.UPLOAD
+    # A deleted job's events go with it: what says that it was deleted is the project's.
+    of_job = removal.kind not in (RemovalKind.UPLOAD, RemovalKind.JOB)
+    event_record(
+        kind=f"{removal.kind}.deleted",
+        subject_type=SubjectType.ARTIFACT if is_upload else SubjectType.JOB,
+        subject_id=removal.subject_id,
+        job_id=removal.subject_id if of_job else None,
+        project_id=removal.project_id,
+        reason=removal.reason,
+        author=removal.author,
+        data={"name": removal.name, "number": removal.number, "num_bytes": removal.num_bytes},
+    )
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,29 @@
+"""Who may delete, and who may edit what is kept: asked of the table of operations."""
+
+from http import HTTPStatus
+from uuid import UUID
+
+from seamlessflow.control_plane.accounts.models import Project
+from seamlessflow.control_plane.accounts.selectors import Access
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.common.models import Artifact
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.core.access.operations import Operation
+from seamlessflow.core.retention.planner import RemovalKind
+
+
+def deletion_check(access: Access, project: Project, *, kind: RemovalKind, subject: UUID) -> None:
+    """Owners delete anything of their project, members what they made. Raises ApplicationError (403)."""
+    things = Artifact.objects if kind is RemovalKind.UPLOAD else Job.objects
+    author_id = things.filter(id=subject).values_list("created_by_id", flat=True).first()
+    access.check(Operation.STORED_DELETE, project.id, author_id=author_id)
+
+
+def policy_check(access: Access, project: Project | None) -> None:
+    """Raises ApplicationError (403)."""
+    if project is not None:
+        access.check(Operation.RETENTION_EDIT, project.id)
+    elif not access.is_operator:
+        raise ApplicationError(
+            "only operators decide what the installation keeps", status=HTTPStatus.FORBIDDEN
+        )

@@ -1,0 +1,74 @@
+"""Retention policies in the admin site: one form for a project's, one for the installation's."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+
+from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, author_of
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.common.models import Removal
+from seamlessflow.control_plane.storage.models import RetentionPolicy
+from seamlessflow.control_plane.storage.services import policy_edit
+from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, settings_check
+
+
+class RetentionPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = RetentionPolicy
+        fields = ["project", "settings"]
+        help_texts = {
+            "settings": "JSON, by name; null: for ever. "
+            + " ".join(f"{name} ({setting.default}): {setting.help}" for name, setting in SETTINGS.items())
+        }
+
+    def clean_settings(self) -> dict[str, int | None]:
+        values = self.cleaned_data["settings"]
+        if not isinstance(values, dict):
+            raise forms.ValidationError("The settings are a JSON object.")
+        try:
+            return settings_check(values)
+        except InvalidPolicy as error:
+            raise forms.ValidationError(str(error)) from error
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        of_installation = [
+            name for name in cleaned.get("settings") or {} if SETTINGS[name].is_of_installation
+        ]
+        if cleaned.get("project") and of_installation:
+            raise forms.ValidationError(f"{of_installation[0]} is set for the installation.")
+        return cleaned
+
+
+@admin.register(RetentionPolicy)
+class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Edits leave an event, as over REST. Without a project: the installation's defaults."""
+
+    form = RetentionPolicyForm
+    list_display = ["__str__", "settings", "edited_by", "edited_at"]
+    list_select_related = ["project"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """An empty set of settings says the same, and leaves an event."""
+        return False
+
+    def save_model(
+        self, request: HttpRequest, obj: RetentionPolicy, form: RetentionPolicyForm, change: bool
+    ) -> None:
+        wanted = form.cleaned_data["settings"]
+        known = RetentionPolicy.objects.filter(project=obj.project).first()
+        gone = [] if known is None else sorted(set(known.settings) - set(wanted))
+        try:
+            policy_edit(project=obj.project, changes=wanted, reset=gone, author=author_of(request))
+        except ApplicationError as error:
+            self.message_user(request, error.detail, level="error")
+        obj.pk = RetentionPolicy.objects.get_or_create(project=obj.project)[0].pk
+
+
+@admin.register(Removal)
+class RemovalAdmin(ReadOnlyAdmin):
+    list_display = ["requested_at", "kind", "name", "number", "num_bytes", "reason", "author", "finished_at"]
+    list_filter = ["kind"]
+    show_full_result_count = False

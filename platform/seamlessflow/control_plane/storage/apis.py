@@ -1,0 +1,228 @@
+"""Storage over REST: what is stored, the policy that keeps it, and deletions with their dry run."""
+
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.accounts.models import Project
+from seamlessflow.control_plane.accounts.selectors import project_list_readable
+from seamlessflow.control_plane.common.bodies import body_read
+from seamlessflow.control_plane.common.errors import conflict, field_error
+from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.storage.access import deletion_check, policy_check
+from seamlessflow.control_plane.storage.deletions import JudgedWish, Wish, removals_mark, wishes_judge
+from seamlessflow.control_plane.storage.selectors import (
+    overrides_of,
+    policy_of,
+    removal_list,
+    stored_jobs,
+    usages_of,
+)
+from seamlessflow.control_plane.storage.serializers import (
+    DeletionInput,
+    DeletionOutput,
+    PolicyInput,
+    PolicyOutput,
+    RemovalOutput,
+    StorageOutput,
+    StoredJobOutput,
+)
+from seamlessflow.control_plane.storage.services import policy_edit, policy_plan
+from seamlessflow.core.access.operations import Operation
+from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
+from seamlessflow.core.retention.policy import SETTINGS
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+
+MAX_ITEMS = 500
+PROJECT = OpenApiParameter("project", description="Slug; may be left out with a token.")
+INSTALLATION = OpenApiParameter(
+    "installation", OpenApiTypes.BOOL, description="The defaults of the installation instead of a project's."
+)
+
+
+class StorageApi(ProjectApi):
+    @extend_schema(
+        operation_id="storage_get", parameters=PAGE_PARAMETERS, responses=page_serializer(StorageOutput)
+    )
+    def get(self, request: Request) -> Response:
+        """Bytes by project and kind, as the background process measured them."""
+        projects = project_list_readable(access=self.access)
+        return page_response(request, projects, StorageOutput, prepare=_add_usages)
+
+
+def _add_usages(page: list[Project]) -> None:
+    usages = usages_of([project.id for project in page])
+    for project in page:
+        project.usage = usages[project.id]  # type: ignore[attr-defined]  # read by StorageOutput
+
+
+class StorageJobsApi(ProjectApi):
+    @extend_schema(
+        operation_id="storage_job_list",
+        parameters=PAGE_PARAMETERS,
+        responses=page_serializer(StoredJobOutput),
+    )
+    def get(self, request: Request) -> Response:
+        """Jobs by what they take, the largest first."""
+        return page_response(request, stored_jobs(project_ids=self.access.readable), StoredJobOutput)
+
+
+class StoragePolicyApi(ProjectApi):
+    @extend_schema(
+        operation_id="storage_policy_get", parameters=[PROJECT, INSTALLATION], responses=PolicyOutput
+    )
+    def get(self, request: Request) -> Response:
+        return Response(_policy(_project(self, request)))
+
+    @extend_schema(
+        operation_id="storage_policy_edit",
+        description="Owners of the project; for the installation's defaults and `ledger_exact_days` operators.",
+        parameters=[PROJECT, INSTALLATION],
+        request=PolicyInput,
+        responses=PolicyOutput,
+    )
+    def patch(self, request: Request) -> Response:
+        project = _project(self, request)
+        policy_check(self.access, project)
+        body = body_read(request, PolicyInput)
+        policy_edit(project=project, changes=body["settings"], reset=body["reset"], author=self.access.author)
+        return Response(_policy(project))
+
+
+class StoragePlanApi(ProjectApi):
+    @extend_schema(operation_id="storage_plan", parameters=[PROJECT], responses=DeletionOutput)
+    def get(self, request: Request) -> Response:
+        """What the policy of the project would delete now."""
+        project = _project_named(self, request)
+        planned = policy_plan(project.id, now=timezone.now())
+        return Response(_answer([JudgedWish(removal, "") for removal in planned], is_dry_run=True))
+
+
+class StorageDeletionsApi(ProjectApi):
+    @extend_schema(
+        operation_id="storage_deletion_list",
+        parameters=PAGE_PARAMETERS,
+        responses=page_serializer(RemovalOutput),
+    )
+    def get(self, request: Request) -> Response:
+        """What was deleted, and what is still being removed, newest first; of the last 90 days."""
+        return page_response(request, removal_list(project_ids=self.access.readable), RemovalOutput)
+
+    @extend_schema(
+        operation_id="storage_delete",
+        description="Delete at once, or with `dry_run` only say what would be freed and what must stay. All or "
+        "nothing: 409 names the first thing that must stay.",
+        parameters=[PROJECT],
+        request=DeletionInput,
+        responses=DeletionOutput,
+    )
+    def post(self, request: Request) -> Response:
+        project = _project_named(self, request)
+        self.access.check(Operation.DELETION_ASK, project.id)
+        body = body_read(request, DeletionInput)
+        wishes = [_wish(item, place) for place, item in enumerate(body["items"])]
+        if not body["dry_run"]:
+            _owners_check(self, project, wishes)
+        judged = wishes_judge(project_id=project.id, wishes=wishes, reason=body["reason"], now=timezone.now())
+        if not body["dry_run"]:
+            _refusals_check(judged)
+            removals_mark(
+                project_id=project.id,
+                planned=[one.removal for one in judged],
+                author=self.access.author,
+                is_strict=True,
+            )
+        return Response(_answer(judged, is_dry_run=body["dry_run"]))
+
+
+def _owners_check(api: ProjectApi, project: Project, wishes: list[Wish]) -> None:
+    for wish in wishes:
+        deletion_check(api.access, project, kind=wish.kind, subject=wish.subject)
+
+
+def _refusals_check(judged: list[JudgedWish]) -> None:
+    refused = next((one for one in judged if one.refusal), None)
+    if refused is not None:
+        name = f" of {refused.removal.name!r}" if refused.removal.name else ""
+        raise conflict(f"nothing was deleted: the {refused.removal.kind}{name} must stay: {refused.refusal}")
+
+
+def _wish(item: dict[str, Any], place: int) -> Wish:
+    kind = RemovalKind(item["kind"])
+    id_kind = IdKind.ARTIFACT if kind is RemovalKind.UPLOAD else IdKind.JOB
+    try:
+        subject: UUID = parse_id(id_kind, item["id"])
+    except ValueError as error:
+        raise field_error(f"items.{place}.id", str(error)) from error
+    is_numbered = kind in (RemovalKind.VERSION, RemovalKind.CHECKPOINT)
+    if is_numbered != (item.get("number") is not None):
+        wanted = "is needed" if is_numbered else "is for versions and checkpoints alone"
+        raise field_error(f"items.{place}.number", wanted)
+    return Wish(kind, subject, item.get("number"))
+
+
+def _project_named(api: ProjectApi, request: Request) -> Project:
+    project = _project(api, request)
+    if project is None:
+        raise field_error("installation", "is not accepted here; accepted: a project")
+    return project
+
+
+def _project(api: ProjectApi, request: Request) -> Project | None:
+    """None for the installation."""
+    if request.query_params.get("installation") == "true":
+        return None
+    slug = request.query_params.get("project")
+    projects = list(project_list_readable(access=api.access))
+    chosen = [one for one in projects if one.slug == (slug or "default")] or ([] if slug else projects[:1])
+    if not chosen:
+        accepted = ", ".join(one.slug for one in projects) or "none: you are in no project"
+        raise field_error("project", f"{slug!r} is not one of your projects; accepted: {accepted}")
+    return chosen[0]
+
+
+def _policy(project: Project | None) -> dict[str, Any]:
+    own = overrides_of(None if project is None else project.id)
+    inherited = policy_of(None)
+    effective = policy_of(None if project is None else project.id)
+    rows = [
+        {
+            "name": name,
+            "value": effective.values[name],
+            "is_own": name in own,
+            "default": setting.default if project is None else inherited.values[name],
+            "minimum": setting.minimum,
+            "maximum": setting.maximum,
+            "unit": setting.unit,
+            "may_be_none": setting.may_be_none,
+            "is_of_installation": setting.is_of_installation,
+            "help": setting.help,
+        }
+        for name, setting in SETTINGS.items()
+    ]
+    return dict(PolicyOutput({"project": project.slug if project else None, "settings": rows}).data)
+
+
+def _answer(judged: list[JudgedWish], *, is_dry_run: bool) -> dict[str, Any]:
+    rows = [_row(one.removal, one.refusal) for one in judged]
+    freed = sum(one.removal.num_bytes for one in judged if not one.refusal)
+    return dict(DeletionOutput({"dry_run": is_dry_run, "num_bytes": freed, "items": rows}).data)
+
+
+def _row(removal: PlannedRemoval, refusal: str) -> dict[str, Any]:
+    id_kind = IdKind.ARTIFACT if removal.kind is RemovalKind.UPLOAD else IdKind.JOB
+    return {
+        "kind": removal.kind.value,
+        "id": show_id(id_kind, removal.subject),
+        "number": removal.number,
+        "name": removal.name,
+        "num_bytes": removal.num_bytes,
+        "reason": removal.reason,
+        "refusal": refusal,
+    }

@@ -1,0 +1,168 @@
+"""Deleting by hand and by policy: what would go, and the marks that make it go.
+
+Enters: what somebody, or the policy, wants gone. Leaves: a line for each with its bytes and, where it must stay, why.
+Invariant: each thing is judged again under the lock of its row before it is marked; a mark hides it, is a `Removal`
+and an event, all in one transaction. What is marked is never shown again, even if its files take a while.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from seamlessflow.control_plane.common.errors import conflict
+from seamlessflow.control_plane.common.models import Artifact, Removal
+from seamlessflow.control_plane.common.removals import removal_mark
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.policies.places import artifact_path, job_folder
+from seamlessflow.control_plane.storage.models import StoredCheckpoint
+from seamlessflow.control_plane.storage.selectors import artifact_references, job_facts, upload_facts
+from seamlessflow.control_plane.trajectories.summary import job_summary
+from seamlessflow.core.retention.planner import (
+    JobFacts,
+    PlannedRemoval,
+    RemovalKind,
+    job_refusal,
+    upload_refusal,
+    version_refusal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants gone. `subject`: a job, or an upload; `number`: of a version or a checkpoint."""
+
+    kind: RemovalKind
+    subject: UUID
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedWish:
+    """`refusal` is empty where it can go."""
+
+    removal: PlannedRemoval
+    refusal: str
+
+
+def wishes_judge(*, project_id: UUID, wishes: Sequence[Wish], reason: str, now: datetime) -> list[JudgedWish]:
+    """The dry run: what each would free, or why it stays. What does not exist is refused as such."""
+    wanted_jobs = Job.objects.filter(
+        project_id=project_id, id__in={wish.subject for wish in wishes if wish.kind != RemovalKind.UPLOAD}
+    )
+    jobs = {facts.id: facts for facts in job_facts(wanted_jobs, now=now)}
+    wanted_uploads = {wish.subject for wish in wishes if wish.kind is RemovalKind.UPLOAD}
+    uploads = {facts.id: facts for facts in upload_facts(project_id=project_id, now=now, only=wanted_uploads)}
+    judged = []
+    for wish in wishes:
+        if wish.kind is RemovalKind.UPLOAD:
+            upload = uploads.get(wish.subject)
+            name, size = ("", 0) if upload is None else (upload.name, upload.num_bytes)
+            refusal = "there is no such upload" if upload is None else upload_refusal(upload)
+        else:
+            name, size, refusal = _judge(jobs.get(wish.subject), wish)
+        removal = PlannedRemoval(wish.kind, wish.subject, name, size, reason, wish.number)
+        judged.append(JudgedWish(removal, refusal))
+    return judged
+
+
+def removals_mark(
+    *, project_id: UUID, planned: Sequence[PlannedRemoval], author: str, is_strict: bool
+) -> list[Removal]:
+    """Hide and mark each, in a transaction of its own.
+
+    What must stay by now raises ApplicationError (409) if `is_strict`, and is left alone otherwise.
+    """
+    marked = []
+    for removal in planned:
+        with transaction.atomic():
+            row = _mark(project_id, removal, author, timezone.now(), is_strict=is_strict)
+        if row is not None:
+            marked.append(row)
+    return marked
+
+
+def _judge(job: JobFacts | None, wish: Wish) -> tuple[str, int, str]:
+    """Name, bytes and refusal."""
+    if job is None:
+        return "", 0, "there is no such job"
+    match wish.kind:
+        case RemovalKind.VERSION:
+            size = next((one.num_bytes for one in job.versions if one.number == wish.number), 0)
+            return job.name, size, version_refusal(job, wish.number or 0)
+        case RemovalKind.CHECKPOINT:
+            found = next((one for one in job.checkpoints if one.number == wish.number), None)
+            if found is None:
+                return job.name, 0, f"there is no checkpoint of batch {wish.number}"
+            return job.name, found.num_bytes, job_refusal(job, wish.kind)
+        case RemovalKind.TRAJECTORIES:
+            size, is_gone = job.trajectories_bytes or 0, job.trajectories_bytes is None
+        case RemovalKind.LOGS:
+            size, is_gone = job.logs_bytes or 0, job.logs_bytes is None
+        case _:
+            size, is_gone = job.num_bytes, False
+    return job.name, size, "they are deleted already" if is_gone else job_refusal(job, wish.kind)
+
+
+def _mark(
+    project_id: UUID, removal: PlannedRemoval, author: str, now: datetime, *, is_strict: bool
+) -> Removal | None:
+    # Whoever submits a job that needs the same row waits here, or is seen below.
+    if removal.kind is RemovalKind.UPLOAD:
+        Artifact.objects.select_for_update().filter(id=removal.subject).first()
+    else:
+        Job.objects.select_for_update(of=("self",)).filter(id=removal.subject).first()
+    wish = Wish(removal.kind, removal.subject, removal.number)
+    (judged,) = wishes_judge(project_id=project_id, wishes=[wish], reason=removal.reason, now=now)
+    if judged.refusal:
+        if is_strict:
+            raise conflict(f"{removal.kind} of {judged.removal.name or removal.subject}: {judged.refusal}")
+        return None
+    paths = _hide(removal, now)
+    return removal_mark(
+        project_id=project_id,
+        planned=replace(judged.removal, reason=removal.reason),
+        paths=paths,
+        author=author,
+    )
+
+
+def _hide(removal: PlannedRemoval, now: datetime) -> list[Path]:
+    """From the end of this transaction nobody sees it. Returns the files that go."""
+    job, job_id = Job.objects.filter(id=removal.subject), removal.subject
+    match removal.kind:
+        case RemovalKind.JOB:
+            Artifact.objects.filter(id__in=artifact_references(job_id)).update(last_used_at=now)
+            job.update(deleted_at=now, submission_key=None)
+            return [job_folder(job_id)]
+        case RemovalKind.TRAJECTORIES:
+            job.update(trajectories_deleted_at=now, kept_summary=job_summary(job.get(), now=now))
+            return []
+        case RemovalKind.LOGS:
+            job.update(logs_deleted_at=now)
+            return []
+        case RemovalKind.VERSION:
+            version = PolicyVersion.objects.get(job_id=job_id, version=removal.number or 0)
+            PolicyVersion.objects.filter(id=version.id).update(deleted_at=now)
+            path = artifact_path(version.uri)
+            return [] if path is None else [path]
+        case RemovalKind.CHECKPOINT:
+            return [_checkpoint_hide(job_id, removal.number or 0)]
+        case RemovalKind.UPLOAD:
+            Artifact.objects.filter(id=removal.subject).update(deleted_at=now)
+            return [settings.ARTIFACT_ROOT / "uploads" / str(removal.subject)]
+
+
+def _checkpoint_hide(job_id: UUID, batch_number: int) -> Path:
+    path = job_folder(job_id) / "checkpoints" / f"batch-{batch_number}"
+    StoredCheckpoint.objects.filter(job_id=job_id, batch_number=batch_number).delete()
+    PolicyVersion.objects.filter(job_id=job_id, checkpoint_uri__endswith=f"/checkpoints/{path.name}").update(
+        checkpoint_uri=""
+    )
+    return path

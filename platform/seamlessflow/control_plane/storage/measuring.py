@@ -1,0 +1,104 @@
+"""Measuring what jobs take, in the background: checkpoints on disk, rows in the database.
+
+A job that has ended is measured once more and then left alone; of one at work only what is new since the last time is
+read of its nodes, which never change. Bytes of rows are what PostgreSQL stores of them, without indexes.
+"""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F, Q
+
+from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.policies.places import job_folder
+from seamlessflow.control_plane.storage.models import StoredCheckpoint, StoredUsage
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+
+# Nodes are stamped when their transaction begins; whatever is this old has been committed.
+SETTLED = timedelta(minutes=5)
+CHECKPOINT_PREFIX = "batch-"
+_NODES = """
+    SELECT coalesce(sum(pg_column_size(n.*)), 0) FROM trajectory_node n
+    WHERE n.job_id = %s AND n.created_at >= %s AND n.created_at < %s
+"""
+_LOGS = """
+    SELECT coalesce(sum(c.num_bytes), 0) FROM scheduling_phase p JOIN telemetry_logchunk c ON c.phase_id = p.id
+    WHERE p.job_id = %s
+"""
+_EVENTS = "SELECT coalesce(sum(pg_column_size(e.*)), 0) FROM common_event e WHERE e.job_id = %s"
+_METRICS = "SELECT coalesce(sum(pg_column_size(m.*)), 0) FROM telemetry_metricpoint m WHERE m.job_id = %s"
+LONG_AGO = "2000-01-01T00:00:00Z"
+
+
+def usage_measure(*, now: datetime) -> int:
+    """Measure the jobs of which something may have changed. Returns how many."""
+    is_settled = Q(state__in=TERMINAL_JOB_STATES, stored_usage__measured_at__gt=F("ended_at") + 2 * SETTLED)
+    jobs = Job.objects.filter(deleted_at=None).exclude(is_settled)
+    for job in jobs.only("id", "trajectories_deleted_at"):
+        job_measure(job, now=now)
+    return len(jobs)
+
+
+def job_measure(job: Job, *, now: datetime) -> None:
+    _checkpoints_measure(job.id)
+    known = StoredUsage.objects.filter(job_id=job.id).first()
+    since = LONG_AGO if known is None or known.nodes_until is None else known.nodes_until.isoformat()
+    until = now - SETTLED
+    nodes = _figure(_NODES, job.id, since, until.isoformat())
+    before = 0 if known is None else known.trajectories_bytes
+    StoredUsage.objects.update_or_create(
+        job_id=job.id,
+        defaults={
+            "trajectories_bytes": 0 if job.trajectories_deleted_at else before + nodes,
+            "logs_bytes": _figure(_LOGS, job.id),
+            "events_bytes": _figure(_EVENTS, job.id),
+            "metrics_bytes": _figure(_METRICS, job.id),
+            "nodes_until": until,
+            "measured_at": now,
+        },
+    )
+
+
+@transaction.atomic
+def _checkpoints_measure(job_id: UUID) -> None:
+    """The table follows the folder: a trainer at work deletes its older checkpoints itself."""
+    found = _checkpoints_on_disk(job_folder(job_id) / "checkpoints")
+    known = {row.batch_number: row for row in StoredCheckpoint.objects.filter(job_id=job_id)}
+    StoredCheckpoint.objects.filter(job_id=job_id).exclude(batch_number__in=found).delete()
+    StoredCheckpoint.objects.bulk_create(
+        [
+            StoredCheckpoint(job_id=job_id, batch_number=number, num_bytes=size)
+            for number, size in found.items()
+            if number not in known
+        ]
+    )
+
+
+def _checkpoints_on_disk(folder: Path) -> dict[int, int]:
+    """Bytes by batch; a checkpoint has its name only once it is whole."""
+    sizes = {}
+    for entry in folder.glob(f"{CHECKPOINT_PREFIX}*"):
+        number = entry.name.removeprefix(CHECKPOINT_PREFIX)
+        if number.isascii() and number.isdecimal():
+            sizes[int(number)] = _size(entry)
+    return sizes
+
+
+def _size(path: Path) -> int:
+    """A trainer may delete a checkpoint while it is looked at."""
+    total = 0
+    for entry in path.rglob("*"):
+        try:
+            total += 0 if entry.is_dir() else entry.lstat().st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def _figure(statement: str, *parameters: UUID | str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        row = cursor.fetchone()
+    return int(row[0]) if row else 0

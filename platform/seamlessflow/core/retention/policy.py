@@ -1,0 +1,111 @@
+"""The retention policy of a project: one table of settings that REST, command line, page and documents share.
+
+Enters: values by name, as people send them. Leaves: a checked policy. Invariant: a policy says something about every
+setting; None means that nothing is deleted on that ground.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+MAX_DAYS = 36_500
+MAX_KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    default: int | None
+    minimum: int
+    maximum: int
+    unit: str
+    help: str
+    may_be_none: bool = True
+    # Machines belong to the installation, and so does what is recorded of them.
+    is_of_installation: bool = False
+
+
+def _days(default: int | None, text: str, *, minimum: int = 0, of_installation: bool = False) -> Setting:
+    return Setting(default, minimum, MAX_DAYS, "days", text, is_of_installation=of_installation)
+
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        "ended_checkpoints_keep": Setting(
+            1, 0, MAX_KEPT, "checkpoints", "Newest checkpoints that an ended job keeps.", may_be_none=False
+        ),
+        "ended_checkpoints_days": _days(7, "After so long an ended job keeps no checkpoint."),
+        "ended_versions_days": _days(
+            1, "After so long an ended job keeps only its last, its best and its pinned policy versions."
+        ),
+        "uploads_unused_days": _days(90, "An upload that no job uses is deleted after so long."),
+        "trajectories_days": _days(90, "Tokens and messages of an ended job are deleted after so long."),
+        "logs_days": _days(30, "Logs of an ended job are deleted after so long."),
+        "events_days": _days(
+            180, "Events are deleted after so long, except those of jobs at work.", minimum=1
+        ),
+        "metrics_exact_days": _days(
+            30, "After so long the metric points of an ended job are rolled up into buckets."
+        ),
+        "jobs_days": _days(
+            None, "An ended job is deleted after so long, with everything that is left of it."
+        ),
+        "ledger_exact_days": _days(
+            14,
+            "After so long the ledger of machines is rolled up into hours.",
+            minimum=8,
+            of_installation=True,
+        ),
+    }
+)
+
+
+class InvalidPolicy(ValueError):
+    """A setting that does not exist, or a value that it cannot have."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field}: {detail}")
+        self.field = field
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Every setting with its value."""
+
+    values: Mapping[str, int | None]
+
+    def is_over(self, name: str, age_days: float) -> bool:
+        """Whether something of this age has been kept for long enough."""
+        days = self.values[name]
+        return days is not None and age_days >= days
+
+
+def settings_check(values: Mapping[str, object]) -> dict[str, int | None]:
+    """Raises InvalidPolicy naming the setting and what it accepts."""
+    checked: dict[str, int | None] = {}
+    for name, value in values.items():
+        setting = SETTINGS.get(name)
+        if setting is None:
+            raise InvalidPolicy(name, f"is not a setting; accepted: {', '.join(SETTINGS)}")
+        checked[name] = _value_check(name, setting, value)
+    return checked
+
+
+def policy_make(*overrides: Mapping[str, int | None]) -> Policy:
+    """The defaults, changed by the installation's settings and then by the project's."""
+    values: dict[str, int | None] = {name: setting.default for name, setting in SETTINGS.items()}
+    for layer in overrides:
+        values |= {name: value for name, value in layer.items() if name in SETTINGS}
+    return Policy(MappingProxyType(values))
+
+
+def _value_check(name: str, setting: Setting, value: object) -> int | None:
+    accepted = f"a whole number of {setting.unit} from {setting.minimum} to {setting.maximum}"
+    if setting.may_be_none:
+        accepted += ", or null for ever"
+        if value is None:
+            return None
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number or not setting.minimum <= int(str(value)) <= setting.maximum:
+        raise InvalidPolicy(name, f"{value!r} is not accepted; accepted: {accepted}")
+    return int(str(value))

@@ -1,0 +1,111 @@
+"""Rolling up what was recorded: fewer rows that say the same about a longer time.
+
+Enters: touching intervals of a machine's ledger, in order, or the steps of a metric's points. Leaves: touching
+intervals over the same time, at most one for each state, cause, job and fill of the engine (full, less, not measured);
+or the width of the grid. Invariants: each of these keeps its duration and the time integral of its occupancy; first
+start and last end stay.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import mul
+from typing import Protocol
+from uuid import UUID
+
+from seamlessflow.core.telemetry.activity import FULL_OCCUPANCY
+from seamlessflow.core.telemetry.buckets import bucket_width
+
+# Charts ask for so many rows of a metric; more would be seen by nobody, fewer would show.
+ROLLED_BUCKETS = 500
+
+
+class Interval(Protocol):
+    """Read only."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def cause(self) -> str: ...
+    @property
+    def job_id(self) -> UUID | None: ...
+    @property
+    def project_id(self) -> UUID | None: ...
+    @property
+    def started_at(self) -> datetime: ...
+    @property
+    def ended_at(self) -> datetime: ...
+    @property
+    def mean_in_flight(self) -> float | None: ...
+    @property
+    def num_slots(self) -> int | None: ...
+    @property
+    def num_intervals(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MergedInterval:
+    """`num_intervals`: how many it stands for."""
+
+    state: str
+    cause: str
+    job_id: UUID | None
+    project_id: UUID | None
+    started_at: datetime
+    ended_at: datetime
+    mean_in_flight: float | None
+    num_slots: int | None
+    num_intervals: int
+
+
+def rolled_width(first: int, last: int, num_rows: int) -> int:
+    """Steps of a bucket; 1 where there is nothing to gain."""
+    return bucket_width(first, last, ROLLED_BUCKETS) if num_rows > ROLLED_BUCKETS else 1
+
+
+def intervals_merge(rows: Sequence[Interval]) -> list[MergedInterval]:
+    """In the order in which each state, cause and job first came."""
+    by_kind: dict[tuple[object, ...], list[Interval]] = {}
+    for row in rows:
+        by_kind.setdefault((row.state, row.cause, row.job_id, row.num_slots, _fill(row)), []).append(row)
+    merged: list[MergedInterval] = []
+    begin = rows[0].started_at if rows else None
+    for members in by_kind.values():
+        assert begin is not None  # there are rows
+        one = _merge(members, begin)
+        merged.append(one)
+        begin = one.ended_at
+    return merged
+
+
+def _fill(row: Interval) -> bool | None:
+    """Whether its engine was full, None where nobody measured that: means of both would be neither."""
+    if row.mean_in_flight is None:
+        return None
+    return row.num_slots is not None and row.mean_in_flight >= FULL_OCCUPANCY * row.num_slots
+
+
+def _merge(members: Sequence[Interval], begin: datetime) -> MergedInterval:
+    first = members[0]
+    durations = [row.ended_at - row.started_at for row in members]
+    return MergedInterval(
+        state=first.state,
+        cause=first.cause,
+        job_id=first.job_id,
+        project_id=first.project_id,
+        started_at=begin,
+        ended_at=begin + sum(durations, timedelta()),
+        mean_in_flight=_mean_in_flight(members),
+        num_slots=first.num_slots,
+        num_intervals=sum(row.num_intervals or 1 for row in members),
+    )
+
+
+def _mean_in_flight(members: Sequence[Interval]) -> float | None:
+    """By time; measured of all of them or of none."""
+    seconds = [(row.ended_at - row.started_at).total_seconds() for row in members]
+    means = [row.mean_in_flight for row in members if row.mean_in_flight is not None]
+    if not means or not sum(seconds):
+        return None
+    integral: float = sum(map(mul, seconds, means))
+    return integral / sum(seconds)
