@@ -37,7 +37,8 @@ _RANGE = """
         WHERE job_id = %(job_id)s AND name = asked.name AND step <= %(last)s ORDER BY step DESC LIMIT 1
     ) newest
 """
-# The bound on what is added up keeps a sum of the largest numbers finite.
+# The bound on what is added up keeps a sum of the largest numbers finite. The newest value of each bucket is looked up
+# one by one: a join would read every point of the job a second time, where the rows of an answer are few.
 _BUCKETS = """
     WITH buckets AS (
         SELECT name, min(coalesce(first_step, step)) AS first_step, max(step) AS step,
@@ -48,8 +49,11 @@ _BUCKETS = """
         WHERE job_id = %(job_id)s AND name = ANY(%(names)s) AND step BETWEEN %(first)s AND %(last)s
         GROUP BY name, step / %(width)s
     )
-    SELECT name, b.first_step, b.step, count, low, high, total / count, value
-    FROM buckets b JOIN telemetry_metricpoint p USING (name, step) WHERE p.job_id = %(job_id)s ORDER BY name, step
+    SELECT name, b.first_step, b.step, count, low, high, total / count, newest.value
+    FROM buckets b CROSS JOIN LATERAL (
+        SELECT value FROM telemetry_metricpoint p
+        WHERE p.job_id = %(job_id)s AND p.name = b.name AND p.step = b.step LIMIT 1
+    ) newest ORDER BY name, b.step
 """
 _POINTS = """
     SELECT name, coalesce(first_step, step), step, coalesce(num_points, 1), coalesce(value_min, value),
