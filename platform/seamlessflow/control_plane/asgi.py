@@ -6,16 +6,21 @@ import sys
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "seamlessflow.control_plane.settings")
 os.environ.setdefault("SEAMLESSFLOW_DATABASE_POOL", "16")
 
-from django.core.asgi import get_asgi_application
+import django
 
-django_application = get_asgi_application()
+django.setup(set_prefix=False)
 
 # Models may be imported only now that Django is set up.
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+from django.conf import settings  # noqa: E402
 
+from seamlessflow.control_plane.accounts.authentication import is_caller_known  # noqa: E402
+from seamlessflow.control_plane.common.body_gate import BodyGate  # noqa: E402
 from seamlessflow.control_plane.common.database import DatabaseUnavailable, database_wait  # noqa: E402
+from seamlessflow.control_plane.common.incoming import leftovers_remove  # noqa: E402
+from seamlessflow.control_plane.common.spooling import SpoolingHandler  # noqa: E402
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
 from seamlessflow.control_plane.liveness import LiveApplication  # noqa: E402
 
@@ -24,10 +29,12 @@ try:
 except DatabaseUnavailable as error:
     sys.exit(f"seamlessflow: {error}")
 
+leftovers_remove(settings.INCOMING_DIR)
+
 application = LiveApplication(
     ProtocolTypeRouter(
         {
-            "http": django_application,
+            "http": BodyGate(SpoolingHandler(), is_known=is_caller_known),
             "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
         }
     )

@@ -46,6 +46,11 @@ app.conf.update(
                 "schedule": 24 * 3600.0,
                 "options": {"queue": "background"},
             },
+            "incoming-clear": {
+                "task": "seamlessflow.incoming_clear",
+                "schedule": 60.0,
+                "options": {"queue": "background", "expires": 50.0},
+            },
             "versions-prune": {
                 "task": "seamlessflow.versions_prune",
                 "schedule": 60.0,

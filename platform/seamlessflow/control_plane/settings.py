@@ -6,6 +6,7 @@ Web, scheduler, background workers and tests load this same module; a bad variab
 import os
 import sys
 
+from seamlessflow.control_plane.common.body_bounds import MAX_WORKER_BYTES
 from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting
 from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 from seamlessflow.core.protocol.live_events import redis_url
@@ -28,6 +29,9 @@ try:
     HUB_CACHE = _env.folders("SEAMLESSFLOW_HUB_CACHE")
     MAX_UPLOAD_BYTES = _env.integer("SEAMLESSFLOW_MAX_UPLOAD_BYTES", default=16 * GIBIBYTE, minimum=1)
     WATCHDOG_S = _env.integer(LIMIT_VARIABLE, default=DEFAULT_LIMIT_S)
+    MAX_UPLOADS_IN_FLIGHT_BYTES = _env.integer(
+        "SEAMLESSFLOW_MAX_UPLOADS_IN_FLIGHT_BYTES", default=4 * MAX_UPLOAD_BYTES, minimum=MAX_UPLOAD_BYTES
+    )
     POOL_SIZE = _env.integer("SEAMLESSFLOW_DATABASE_POOL", default=0)
     LOG_LEVEL = _env.one_of(
         "SEAMLESSFLOW_LOG_LEVEL", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
@@ -156,8 +160,8 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 # The front end's build names its files by their content.
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/dashboard/assets/"
-# JSON bodies are small; files stream to disk through `common.apis` and have a limit of their own.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024
+# Bodies are bounded by `common.body_gate` before Django sees them; only uploads are larger than this and go to disk.
+DATA_UPLOAD_MAX_MEMORY_SIZE = FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_WORKER_BYTES
 FILE_UPLOAD_TEMP_DIR = str(INCOMING_DIR)
 
 REST_FRAMEWORK = {

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.selectors import project_for
+from seamlessflow.control_plane.common.body_bounds import MULTIPART_OVERHEAD_BYTES
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.control_plane.common.models import Artifact
@@ -26,8 +27,6 @@ from seamlessflow.control_plane.common.uploads import artifact_create
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.ids import IdKind, show_id
 
-# Boundaries and part headers around the file itself.
-MULTIPART_OVERHEAD_BYTES = 64 * 1024
 MAX_DIGITS = 18
 _SHA256 = re.compile("[0-9a-f]{64}")
 

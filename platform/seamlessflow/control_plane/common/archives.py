@@ -1,69 +1,64 @@
 """Unpacking an uploaded tar safely.
 
 Enters: a tar or tar.gz and an empty folder. Leaves: regular files and folders below it. Invariant: no links, no
-devices, no path outside the folder, no more bytes and entries than allowed, whatever the archive says.
+devices, no path outside the folder, no more bytes and entries than allowed, and flat memory, whatever the archive says.
 """
 
 import errno
 import lzma
 import os
-import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.tar_reading import TarMember, tar_members
 
 MAX_ENTRIES = 10_000
-CHUNK_BYTES = 1024 * 1024
 
 
 def archive_unpack(*, archive: Path, folder: Path, max_bytes: int) -> int:
     """Return the bytes unpacked. Raises ApplicationError naming `file`."""
     try:
-        with tarfile.open(archive, mode="r:*") as tar:
-            return _unpack(tar, folder, max_bytes)
+        return _unpack(archive, folder, max_bytes)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         # The same name twice, a file where a folder is, a name too long, a damaged gzip stream.
         detail = error.strerror or str(error)
         raise field_error("file", f"is not a tar or tar.gz that can be unpacked: {detail}") from error
-    except (tarfile.TarError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+    except (EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise field_error("file", f"is not a tar or tar.gz that can be unpacked: {error}") from error
 
 
-def _unpack(tar: tarfile.TarFile, folder: Path, max_bytes: int) -> int:
+def _unpack(archive: Path, folder: Path, max_bytes: int) -> int:
     num_bytes = 0
-    for index, member in enumerate(tar):
+    for index, member in enumerate(tar_members(archive)):
         if index >= MAX_ENTRIES:
             raise field_error("file", f"the archive holds more than {MAX_ENTRIES} entries")
         target = _target(member, folder)
-        if member.isdir():
+        if member.is_folder:
             target.mkdir(parents=True, exist_ok=True)
             continue
         num_bytes += member.size
         if num_bytes > max_bytes:
             raise field_error("file", f"the archive unpacks to more than {max_bytes} bytes")
-        source = tar.extractfile(member)
-        assert source is not None
         target.parent.mkdir(parents=True, exist_ok=True)
-        _copy(source, target)
+        _copy(member, target)
     return num_bytes
 
 
-def _target(member: tarfile.TarInfo, folder: Path) -> Path:
+def _target(member: TarMember, folder: Path) -> Path:
     path = PurePosixPath(member.name)
-    if not (member.isreg() or member.isdir()):
+    if not (member.is_file or member.is_folder):
         raise field_error("file", f"the archive holds {member.name!r}, which is neither file nor folder")
     if path.is_absolute() or ".." in path.parts or "\x00" in member.name:
         raise field_error("file", f"the archive holds the path {member.name!r}, which leaves its folder")
     return folder.joinpath(*path.parts)
 
 
-def _copy(source: IO[bytes], target: Path) -> None:
+def _copy(member: TarMember, target: Path) -> None:
     with target.open("xb") as file:
-        while chunk := source.read(CHUNK_BYTES):
+        for chunk in member.chunks():
             file.write(chunk)
         file.flush()
         os.fsync(file.fileno())

@@ -1,5 +1,6 @@
 """Bodies as plain values: JSON, and safe YAML; small, without aliases, nested as deep as the parser goes."""
 
+import io
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -7,7 +8,9 @@ import yaml
 from rest_framework import parsers
 from rest_framework.exceptions import ParseError
 
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = 256 * 1024
+MAX_NODES = 20_000  # each takes a kilobyte while it is read
+MAX_VALUES = 200_000
 _TOO_DEEP = "the body is nested too deeply"
 
 
@@ -18,8 +21,11 @@ class JsonParser(parsers.JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
+        text = stream.read()
+        if sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
+            raise ParseError(f"the body has more than the {MAX_VALUES} values accepted")
         try:
-            return super().parse(stream, media_type, parser_context)
+            return super().parse(io.BytesIO(text), media_type, parser_context)
         except RecursionError as error:
             raise ParseError(_TOO_DEEP) from error
 
@@ -53,9 +59,19 @@ def _load(text: bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Without aliases: a few lines of them expand to more than any memory holds."""
+    """Without aliases, of which a few lines expand to more than any memory holds, and of bounded size."""
+
+    _num_nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._num_nodes += 1
+        if self._num_nodes > MAX_NODES:
+            raise yaml.composer.ComposerError(
+                None,
+                None,
+                f"more than the {MAX_NODES} values accepted",
+                self.peek_event().start_mark,  # type: ignore[no-untyped-call]
+            )
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it untyped
             raise yaml.composer.ComposerError(None, None, "aliases are not accepted", event.start_mark)

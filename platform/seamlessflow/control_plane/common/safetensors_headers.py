@@ -1,12 +1,14 @@
 """Headers of safetensors files: what is in a file and where, without reading a weight and without a framework."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seamlessflow.control_plane.common.json_files import JsonBounds, json_text_read
+
 LENGTH_BYTES = 8
-MAX_HEADER_BYTES = 100 * 1024**2  # what safetensors itself accepts
+# A header has some hundred bytes for each tensor: a mixture of experts with 100,000 of them has 15 MB.
+HEADER_BOUNDS = JsonBounds(max_bytes=32 * 1024**2, max_values=2_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +27,9 @@ def header_read(file: Path) -> list[StoredTensor]:
     """The tensors of a file, in their order there. Raises OSError, or ValueError for a file of another kind."""
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
-        if not 0 < length <= MAX_HEADER_BYTES:
-            raise ValueError("it has no safetensors header")
-        header = json.loads(stream.read(length))
+        if not 0 < length <= HEADER_BOUNDS.max_bytes:
+            raise ValueError(f"it has no safetensors header of at most {HEADER_BOUNDS.max_bytes} bytes")
+        header = json_text_read(stream.read(length), HEADER_BOUNDS)
     if not isinstance(header, dict):
         raise ValueError("its safetensors header is no mapping")
     header.pop("__metadata__", None)

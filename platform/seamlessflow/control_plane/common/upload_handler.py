@@ -12,6 +12,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.core.files.uploadhandler import FileUploadHandler
 
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
+from seamlessflow.control_plane.common.incoming import entry_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class IncomingFileHandler(FileUploadHandler):
             raise field_error(str(self.field_name), "is not a known field; accepted: file")
         descriptor, path = tempfile.mkstemp(dir=self._folder, prefix="upload-")
         self._path = Path(path)
+        self._lock = entry_lock(self._path)
         self._file = os.fdopen(descriptor, "wb")
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
@@ -71,3 +73,5 @@ class IncomingFileHandler(FileUploadHandler):
         if self._path is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
+            os.close(self._lock)
+            self._path = None

@@ -12,6 +12,7 @@ from seamlessflow.control_plane.accounts.models import Project, User
 from seamlessflow.control_plane.common.archives import archive_unpack
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.control_plane.common.incoming import locked
 from seamlessflow.control_plane.common.models import Artifact, SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.common.upload_handler import ReceivedFile
@@ -29,9 +30,11 @@ def artifact_create(
     folder = settings.ARTIFACT_ROOT / "uploads" / str(artifact_id)
     aside = settings.INCOMING_DIR / str(artifact_id)
     try:
-        num_bytes = _place(received, aside, is_archive=is_archive)
-        folder.parent.mkdir(exist_ok=True)
-        aside.rename(folder)
+        aside.mkdir()
+        with locked(aside):
+            num_bytes = _place(received, aside, is_archive=is_archive)
+            folder.parent.mkdir(exist_ok=True)
+            aside.rename(folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -45,7 +48,6 @@ def artifact_create(
 
 
 def _place(received: ReceivedFile, aside: Path, *, is_archive: bool) -> int:
-    aside.mkdir()
     if is_archive:
         num_bytes = archive_unpack(archive=received.path, folder=aside, max_bytes=settings.MAX_UPLOAD_BYTES)
     else:

@@ -9,16 +9,29 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-import orjson
 from django.conf import settings
 
 from seamlessflow.control_plane.common.errors import conflict, field_error
+from seamlessflow.control_plane.common.json_files import (
+    CONFIG_BOUNDS,
+    TOKENIZER_BOUNDS,
+    InvalidJsonFile,
+    json_file_read,
+)
 from seamlessflow.control_plane.common.models import Artifact
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"
 ARTIFACT = "artifact://"
 MODEL_FILES = ("config.json", "tokenizer.json")
+# Of the files that gateways and trainers read whole. Honest ones have a tenth of it at the most.
+MAX_FILE_BYTES = {
+    "tokenizer.json": TOKENIZER_BOUNDS.max_bytes,
+    "tokenizer_config.json": CONFIG_BOUNDS.max_bytes,
+    "config.json": CONFIG_BOUNDS.max_bytes,
+    "generation_config.json": CONFIG_BOUNDS.max_bytes,
+    "chat_template.jinja": 1024**2,
+}
 
 
 def model_resolve(*, reference: str, project_id: UUID) -> Path:
@@ -34,6 +47,9 @@ def model_resolve(*, reference: str, project_id: UUID) -> Path:
     if missing:
         needed = "config.json, tokenizer.json and *.safetensors"
         raise field_error(field, f"{reference!r} lacks {', '.join(missing)}; a model folder holds {needed}")
+    for name, max_bytes in MAX_FILE_BYTES.items():
+        if (folder / name).is_file() and (folder / name).stat().st_size > max_bytes:
+            raise field_error(field, f"{name} of {reference!r} has more than the {max_bytes} bytes accepted")
     return folder
 
 
@@ -41,8 +57,8 @@ def model_context_check(folder: Path, *, max_model_len: int) -> None:
     """Refuse sequences longer than the model has positions for. Raises ApplicationError."""
     field = "model.max_model_len"
     try:
-        config = orjson.loads((folder / "config.json").read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
+        config = json_file_read(folder / "config.json", CONFIG_BOUNDS)
+    except (OSError, InvalidJsonFile) as error:
         raise field_error("model.source", f"{folder.name}/config.json cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise field_error("model.source", f"{folder.name}/config.json is not a JSON object")

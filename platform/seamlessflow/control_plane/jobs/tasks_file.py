@@ -11,6 +11,8 @@ from seamlessflow.core.algorithms.section import StageSection
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_TASKS = 10_000_000
+MAX_DOMAINS = 10_000
+MAX_DOMAIN_CHARS = 200
 NUM_DOMAINS_SHOWN = 10
 
 
@@ -31,8 +33,10 @@ def tasks_check(path: Path, *, field: str = "environment.tasks") -> TasksFacts:
             if len(line) > MAX_LINE_BYTES:
                 raise field_error(field, f"line {number} is longer than {MAX_LINE_BYTES} bytes")
             if line.strip():
-                domains.add(str(_task(line, number, field).get("domain", "")))
+                domains.add(_domain(_task(line, number, field), number, field))
                 num_tasks += 1
+                if len(domains) > MAX_DOMAINS:
+                    raise field_error(field, f"the file names more than {MAX_DOMAINS} domains")
     if not 1 <= num_tasks <= MAX_TASKS:
         raise field_error(field, f"the file holds {num_tasks} tasks; accepted: 1 to {MAX_TASKS}")
     return TasksFacts(num_tasks, frozenset(domains))
@@ -52,6 +56,15 @@ def stages_check(stages: Sequence[StageSection], facts: TasksFacts) -> None:
                     f"no task of environment.tasks has the domain {domain!r}; "
                     + (f"accepted: {shown}" if known else "its tasks name none"),
                 )
+
+
+def _domain(task: dict[str, object], number: int, field: str) -> str:
+    domain = str(task.get("domain", ""))
+    if len(domain) > MAX_DOMAIN_CHARS:
+        raise field_error(
+            field, f"line {number} names a domain of {len(domain)} characters; accepted: {MAX_DOMAIN_CHARS}"
+        )
+    return domain
 
 
 def _task(line: bytes, number: int, field: str) -> dict[str, object]:

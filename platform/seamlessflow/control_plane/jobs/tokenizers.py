@@ -10,13 +10,18 @@ from pathlib import Path
 import orjson
 
 from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.json_files import (
+    TOKENIZER_BOUNDS,
+    InvalidJsonFile,
+    json_file_read,
+)
 
 
 def tokenizer_digest(folder: Path) -> str:
     """Of vocabulary, added tokens and decoder, in hexadecimal. Raises ApplicationError naming `model.source`."""
     try:
-        content = orjson.loads((folder / "tokenizer.json").read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
+        content = json_file_read(folder / "tokenizer.json", TOKENIZER_BOUNDS)
+    except (OSError, InvalidJsonFile) as error:
         raise field_error("model.source", f"{folder.name}/tokenizer.json cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise field_error("model.source", f"{folder.name}/tokenizer.json is not a JSON object")

@@ -1,0 +1,198 @@
+"""The door of the web process: no body is stored before its route is known to take it.
+
+An ASGI application in, the same application behind bounds out. A body that is announced too large is refused at once,
+one that comes in chunks as soon as it is; uploads of callers whom nobody knows are refused before they are read; a body
+that does not come, or comes too slowly, is given up. Invariant: at any moment no more bytes of bodies are held than the
+two `InFlight` accounts allow.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+
+from seamlessflow.control_plane.common.body_bounds import MEBIBYTE, Bound, body_bound
+from seamlessflow.control_plane.common.problems import CONTENT_TYPE, problem_body
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+MAX_SMALL_IN_FLIGHT_BYTES = 128 * MEBIBYTE
+SILENCE_S = 30.0  # without a byte
+PATIENCE_S = 60.0  # until the average counts
+LEAST_BYTES_PER_S = 16 * 1024
+MAX_LENGTH_DIGITS = 18
+# What a client may still send after a refusal, so that it reads our answer rather than a reset connection.
+LINGER_S, LINGER_BYTES = 3.0, 16 * MEBIBYTE
+
+
+class BodyRefused(Exception):
+    """The body is not taken; nothing of it is kept."""
+
+    def __init__(self, status: HTTPStatus, detail: str, *, retry_after_s: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(slots=True)
+class InFlight:
+    """Bytes of bodies that requests hold right now."""
+
+    max_bytes: int
+    num_bytes: int = 0
+
+    def take(self, num_bytes: int) -> None:
+        """Raises BodyRefused (503) where there is no room; nothing is taken then."""
+        if self.num_bytes + num_bytes > self.max_bytes:
+            raise BodyRefused(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"the bodies being received hold {self.num_bytes} of {self.max_bytes} bytes; try again later",
+                retry_after_s=5,
+            )
+        self.num_bytes += num_bytes
+
+    def give_back(self, num_bytes: int) -> None:
+        self.num_bytes -= num_bytes
+
+
+class BodyGate:
+    """`is_known` tells whether a request, by its head alone, comes from somebody who may upload."""
+
+    def __init__(self, application: Application, *, is_known: Callable[[Scope], Awaitable[bool]]) -> None:
+        self._application = application
+        self._is_known = is_known
+        self._small = InFlight(MAX_SMALL_IN_FLIGHT_BYTES)
+        self._uploads = InFlight(settings.MAX_UPLOADS_IN_FLIGHT_BYTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        bound = body_bound(
+            method=scope["method"], path=scope["path"], max_upload_bytes=settings.MAX_UPLOAD_BYTES
+        )
+        body: _Body | None = None
+        try:
+            num_announced = _announced(scope)
+            _check(num_announced, bound, scope)
+            if bound.is_upload and not await self._is_known(scope):
+                raise BodyRefused(HTTPStatus.UNAUTHORIZED, "uploads need an API token or a signed-in browser")
+            body = _Body(receive, scope, bound, self._uploads if bound.is_upload else self._small)
+            body.reserve(num_announced if bound.is_upload and num_announced else 0)
+            await self._application(scope, body.receive, send)
+        except BodyRefused as refusal:
+            await _refuse(refusal, receive, send)
+        finally:
+            if body is not None:
+                body.release()
+
+
+class _Body:
+    """One request's body on its way in. It is raised out of `receive` that it is refused."""
+
+    def __init__(self, receive: Receive, scope: Scope, bound: Bound, account: InFlight) -> None:
+        self._receive = receive
+        self._scope = scope
+        self._bound = bound
+        self._account = account
+        self._started_s = time.monotonic()
+        self._num_received = 0
+        self._num_taken = 0  # from the account: reserved, or received
+        self._is_whole = False
+
+    def reserve(self, num_bytes: int) -> None:
+        self._account.take(num_bytes)
+        self._num_taken = num_bytes
+
+    def release(self) -> None:
+        self._account.give_back(self._num_taken)
+        self._num_taken = 0
+
+    async def receive(self) -> Message:
+        if self._is_whole:  # what is waited for now is the client's going
+            return await self._receive()
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyRefused(
+                HTTPStatus.REQUEST_TIMEOUT, f"no byte of the body came for {SILENCE_S:.0f} s"
+            ) from None
+        if message["type"] == "http.request":
+            self._count(len(message.get("body", b"")))
+            self._is_whole = not message.get("more_body", False)
+        return message
+
+    def _count(self, num_bytes: int) -> None:
+        self._num_received += num_bytes
+        _check(self._num_received, self._bound, self._scope)
+        if self._num_received > self._num_taken:
+            self._account.take(self._num_received - self._num_taken)
+            self._num_taken = self._num_received
+        late_s = time.monotonic() - self._started_s - PATIENCE_S
+        if late_s > 0 and self._num_received < late_s * LEAST_BYTES_PER_S:
+            raise BodyRefused(
+                HTTPStatus.REQUEST_TIMEOUT, f"the body comes at less than {LEAST_BYTES_PER_S} bytes a second"
+            )
+
+
+def _announced(scope: Scope) -> int:
+    """Bytes by Content-Length; 0 where it is absent and the chunks will tell. Raises BodyRefused."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            if not value.isdigit() or len(value) > MAX_LENGTH_DIGITS:
+                raise BodyRefused(
+                    HTTPStatus.BAD_REQUEST,
+                    f"Content-Length: {value!r} is not accepted; accepted: a number of bytes",
+                )
+            return int(value)
+    return 0
+
+
+def _check(num_bytes: int, bound: Bound, scope: Scope) -> None:
+    """Raises BodyRefused (413)."""
+    if num_bytes <= bound.max_bytes:
+        return
+    accepted = f"takes a body of at most {bound.max_bytes} bytes" if bound.max_bytes else "takes no body"
+    setting = " (SEAMLESSFLOW_MAX_UPLOAD_BYTES)" if bound.is_upload else ""
+    raise BodyRefused(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{scope['method']} {scope['path']} {accepted}{setting}"
+    )
+
+
+async def _refuse(refusal: BodyRefused, receive: Receive, send: Send) -> None:
+    """Answer, let the client read the answer while a little more of its body is dropped, then hang up."""
+    content = json.dumps(problem_body(refusal.status, refusal.detail)).encode()
+    headers = [
+        (b"content-type", CONTENT_TYPE.encode()),
+        (b"content-length", str(len(content)).encode()),
+        (b"connection", b"close"),
+    ]
+    if refusal.retry_after_s is not None:
+        headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
+    if refusal.status is HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b'Bearer realm="SeamlessFlow"'))
+    await send({"type": "http.response.start", "status": refusal.status.value, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": True})
+    await _drop(receive)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _drop(receive: Receive) -> None:
+    num_bytes = 0
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while num_bytes < LINGER_BYTES:
+                message = await receive()
+                num_bytes += len(message.get("body", b""))
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return

@@ -1,0 +1,45 @@
+"""JSON files of users, read within bounds.
+
+A parsed value takes up to thirty times the room of its text, so the values are counted in the text before anything is
+parsed. Invariant: a file beyond its bounds is never parsed, and one beyond its size never read.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class JsonBounds:
+    max_bytes: int
+    max_values: int  # members of lists and mappings, about
+
+
+CONFIG_BOUNDS = JsonBounds(max_bytes=16 * 1024**2, max_values=500_000)
+# The largest vocabularies in use (262,000 tokens with 580,000 merges) take 33 MB and 3 million values.
+TOKENIZER_BOUNDS = JsonBounds(max_bytes=64 * 1024**2, max_values=4_000_000)
+
+
+class InvalidJsonFile(ValueError):
+    """The file is no JSON, or beyond its bounds."""
+
+
+def json_file_read(path: Path, bounds: JsonBounds) -> Any:
+    """Raises OSError and InvalidJsonFile."""
+    with path.open("rb") as file:
+        text = file.read(bounds.max_bytes + 1)
+    return json_text_read(text, bounds)
+
+
+def json_text_read(text: bytes, bounds: JsonBounds) -> Any:
+    """Raises InvalidJsonFile."""
+    if len(text) > bounds.max_bytes:
+        raise InvalidJsonFile(f"it has more than the {bounds.max_bytes} bytes accepted")
+    if sum(map(text.count, (b",", b"[", b"{"))) > bounds.max_values:
+        raise InvalidJsonFile(f"it has more than the {bounds.max_values} values accepted")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidJsonFile(str(error)) from error

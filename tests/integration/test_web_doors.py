@@ -1,0 +1,116 @@
+"""What comes in at the web process is bounded before it is stored, and what is left half-way leaves nothing."""
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.fixtures.web_world import PIECE, WebWorld, status_read
+
+MEBIBYTE = 1024**2
+
+
+def chunked(num_bytes: int) -> io.BytesIO:
+    """A body whose length nobody announces: http.client sends it in chunks."""
+    return io.BytesIO(b" " * num_bytes)
+
+
+def until(condition: Callable[[], bool], *, what: str) -> None:
+    deadline_s = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "method,path,num_bytes",
+    [
+        ("POST", "/healthz", 1),
+        ("GET", "/healthz", 8 * MEBIBYTE),
+        ("POST", "/", 8 * MEBIBYTE),
+        ("GET", "/api/v1/jobs", 8 * MEBIBYTE),
+        ("POST", "/api/v1/jobs", 8 * MEBIBYTE),
+        ("POST", "/api/worker/v1/heartbeat", 8 * MEBIBYTE),
+        ("PUT", "/metrics", 8 * MEBIBYTE),
+        ("POST", "/nothing/is/here", 8 * MEBIBYTE),
+    ],
+)
+def test_a_body_beyond_what_its_route_takes_is_refused(
+    web_world: WebWorld, method: str, path: str, num_bytes: int
+) -> None:
+    whole = web_world.ask(method, path, b" " * num_bytes)
+    assert (whole.status, whole.getheader("Content-Type")) == (413, "application/problem+json")
+    in_chunks = web_world.ask(
+        method,
+        path,
+        chunked(num_bytes),
+        **{"Transfer-Encoding": "chunked"},
+    )
+    assert in_chunks.status == 413
+
+
+def test_a_body_announced_too_large_is_refused_before_it_comes(web_world: WebWorld) -> None:
+    with contextlib.closing(
+        web_world.head_sent("POST", "/healthz", "Content-Length: 2147483648")
+    ) as connection:
+        assert status_read(connection, timeout_s=10) == 413
+
+
+def test_uploads_of_nobody_are_refused_before_they_come(web_world: WebWorld) -> None:
+    length = f"Content-Length: {64 * MEBIBYTE}"
+    kind = "Content-Type: multipart/form-data; boundary=a-line-that-no-file-holds"
+    for extra in ([], ["Authorization: Bearer sft_wrong"], ["Cookie: seamlessflow_session=wrong"]):
+        with contextlib.closing(
+            web_world.head_sent("POST", "/api/v1/uploads", length, kind, *extra)
+        ) as nobody:
+            assert status_read(nobody, timeout_s=10) == 401, extra
+
+
+def test_an_upload_waits_in_the_configured_folder_and_goes_with_its_client(web_world: WebWorld) -> None:
+    connection = web_world.head_sent(
+        "POST",
+        "/api/v1/uploads",
+        f"Content-Length: {64 * MEBIBYTE}",
+        "Content-Type: multipart/form-data; boundary=a-line-that-no-file-holds",
+        f"Authorization: {web_world.bearer['Authorization']}",
+    )
+    with contextlib.closing(connection):
+        for _ in range(16 * MEBIBYTE // len(PIECE)):
+            connection.sendall(PIECE)
+        until(lambda: bool(web_world.spools()), what="the body is spooled")
+        assert all(link.startswith(str(web_world.incoming)) for link in web_world.spools())
+    until(lambda: not web_world.spools(), what="the spool goes with its client")
+    assert list(web_world.incoming.iterdir()) == []
+
+
+def test_an_upload_is_taken_whole_and_once(web_world: WebWorld) -> None:
+    content = os.urandom(6 * MEBIBYTE)
+    part = b'--a-line-that-no-file-holds\r\nContent-Disposition: form-data; name="file"; filename="t"\r\n\r\n'
+    taken = web_world.ask(
+        "POST",
+        "/api/v1/uploads",
+        part + content + b"\r\n--a-line-that-no-file-holds--\r\n",
+        **web_world.bearer | {"Content-Type": "multipart/form-data; boundary=a-line-that-no-file-holds"},
+    )
+    assert taken.status == 201, taken.content  # type: ignore[attr-defined]
+    (file,) = (path for path in (web_world.artifacts / "uploads").rglob("*") if path.is_file())
+    assert file.read_bytes() == content
+    assert list(web_world.incoming.iterdir()) == []
+
+
+def test_leftovers_of_a_killed_process_go_at_the_next_start(web_world: WebWorld) -> None:
+    web_world.kill()
+    (web_world.incoming / "half-unpacked" / "model").mkdir(parents=True)
+    for path in (
+        web_world.incoming / "upload-abc",
+        web_world.incoming / "half-unpacked" / "model" / "config.json",
+    ):
+        path.write_bytes(b"half")
+    an_hour_ago = time.time() - 3600
+    for path in web_world.incoming.iterdir():
+        os.utime(path, (an_hour_ago, an_hour_ago))
+    web_world.start()
+    assert list(web_world.incoming.iterdir()) == []
