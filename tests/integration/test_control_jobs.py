@@ -15,6 +15,7 @@ from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services import job_move
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast
@@ -72,6 +73,53 @@ def test_bad_spec_is_refused_naming_the_field(
     assert field in {fault["field"] for fault in body["errors"]}
     assert word in body["detail"]
     assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "algorithm,field,word",
+    [
+        (
+            {"name": "grpo", "off_policy": {"proximal": "current"}},
+            "algorithm.off_policy.proximal",
+            "truncate",
+        ),
+        (
+            {"name": "cispo", "off_policy": {"proximal": "current"}},
+            "algorithm.off_policy.proximal",
+            "cannot act",
+        ),
+        (
+            {"name": "dapo", "dual_clip": 3, "off_policy": {"proximal": "current", "importance": "truncate"}},
+            "algorithm.dual_clip",
+            "every ratio",
+        ),
+        ({"name": "grpo", "kl_estimator": "k1"}, "algorithm.kl_estimator", "'k2', 'k3'"),
+    ],
+)
+def test_options_that_cannot_act_are_refused_at_submission_and_load_where_they_are_stored(
+    cast: Cast, algorithm: dict[str, object], field: str, word: str
+) -> None:
+    response = cast.owner.call("POST", "jobs", cast.spec(algorithm=algorithm))
+
+    assert response.status_code == 400, "a clip or a KL term without effect was accepted"
+    body = json.loads(response.content)
+    assert [fault["field"] for fault in body["errors"]] == [field]
+    assert word in body["errors"][0]["detail"]
+    assert not Job.objects.exists()
+    assert JobSpec.model_validate({**cast.spec(), "algorithm": algorithm})
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"name": "dapo", "off_policy": {"proximal": "current", "importance": "truncate"}},
+        {"name": "dapo", "objective": "policy_gradient", "off_policy": {"proximal": "current"}},
+        {"name": "rloo", "kl_estimator": "k1"},
+        {"name": "dapo", "kl_estimator": "k1"},
+    ],
+)
+def test_options_that_act_are_accepted(cast: Cast, algorithm: dict[str, object]) -> None:
+    assert cast.owner.call("POST", "jobs", cast.spec(algorithm=algorithm)).status_code == 201
 
 
 def test_path_that_leaves_the_model_roots_by_a_link_is_refused(cast: Cast, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import yaml
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client, JobFailed
-from seamlessflow.core.job_spec import InvalidJobSpec, job_spec_parse
+from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
+from seamlessflow.core.spec_submission import submitted_spec_parse
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 TIME_OVER = 4  # exit code
@@ -234,7 +235,7 @@ def _spec_read(file: Path) -> dict[str, Any]:
     if not isinstance(spec, dict):
         raise CliError(f"{file} must hold a mapping of keys, got {type(spec).__name__}", exit_code=2)
     try:
-        job_spec_parse(spec)
+        submitted_spec_parse(spec)
     except InvalidJobSpec as error:
         raise CliError(f"{file}: {error}", exit_code=2) from error
     return spec

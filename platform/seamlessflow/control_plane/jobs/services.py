@@ -29,8 +29,9 @@ from seamlessflow.control_plane.jobs.references import (
 from seamlessflow.control_plane.jobs.tasks_file import stages_check, tasks_check
 from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.control_plane.policies.models import PolicyVersion
-from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
+from seamlessflow.core.spec_submission import submitted_spec_parse
 
 PLATFORM = "platform"  # the author of what no person asked for
 # A concurrent move changes the state between reading and writing; each round sees one more such move.
@@ -209,7 +210,7 @@ def _wish_record(job: Job, kind: str, reason: str, author: str, data: dict[str, 
 def _spec_parse(submitted: Mapping[str, Any]) -> JobSpec:
     json_check(submitted)
     try:
-        return job_spec_parse(submitted)
+        return submitted_spec_parse(submitted)
     except InvalidJobSpec as error:
         faults = tuple(FieldFault(problem.field, problem.detail) for problem in error.problems)
         raise ApplicationError(str(error), faults=faults) from error

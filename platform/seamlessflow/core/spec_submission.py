@@ -1,0 +1,22 @@
+"""What is asked of a spec when it is submitted, beyond what makes it loadable.
+
+A mapping enters, a validated spec leaves. Rules that are added here refuse new jobs and leave stored ones alone.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seamlessflow.core.algorithms.ineffective import ineffective_options
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, SpecProblem, job_spec_parse
+
+
+def submitted_spec_parse(body: Mapping[str, Any]) -> JobSpec:
+    """Raises InvalidJobSpec with every fault found."""
+    spec = job_spec_parse(body)
+    problems = [
+        SpecProblem(field=f"algorithm.{field}", detail=detail)
+        for field, detail in ineffective_options(spec.algorithm)
+    ]
+    if problems:
+        raise InvalidJobSpec(problems)
+    return spec
