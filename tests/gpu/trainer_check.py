@@ -23,7 +23,7 @@ from seamlessflow_workers.weights.publish import weights_publish
 from tests.gpu.models import VOCABULARY
 from tests.gpu.serving import Answer, runner_of, served
 from tests.integration import trainer_trees_check as trees
-from tests.integration.trainer_harness import JOB, make_spec
+from tests.integration.trainer_harness import JOB, batch_of_arrays, make_spec
 
 NUM_SAMPLES = 32
 NUM_TOKENS = 48
@@ -43,16 +43,18 @@ def batch_of(answers: list[Answer], *, number: int, version: int) -> Batch:
     lengths = np.array([len(answer.prompt) + len(answer.token_ids) for answer in answers])
     mask = np.concatenate([[0] * len(a.prompt) + [1] * len(a.token_ids) for a in answers]).astype(np.uint8)
     advantages = np.repeat(np.resize([1.0, -1.0], len(answers)), lengths).astype(np.float32) * mask
-    return Batch(
-        header=BatchHeader(
-            job_id=str(JOB),
-            number=number,
-            policy_version=version,
-            temperature=1.0,
-            num_groups=1,
-            reward_mean=0.5,
-            reward_std=0.5,
-        ),
+    header = BatchHeader(
+        format_version=2,
+        job_id=str(JOB),
+        number=number,
+        policy_version=version,
+        temperature=1.0,
+        num_groups=1,
+        reward_mean=0.5,
+        reward_std=0.5,
+    )
+    return batch_of_arrays(
+        header,
         sample_starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
         token_ids=np.concatenate([[*a.prompt, *a.token_ids] for a in answers]).astype(np.int32),
         loss_mask=mask,

@@ -1,12 +1,14 @@
 """Real DeepSpeed in float32 against float64, on ragged micro-batches, in every ZeRO stage and with every algorithm."""
 
+from typing import Any
+
 import pytest
 
 from seamlessflow.core.algorithms.options import AlgorithmName
 from tests.integration.trainer_harness import make_model, run_check
 
 STAGES = [f"stage {stage}" for stage in (0, 1, 2, 3)]
-Row = dict[str, float]
+Row = dict[str, Any]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -33,6 +35,13 @@ def test_step_equals_the_float64_oracle(rows: dict[str, Row], case: str) -> None
 def test_logprobs_of_the_current_version_match_those_of_the_sampler(rows: dict[str, Row], stage: str) -> None:
     assert 0 <= rows[stage]["mismatch_max"] < 1e-4
     assert 0 <= rows[stage]["untrained_mismatch_max"] < 1e-4
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_metrics_are_over_all_trained_tokens_also_those_without_an_advantage(
+    rows: dict[str, Row], stage: str
+) -> None:
+    assert rows[stage]["half_flat"] == pytest.approx(rows[stage]["exact"], abs=1e-4)
 
 
 def test_reference_model_is_loaded_only_when_its_weight_is_not_zero(

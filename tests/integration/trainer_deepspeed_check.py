@@ -54,6 +54,30 @@ def exact_logprobs(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return torch.cat(parts) * torch.from_numpy(batch.loss_mask != 0)
 
 
+def without_advantages_from(batch: Batch, *, sample: int) -> dict[str, np.ndarray]:
+    """The later samples as if their group had earned equal rewards."""
+    has_advantage = np.arange(len(batch.token_ids)) < batch.sample_starts[sample]
+    names = ("advantages_positive", "advantages_negative")
+    return {name: np.where(has_advantage, getattr(batch, name), np.float32(0)) for name in names}
+
+
+def exact_figures(model: torch.nn.Module, batch: Batch) -> dict[str, float]:
+    """Over every trained token of the batch: mean entropy, effective sample size as a share, k1 to the sampler."""
+    trained = batch.loss_mask != 0
+    entropies = []
+    for start, end in zip(batch.sample_starts[:-1], batch.sample_starts[1:], strict=True):
+        ids = torch.from_numpy(batch.token_ids[start:end].astype(np.int64))[None]
+        logprobs = torch.log_softmax(model(input_ids=ids).logits[0, :-1] / TEMPERATURE, -1)
+        entropies += [np.zeros(1), -(logprobs.exp() * logprobs).sum(-1).detach().numpy()]
+    log_ratio = (exact_logprobs(model, batch).detach().numpy() - batch.behaviour_logprobs)[trained]
+    ratio = np.exp(log_ratio)
+    return {
+        "train/entropy": float(np.concatenate(entropies)[trained].mean()),
+        "train/ess": float(ratio.mean() ** 2 / np.square(ratio).mean()),
+        "train/kl_behaviour": float(-log_ratio.mean()),
+    }
+
+
 def oracle_of(
     batch: Batch, logprobs: torch.Tensor, spec: JobSpec, *, reference: torch.Tensor | None = None
 ) -> ReferenceLoss:
@@ -112,6 +136,8 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
         fresh_engine = TrainEngine(model_path, spec)
     fresh = fresh_engine.step(served, step_version=0, optimizer_step=1)
     tensors = engine.tensors()
+    half = dataclasses.replace(noisy, **without_advantages_from(noisy, sample=5))
+    measured = TrainEngine(model_path, spec).step(half, step_version=0, optimizer_step=1)
     return {
         "case": name,
         "loss_error": abs(metrics["train/loss"] - oracle.loss),
@@ -122,6 +148,7 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
         "mismatch_max": fresh["train/mismatch_max"],
         "untrained_mismatch_max": untrained["train/mismatch_max"],
         "kl_reference": metrics.get("train/kl_reference"),
+        "half_flat": {name: measured[name] for name in ("train/entropy", "train/ess", "train/kl_behaviour")},
         "num_tensors": len(tensors),
         "num_bytes": sum(tensor.num_bytes for tensor in tensors.values()),
     }
@@ -136,7 +163,8 @@ def main(model_path: Path) -> None:
     noise = np.random.default_rng(0).normal(0, 0.2, size=trained.shape)
     noisy = dataclasses.replace(batch, behaviour_logprobs=((exact + noise) * trained).astype(np.float32))
     for name, (stage, options) in cases().items():
-        print(json.dumps(check(name, model_path, noisy, stage, options)), flush=True)
+        row = check(name, model_path, noisy, stage, options)
+        print(json.dumps({**row, "exact": exact_figures(policy, noisy)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ from uuid import UUID
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
 
-from seamlessflow.core.batching.format import Batch, BatchHeader, batch_encode
+from seamlessflow.core.batching.format import Batch, BatchHeader, batch_decode, batch_encode
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.protocol.child import (
     Begin,
@@ -103,16 +105,18 @@ def make_batch(number: int, *, is_flat: bool = False, temperature: float = 1.0) 
     mask[starts[:-1]] = 0
     advantages = np.repeat(rng.normal(size=10), lengths) * mask * (not is_flat)
     behaviour = rng.normal(-np.log(VOCABULARY), 0.2, size=num_tokens) * mask
-    return Batch(
-        header=BatchHeader(
-            job_id=str(JOB),
-            number=number,
-            policy_version=number - 1,
-            temperature=temperature,
-            num_groups=2,
-            reward_mean=0.5,
-            reward_std=0.5,
-        ),
+    header = BatchHeader(
+        format_version=2,
+        job_id=str(JOB),
+        number=number,
+        policy_version=number - 1,
+        temperature=temperature,
+        num_groups=2,
+        reward_mean=0.5,
+        reward_std=0.5,
+    )
+    return batch_of_arrays(
+        header,
         sample_starts=starts,
         token_ids=rng.integers(0, VOCABULARY, size=num_tokens).astype(np.int32),
         loss_mask=mask,
@@ -126,6 +130,12 @@ def make_batch(number: int, *, is_flat: bool = False, temperature: float = 1.0) 
         sessions=np.arange(10, dtype=np.int32),
         groups=(np.arange(10) // 5).astype(np.int32),
     )
+
+
+def batch_of_arrays(header: BatchHeader, **arrays: NDArray[Any]) -> Batch:
+    """By way of the bytes of format version 2, which says all there is to say where every session is trained."""
+    raw = np.frombuffer(msgspec.json.encode(header), dtype=np.uint8)
+    return batch_decode(save({"header": raw, **arrays}))
 
 
 def make_spec(**train: object) -> dict[str, object]:

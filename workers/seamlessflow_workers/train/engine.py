@@ -89,7 +89,8 @@ class TrainEngine:
             plan = self._plan(batch, step_version)
             learning_rate = self._set_learning_rate(optimizer_step)
             statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_recorded)
-            self._compare_untrained(batch, plan, step_version, statistics)
+            with watch.part("measure"):
+                self._measure(plan, batch.header.temperature, step_version, statistics)
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
             **batch_metrics(batch, plan),
@@ -180,27 +181,17 @@ class TrainEngine:
             is_recorded=self._spec.data.is_recorded,
         )
 
-    def _compare_untrained(
-        self, batch: Batch, plan: TrainPlan, step_version: int, statistics: StepStatistics
+    @torch.no_grad()
+    def _measure(
+        self, plan: TrainPlan, temperature: float, step_version: int, statistics: StepStatistics
     ) -> None:
-        """Compare logprobs with the sampler's on samples without a gradient, where no others are of this version.
+        """Take samples without a gradient into the metrics, by a forward pass.
 
-        Tokens of older versions differ by what was learned since, so a job whose first groups all earn the same would
-        never show whether trainer and engine agree.
+        Groups that are solved or hopeless have no advantages, and their entropy is not that of the others: without them
+        the means would describe only what the policy is still unsure about.
         """
-        is_current = (batch.loss_mask != 0) & (batch.versions == step_version)
-        if not is_current.any() or any((m.versions == step_version).any() for m in plan.micro_batches):
-            return
-        for micro_batch in self._plan(batch, step_version, computes_all=True).micro_batches:
-            ours = micro_batch.versions == step_version
-            if not ours.any():
-                continue
-            with torch.no_grad():  # on all ranks: partitioned weights are gathered by all together
-                logprobs, _ = self._engine(*self._inputs(micro_batch, batch.header.temperature))
-            if torch.distributed.get_rank() == 0:
-                log_ratio = logprobs - self._tensor(micro_batch.behaviour_logprobs)
-                statistics.add_mismatch(log_ratio[self._tensor(ours)])
-            return
+        for micro_batch, counts in self._own(plan.measured):
+            self._loss(micro_batch, temperature, step_version, statistics if counts else None)
 
     def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
         """The batch with advantages of rewards less the KL from the sampler to the reference; the mean of it."""
@@ -254,8 +245,8 @@ class TrainEngine:
         A norm that is not finite says that the step was left out.
         """
         grad_norm = None
-        rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        own = own_micro_batches(plan.micro_batches, rank=rank, num_ranks=num_ranks)
+        num_ranks = torch.distributed.get_world_size()
+        own = self._own(plan.micro_batches)
         for number, (micro_batch, counts) in enumerate(own, start=1):
             is_last = number == len(own)
             self._engine.set_gradient_accumulation_boundary(is_last)
@@ -274,6 +265,11 @@ class TrainEngine:
         if plan.micro_batches and grad_norm is None:
             grad_norm = float(self._engine.get_global_grad_norm())
         return grad_norm
+
+    def _own(self, micro_batches: Sequence[MicroBatch]) -> list[tuple[MicroBatch, bool]]:
+        """This rank's share; partitioned weights are gathered by all ranks together, so all have equally many."""
+        rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return own_micro_batches(micro_batches, rank=rank, num_ranks=num_ranks)
 
     def _loss(
         self,

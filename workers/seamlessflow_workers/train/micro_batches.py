@@ -52,6 +52,7 @@ class TrainPlan:
     """What one training step will do with a batch."""
 
     micro_batches: list[MicroBatch]
+    measured: list[MicroBatch]  # trained tokens without a gradient: computed for the metrics only
     num_tokens: int
     num_linear_tokens: int  # if every branch were written out
     num_trained_tokens: int  # admitted by the staleness rule
@@ -74,9 +75,9 @@ def plan_batch(
 ) -> TrainPlan:
     """Judge staleness now, weigh the tokens, then cut.
 
-    Samples without any advantage are skipped unless KL or entropy need them, or `computes_all`. What other jobs
-    recorded (`is_recorded`) has no version of this one, so it has no age. Raises ValueError on a batch that trains what
-    nothing predicts, or that holds trees and `is_tree` is false.
+    Samples without any advantage get no backward pass unless KL or entropy need it, or `computes_all`: they are only
+    measured. What other jobs recorded (`is_recorded`) has no version of this one, so it has no age. Raises ValueError
+    on a batch that trains what nothing predicts, or that holds trees and `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
     if mask[layout.predecessors == NO_PARENT].any():
@@ -102,19 +103,12 @@ def plan_batch(
         aggregation=algorithm.aggregation,
         constant=aggregation_constant,
     )
-    computed = np.flatnonzero((num_admitted > 0) & has_gradient)
+    computed, measured = ((num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient)
     oldest = lags.oldest[(num_admitted > 0) & (not is_recorded)]
     marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales)
-    lengths = {int(sample): _num_inputs(admitted, starts, int(sample)) for sample in computed}
-    if is_tree:
-        packs = pack_samples(layout, lengths, micro_batch_tokens)
-        micro_batches = [_build_flat(marked, pack) for pack in packs]
-    else:
-        micro_batches = [
-            _build_rows(marked, lengths, samples) for samples in _cut(lengths, micro_batch_tokens)
-        ]
     return TrainPlan(
-        micro_batches=micro_batches,
+        micro_batches=_micro_batches(marked, computed, micro_batch_tokens, is_tree=is_tree),
+        measured=_micro_batches(marked, measured, micro_batch_tokens, is_tree=is_tree),
         num_tokens=len(batch.token_ids),
         num_linear_tokens=layout.num_linear_tokens,
         num_trained_tokens=int(num_admitted.sum()),
@@ -151,6 +145,20 @@ class _Marked:
     layout: TreeLayout
     admitted: NDArray[np.bool_]  # [T]
     scales: NDArray[np.float64]  # [T]
+
+
+def _micro_batches(
+    marked: _Marked, is_wanted: NDArray[np.bool_], micro_batch_tokens: int, *, is_tree: bool
+) -> list[MicroBatch]:
+    """The samples that are wanted, [S], each with at least one admitted token."""
+    starts = marked.batch.sample_starts
+    lengths = {
+        int(sample): _num_inputs(marked.admitted, starts, int(sample)) for sample in np.flatnonzero(is_wanted)
+    }
+    if is_tree:
+        packs = pack_samples(marked.layout, lengths, micro_batch_tokens)
+        return [_build_flat(marked, pack) for pack in packs]
+    return [_build_rows(marked, lengths, samples) for samples in _cut(lengths, micro_batch_tokens)]
 
 
 def _num_inputs(admitted: NDArray[np.bool_], starts: NDArray[np.int32], sample: int) -> int:

@@ -43,6 +43,7 @@ def batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
         "train/num_tokens": float(plan.num_tokens),
         "train/num_linear_tokens": float(plan.num_linear_tokens),
         "train/num_computed_tokens": float(sum(micro.token_ids.size for micro in plan.micro_batches)),
+        "train/num_measured_tokens": float(sum(micro.token_ids.size for micro in plan.measured)),
         "train/num_micro_batches": float(len(plan.micro_batches)),
         "train/num_trained_tokens": float(plan.num_trained_tokens),
         "train/num_stale_samples": float(plan.num_stale_samples),
