@@ -41,17 +41,32 @@ def kl_shaped_advantages(
     """Advantages of N trained tokens, [N]: `kl` and `sessions` are [N], `rewards` and `groups` of the sessions [M].
 
     `batch`: reward minus the KL from the token on, normalised over the tokens. Others: the whole session's KL is taken
-    off its reward, then the estimator compares sessions as ever.
+    off its reward, then the estimator compares all sessions, including those without a trained token.
     """
     if algorithm.advantage is AdvantageEstimator.BATCH:
         return batch_normalised(returns_to_go(rewards, kl, sessions, algorithm.kl_coef))
+    num_tokens = np.bincount(sessions, minlength=len(rewards))
     of_session = np.bincount(sessions, weights=kl, minlength=len(rewards))
     advantages = session_advantages(
-        rewards - algorithm.kl_coef * of_session,
+        rewards - algorithm.kl_coef * _with_unknown_kl(of_session, groups, is_known=num_tokens > 0),
         groups,
         estimator=algorithm.advantage,
         norm=algorithm.advantage_norm,
-        num_tokens=np.bincount(sessions, minlength=len(rewards)),
+        num_tokens=num_tokens,
     )
     result: Floats = advantages[sessions]
+    return result
+
+
+def _with_unknown_kl(of_session: Floats, groups: NDArray[np.int32], *, is_known: NDArray[np.bool_]) -> Floats:
+    """The KL of each session, [M]; one without a trained token counts with the mean of its group's known ones.
+
+    Counted as 0 it would look better than its siblings by a penalty that it was spared for being left out. In a group
+    of which nothing is known nobody is trained, so its value does not matter.
+    """
+    num_groups = int(groups.max(initial=-1)) + 1
+    num_known = np.bincount(groups[is_known], minlength=num_groups)
+    means = np.bincount(groups[is_known], weights=of_session[is_known], minlength=num_groups)
+    means /= np.maximum(num_known, 1)
+    result: Floats = np.where(is_known, of_session, means[groups])
     return result

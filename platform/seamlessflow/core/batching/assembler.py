@@ -72,6 +72,10 @@ def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan)
         rewards=np.concatenate([part.sample_rewards for part in parts]).astype(np.float32),
         sessions=np.concatenate(sessions).astype(np.int32),
         groups=np.repeat(np.arange(len(parts)), sizes).astype(np.int32),
+        session_rewards=np.concatenate([part.rewards for part in parts]),
+        session_groups=np.repeat(np.arange(len(parts)), [len(part.rewards) for part in parts]).astype(
+            np.int32
+        ),
     )
 
 

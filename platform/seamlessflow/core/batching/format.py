@@ -5,7 +5,10 @@ Samples are concatenated; sample s spans `sample_starts[s]:sample_starts[s + 1]`
 `core.algorithms.tree_weights`. The same batch always gives the same bytes (arrays are written in a fixed order), so a
 replay after a crash is exact.
 
-Version 1 had no trees (no `sample_parents`), one array `advantages` and neither sessions nor groups; it is still read.
+Rewards are kept for every session, also for those of which nothing is trained: baselines compare them all.
+
+Versions 1 and 2 are still read. Version 2 knew the rewards of trained sessions only; version 1 had no trees (no
+`sample_parents`), one array `advantages`, and neither sessions nor groups.
 """
 
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ from safetensors.numpy import save as _save
 
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _OLDEST_READABLE = 1
 PROMPT_VERSION = -1  # in `versions`: the token was not sampled
 
@@ -40,7 +43,7 @@ class BatchHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """T tokens in S samples."""
+    """T tokens in S samples of M sessions; a session of which nothing is trained has no sample."""
 
     header: BatchHeader
     sample_starts: NDArray[np.int32]  # [S + 1]
@@ -52,9 +55,11 @@ class Batch:
     advantages_negative: NDArray[np.float32]  # [T] A⁻ ≤ 0; 0 where the mask is 0
     loss_weights: NDArray[np.float32]  # [T] w > 0 where the mask is 1, else 0; their sum is the denominator
     versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
-    rewards: NDArray[np.float32]  # [S]
-    sessions: NDArray[np.int32]  # [S] number of the session within the batch: 0, 1, 2, …
+    rewards: NDArray[np.float32]  # [S] of its session
+    sessions: NDArray[np.int32]  # [S] number of the session within the batch, from 0 to M - 1
     groups: NDArray[np.int32]  # [S] number of its group within the batch
+    session_rewards: NDArray[np.float64]  # [M] of all sessions with an outcome, after the overlong rule
+    session_groups: NDArray[np.int32]  # [M]
 
     @property
     def num_samples(self) -> int:
@@ -79,6 +84,8 @@ _ARRAYS = (
     "rewards",
     "sessions",
     "groups",
+    "session_rewards",
+    "session_groups",
 )
 
 
@@ -97,17 +104,18 @@ def batch_decode(raw: bytes) -> Batch:
             f"batch format_version {header.format_version} is not from {_OLDEST_READABLE} to {FORMAT_VERSION}"
         )
     if header.format_version == 1:
-        header, arrays = _upgraded(header, arrays)
+        arrays = _with_trees(arrays)
+    if header.format_version < FORMAT_VERSION:
+        header = msgspec.structs.replace(header, format_version=FORMAT_VERSION)
+        arrays = _with_session_rewards(arrays)
     return Batch(header=header, **arrays)
 
 
-def _upgraded(
-    header: BatchHeader, arrays: dict[str, NDArray[Any]]
-) -> tuple[BatchHeader, dict[str, NDArray[Any]]]:
-    """A batch of version 1: every sample a tree and a session of its own, every trained token of weight 1."""
+def _with_trees(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """A batch of version 1: every sample is a tree and a session of its own, every trained token weighs 1."""
     advantages = arrays.pop("advantages")
     num_samples = len(arrays["sample_starts"]) - 1
-    return msgspec.structs.replace(header, format_version=FORMAT_VERSION), {
+    return {
         **arrays,
         "sample_parents": np.full(num_samples, NO_PARENT, dtype=np.int32),
         "advantages_positive": np.maximum(advantages, np.float32(0)),
@@ -115,4 +123,15 @@ def _upgraded(
         "loss_weights": arrays["loss_mask"].astype(np.float32),
         "sessions": np.arange(num_samples, dtype=np.int32),
         "groups": np.zeros(num_samples, dtype=np.int32),
+    }
+
+
+def _with_session_rewards(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """A batch of version 2 names only sessions that have samples; they are numbered anew, without gaps."""
+    _, firsts, numbers = np.unique(arrays["sessions"], return_index=True, return_inverse=True)
+    return {
+        **arrays,
+        "sessions": numbers.astype(np.int32),
+        "session_rewards": arrays["rewards"][firsts].astype(np.float64),
+        "session_groups": arrays["groups"][firsts],
     }

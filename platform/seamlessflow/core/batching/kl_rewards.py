@@ -13,15 +13,13 @@ from seamlessflow.core.batching.format import Batch
 def kl_into_rewards(batch: Batch, reference_logprobs: Floats, algorithm: AlgorithmSection) -> Batch:
     """The same batch with advantages of the shaped rewards. `reference_logprobs` is [T]; only trained tokens count."""
     trained = np.flatnonzero(batch.loss_mask)
-    # Numbered without gaps: a session of which nothing is trained is in no sample.
-    _, firsts, numbers = np.unique(batch.sessions, return_index=True, return_inverse=True)
-    token_sessions = np.repeat(numbers, np.diff(batch.sample_starts))[trained].astype(np.int32)
+    token_sessions = np.repeat(batch.sessions, np.diff(batch.sample_starts))[trained]
     difference = reference_logprobs[trained] - batch.behaviour_logprobs[trained].astype(np.float64)
     advantages = kl_shaped_advantages(
         kl=kl_estimates(difference, algorithm.kl_estimator),
         sessions=token_sessions,
-        rewards=batch.rewards[firsts].astype(np.float64),
-        groups=batch.groups[firsts],
+        rewards=batch.session_rewards,
+        groups=batch.session_groups,
         algorithm=algorithm,
     )
     weighted = np.zeros(len(batch.token_ids), dtype=np.float64)
