@@ -245,6 +245,7 @@ def _plan(spec: JobSpec, update: int) -> BatchPlan:
         temperature=1.0,
         algorithm=spec.algorithm,
         overlong_tokens=spec.overlong_tokens,
+        overlong_turn_tokens=spec.overlong_turn_tokens,
         judge_markers=JudgeMarkers(end=tuple(encode(JUDGE_END)), on=tuple(encode(THINK))),
     )
 

@@ -1,11 +1,14 @@
 """From the sessions of groups to the weights of their tokens: overlong rules and judge spans."""
 
 import dataclasses
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import uuid4
 
 import numpy as np
 import pytest
 
+from seamlessflow.core.algorithms.kl_shaping import kl_shaped_advantages
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
 from seamlessflow.core.algorithms.options import AlgorithmName
 from seamlessflow.core.algorithms.section import AlgorithmSection
@@ -14,8 +17,13 @@ from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, batch_decode, batch_encode
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.batching.tree_layout import NO_PARENT
-from seamlessflow.core.job_spec import TrainObjective
+from seamlessflow.core.job_spec import JobSpec, TrainObjective
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+from seamlessflow.core.types.tags import Role
+from seamlessflow.data_plane.batch_feed import _plan as plan_of_feed
+from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from tests.fixtures.random_sessions import random_session
 
 PROMPT, END, ON = 3, 7, 5
@@ -95,6 +103,52 @@ def test_soft_penalty_changes_rewards_and_leaves_the_verdicts_in_the_metrics() -
     assert batch.header.reward_mean == 0.5
 
 
+def turns_of(reward: float, *lengths: int) -> FinishedSession:
+    """One conversation of so many answers."""
+    first = session(reward, *[1] * lengths[0])
+    nodes = [*first.nodes]
+    for number in lengths[1:]:
+        ids = np.full(number, 1, dtype="<i4").tobytes()
+        logprobs, last = np.full(number, -1, dtype="<f4").tobytes(), nodes[-1]
+        nodes.append(
+            dataclasses.replace(last, index=len(nodes), parent=last.index, token_ids=ids, logprobs=logprobs)
+        )
+    return dataclasses.replace(first, nodes=nodes, num_turns=len(lengths), num_sampled_tokens=sum(lengths))
+
+
+def dapo_rewards(rollout: dict[str, Any], overlong: dict[str, Any], *group: FinishedSession) -> list[float]:
+    """Rewards after DAPO's rule, as the batch feed plans a batch of a job."""
+    spec = JobSpec.model_validate(
+        {
+            "name": "overlong",
+            "model": {"source": "artifact://model", "max_model_len": 1000},
+            "environment": {"name": "command", "command": ["agent"], "tasks": "artifact://tasks"},
+            "rollout": rollout,
+            "algorithm": {"name": "dapo", "overlong": overlong},
+        }
+    )
+    ids = {name: uuid4() for name in ("phase_id", "job_id", "project_id", "machine_id")}
+    claims = PhaseClaims(**ids, fence=1, role=Role.TRAIN, expires_at_s=0)
+    request = BatchLeaseRequest(applied_batch=0, durable_batch=0, policy_version=0)
+    job = SimpleNamespace(spec=spec, text=SimpleNamespace(ids=lambda text: ()))
+    batch = assemble_batch([group], plan_of_feed(claims, request, cast("LiveJob", job), {}))
+    by_session = dict(zip(batch.sessions.tolist(), batch.rewards.tolist(), strict=True))
+    return [by_session[number] for number in sorted(by_session)]
+
+
+def test_the_soft_penalty_acts_on_a_single_answer_that_fills_its_turn() -> None:
+    """Budget 20, buffer 4: 16 tokens cost nothing, 18 half, 20 all; three turns of 15 tokens cost nothing."""
+    rollout = {"max_tokens_per_turn": 20}
+    group = [turns_of(1.0, 16), turns_of(1.0, 18), turns_of(1.0, 20), turns_of(1.0, 15, 15, 15)]
+    assert dapo_rewards(rollout, {}, *group) == [1.0, 0.5, 0.0, 1.0]
+    assert dapo_rewards(rollout, {}, turns_of(1.0, 3, 19, 2), turns_of(0.0, 1)) == [0.25, 0.0]
+
+
+def test_a_limit_that_the_spec_sets_is_on_the_whole_session() -> None:
+    rollout, overlong = {"max_tokens_per_turn": 20}, {"max_tokens": 50}
+    assert dapo_rewards(rollout, overlong, turns_of(1.0, 20), turns_of(1.0, 20, 20, 5)) == [1.0, 0.5]
+
+
 def test_a_batch_of_which_everything_is_filtered_takes_its_number_and_teaches_nothing() -> None:
     batch = assemble([PAIR], limit=1, overlong={"rule": "filter"})
     assert by_sample(batch) == [[0.0] * 2, [0.0] * 4]
@@ -118,6 +172,41 @@ def test_tokens_beyond_the_bound_are_masked_one_by_one_where_the_scope_is_the_to
     }
     batch = assemble([[session(1.0, 1, 1, version=8), aged]], **plan)
     assert by_sample(batch) == [[0.5, 0.5], [0.0, 0.0, 0.0, -0.5]]
+
+
+@pytest.mark.parametrize("name", ["rloo", "grpo"])
+def test_a_session_too_old_to_train_stays_in_the_baseline_where_the_kl_is_in_the_reward(name: str) -> None:
+    """Rewards 1, 0, 1, the third too old: its siblings are compared with 2/3, not with 1/2."""
+    kl_in_reward = {"kl_coef": 1.0, "kl_estimator": "k1", "kl_placement": "reward", "ratio": "token"}
+    stale = dataclasses.replace(session(1.0, 5, 5), is_stale=True)
+    group = [session(1.0, 1, 1), session(0.0, 2, 2), stale]
+    algorithm = AlgorithmSection.model_validate({"name": name, "advantage_norm": "mean", **kl_in_reward})
+    batch = assemble([group], **algorithm.model_dump(mode="json"))
+
+    def advantages(kl_of_a_token: float) -> list[float]:
+        reference = np.full(len(batch.token_ids), -1.0 - kl_of_a_token)
+        shaped = kl_into_rewards(batch, reference, algorithm)
+        both = shaped.advantages_positive + shaped.advantages_negative
+        return both[batch.loss_mask != 0].tolist()
+
+    expected = {"rloo": [0.5, 0.5, -1, -1], "grpo": [1 / 3, 1 / 3, -2 / 3, -2 / 3]}[name]
+    assert advantages(0.0) == pytest.approx(expected, abs=1e-6)
+    # All sessions pay the same; so does the untrained one, by the mean of its group.
+    assert advantages(0.3) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_session_without_a_trained_token_pays_the_mean_kl_of_its_own_group() -> None:
+    algorithm = AlgorithmSection.model_validate({"name": "rloo", "kl_coef": 0.5})
+    kl, nobody = np.array([1.0, 1.0, 4.0, 10.0]), np.array([0, 0, 1, 3], dtype=np.int32)
+    advantages = kl_shaped_advantages(
+        kl=kl,
+        sessions=nobody,
+        rewards=np.array([1.0, 0.0, 1.0, 0.0, 0.0]),
+        groups=np.array([0, 0, 0, 1, 1], dtype=np.int32),
+        algorithm=algorithm,
+    )
+    # Group 0: KL 2 and 4, hence 3 for the third: rewards 0, -2, -0.5. Group 1: both pay 10.
+    assert advantages.tolist() == pytest.approx([1.25, 1.25, -1.75, 0.0])
 
 
 def test_judge_and_answer_spans_carry_their_own_advantages() -> None:

@@ -252,6 +252,13 @@ class JobSpec(SpecSection):
         return limit or min(budget, self.model.max_model_len)
 
     @property
+    def overlong_turn_tokens(self) -> int | None:
+        """The limit on a single answer that `algorithm.overlong` acts on; none if the spec limits sessions."""
+        if self.algorithm.overlong.max_tokens is not None:
+            return None
+        return min(self.rollout.max_tokens_per_turn, self.model.max_model_len)
+
+    @property
     def evaluation_temperature(self) -> float:
         given = self.evaluation.temperature
         return self.rollout.temperature if given is None else given

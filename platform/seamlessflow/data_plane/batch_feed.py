@@ -237,6 +237,7 @@ def _plan(
         temperature=spec.rollout.temperature,
         algorithm=spec.algorithm,
         overlong_tokens=spec.overlong_tokens,
+        overlong_turn_tokens=spec.overlong_turn_tokens,
         judge_markers=JudgeMarkers(end=job.text.ids(judge.end), on=job.text.ids(judge.on)),
         metrics=costs,
         objective=spec.train.objective,

@@ -83,6 +83,7 @@ def _plan(job: LiveJob, request: BatchLeaseRequest, epoch: EpochBatch, *, num_se
         temperature=TEMPERATURE,
         algorithm=_algorithm(spec),
         overlong_tokens=spec.overlong_tokens,
+        overlong_turn_tokens=spec.overlong_turn_tokens,
         metrics={"train/epoch": epoch.epochs_done, "train/num_sessions": float(num_sessions)},
         objective=spec.train.objective,
         is_tree=spec.train.tree,

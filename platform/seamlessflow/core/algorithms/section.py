@@ -67,8 +67,8 @@ class OverlongSection(SpecSection):
     rule: OverlongRule = OverlongRule.NONE
     """What becomes of sessions whose sampled tokens pass the limit or whose answer was cut by it."""
     max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    """The limit (L_max) on sampled tokens of a session; by default max_tokens_per_turn × max_turns, at most the
-    model's length."""
+    """The limit (L_max) on the sampled tokens of a session. Without it, each answer is held to
+    rollout.max_tokens_per_turn, and a session to max_tokens_per_turn × max_turns, at most the model's length."""
     buffer_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Part of the limit over which the penalty of `shape` grows from 0 to `penalty`."""
     penalty: Coefficient = 1.0

@@ -33,7 +33,10 @@ class BatchPlan:
     policy_version: int
     temperature: float
     algorithm: AlgorithmSection
-    overlong_tokens: int = 2**31
+    overlong_tokens: int = 2**31  # limit on what a session samples
+    overlong_turn_tokens: int | None = (
+        None  # limit on a single answer; none: answers are not judged one by one
+    )
     judge_markers: JudgeMarkers | None = None  # needed by mode-aware advantages
     metrics: Mapping[str, float] = field(default_factory=dict)  # of how the groups came about
     objective: TrainObjective = TrainObjective.ONCE
@@ -107,7 +110,15 @@ def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool =
         bound = plan.algorithm.max_staleness
         is_fresh = admitted_tokens(trees.versions, step_version=plan.policy_version, max_staleness=bound)
         trees = dataclasses.replace(trees, loss_mask=np.where(is_fresh, trees.loss_mask, np.uint8(0)))
-    part = group_part(group, trees, objective, plan.algorithm, limit=plan.overlong_tokens, may_mask=may_mask)
+    part = group_part(
+        group,
+        trees,
+        objective,
+        plan.algorithm,
+        limit=plan.overlong_tokens,
+        turn_limit=plan.overlong_turn_tokens,
+        may_mask=may_mask,
+    )
     if judged is None:
         return part
     return dataclasses.replace(part, is_on=np.array([one.is_on for one in judged], dtype=np.bool_))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seamlessflow.core.trajectory.prefix_tree import Node
+from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +20,9 @@ class FinishedSession:
     is_stale: bool = (
         False  # beyond the staleness bound: its tokens are not trained, its verdict still compares
     )
+
+    @property
+    def longest_answer_tokens(self) -> int:
+        """Sampled tokens of its longest turn."""
+        answers = (node for node in self.nodes if node.kind is NodeKind.SAMPLED and not node.is_partial)
+        return max((len(node.token_ids) // TOKEN_BYTES for node in answers), default=0)

@@ -15,7 +15,7 @@ from seamlessflow.core.algorithms.advantage import Floats, session_advantages
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers, judge_span, mode_advantages
 from seamlessflow.core.algorithms.options import AdvantageEstimator, OverlongRule
 from seamlessflow.core.algorithms.overlong import is_overlong, soft_penalties
-from seamlessflow.core.algorithms.section import AlgorithmSection, JudgeSection
+from seamlessflow.core.algorithms.section import AlgorithmSection, JudgeSection, OverlongSection
 from seamlessflow.core.algorithms.tree_weights import TokenWeights, token_weights
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.job_spec import TrainObjective
@@ -84,12 +84,13 @@ def group_part(
     algorithm: AlgorithmSection,
     *,
     limit: int,
+    turn_limit: int | None = None,
     may_mask: bool = True,
 ) -> GroupPart:
     """Apply the overlong rule to a group: to its rewards, its mask, or its advantages.
 
-    Sessions that the rule filters, or that are no examples to imitate, leave the loss; without `may_mask` they only
-    lose their advantage.
+    `limit` is on the sampled tokens of a session, `turn_limit` on those of one answer. Sessions that the rule filters,
+    or that are no examples to imitate, leave the loss; without `may_mask` they only lose their advantage.
     """
     overlong = algorithm.overlong
     rewards = np.array([session.reward for session in group], dtype=np.float64)
@@ -104,10 +105,7 @@ def group_part(
         case OverlongRule.NONE:
             pass
         case OverlongRule.SHAPE:
-            buffer = overlong.buffer_fraction * limit
-            rewards = rewards + soft_penalties(
-                num_tokens, limit=limit, buffer=buffer, penalty=overlong.penalty
-            )
+            rewards = rewards + _soft_penalties(group, overlong, limit=limit, turn_limit=turn_limit)
         case OverlongRule.FILTER:
             is_left_out, has_advantage = is_left_out | is_over, has_advantage & ~is_over
         case OverlongRule.ZERO_ADVANTAGE:
@@ -116,6 +114,26 @@ def group_part(
         is_masked = is_left_out[trees.sample_sessions][trees.layout.samples]
         trees = dataclasses.replace(trees, loss_mask=np.where(is_masked, np.uint8(0), trees.loss_mask))
     return GroupPart(trees=trees, objective=objective, rewards=rewards, has_advantage=has_advantage)
+
+
+def _soft_penalties(
+    group: Sequence[FinishedSession], overlong: OverlongSection, *, limit: int, turn_limit: int | None
+) -> Floats:
+    """Of the whole session or of its longest answer, [M], whichever is worse: a single turn can fill its budget."""
+    lengths = [(limit, [session.num_sampled_tokens for session in group])]
+    if turn_limit is not None:
+        lengths.append((turn_limit, [session.longest_answer_tokens for session in group]))
+    penalties = [
+        soft_penalties(
+            np.array(num_tokens, dtype=np.int64),
+            limit=at_most,
+            buffer=overlong.buffer_fraction * at_most,
+            penalty=overlong.penalty,
+        )
+        for at_most, num_tokens in lengths
+    ]
+    worst: Floats = np.min(penalties, axis=0)
+    return worst
 
 
 def token_weights_of(parts: Sequence[GroupPart], algorithm: AlgorithmSection) -> list[TokenWeights]:
