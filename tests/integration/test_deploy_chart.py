@@ -94,6 +94,8 @@ def test_every_plane_is_there_with_a_stand_by_a_migration_hook_and_no_privilege(
     ] == {"nvidia.com/gpu": 8}
     for name, pod in pods(found):
         (container,) = pod["containers"]
+        if name == "flow-agents":
+            continue
         assert pod["securityContext"]["runAsNonRoot"], name
         assert pod["automountServiceAccountToken"] is False, name
         assert container["securityContext"]["readOnlyRootFilesystem"], name
@@ -101,6 +103,20 @@ def test_every_plane_is_there_with_a_stand_by_a_migration_hook_and_no_privilege(
         assert container["resources"]["requests"], name
         mounted = {mount["name"] for mount in container["volumeMounts"]}
         assert mounted == {volume["name"] for volume in pod["volumes"]}, name
+
+
+def test_agents_mount_no_artifacts_and_their_supervisor_can_give_each_session_a_user(
+    deploy_tools: DeployTools,
+) -> None:
+    (agents,) = (pod for name, pod in pods(manifests(ask(deploy_tools, EXISTING))) if name == "flow-agents")
+    (container,) = agents["containers"]
+
+    assert {mount["name"] for mount in container["volumeMounts"]} == {"home", "shm"}
+    assert {volume["name"] for volume in agents["volumes"]} == {"home", "shm"}
+    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert {"SETUID", "SETGID"} <= set(container["securityContext"]["capabilities"]["add"])
+    assert agents["securityContext"]["runAsUser"] == 0
+    assert agents["automountServiceAccountToken"] is False
 
 
 def test_machines_are_given_no_secret_of_the_planes(deploy_tools: DeployTools) -> None:
@@ -143,6 +159,7 @@ def test_secrets_are_in_secrets_alone(deploy_tools: DeployTools) -> None:
         ({"secrets": SECRETS, "wbe": {"replicas": 2}}, "wbe"),
         ({"secrets": SECRETS, "workers": [GPU_NODES | {"tags": ["Roll Out"]}]}, "tags"),
         ({"secrets": SECRETS, "workers": [GPU_NODES | {"kind": "StatefulSet"}]}, "replicas"),
+        ({"secrets": SECRETS, "workers": [GPU_NODES | {"tags": ["agent", "train"]}]}, "a pool of their own"),
         ({"secrets": SECRETS | {"workers": {"joinToken": "short", "brokerUrl": "redis://h"}}}, "joinToken"),
     ],
 )  # fmt: skip

@@ -16,6 +16,7 @@ IMAGES = sorted((ROOT / "deploy" / "images").glob("*.Dockerfile"))
 # The planes hold the database's address and the key that signs credentials; machines hold neither.
 SECRETS_OF_PLANES = {"DATABASE_URL", "EVENTS_URL", "BACKGROUND_BROKER_URL", "SEAMLESSFLOW_SECRET_KEY"}
 SECRET = re.compile(r"^(\w*(?:SECRET_KEY|TOKEN|PASSWORD))=$", re.MULTILINE)
+AGENT_CAPABILITIES = ["SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE"]
 OURS = {
     "migrate",
     "web",
@@ -116,6 +117,7 @@ def test_our_containers_are_unprivileged_read_only_restarted_and_checked(
         service = loaded[name]
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
+        assert service.get("cap_add", []) == (AGENT_CAPABILITIES if name == "worker-agents" else []), name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["restart"] in ("unless-stopped", "on-failure:5"), name
     checked = {name for name, service in loaded.items() if "healthcheck" in service}
@@ -135,6 +137,16 @@ def test_machines_cannot_reach_the_database_nor_hold_secrets_of_the_planes(
         assert loaded[name]["environment"].keys().isdisjoint(SECRETS_OF_PLANES), name
         assert data.isdisjoint(loaded[name]["networks"]), name
         assert "doorbell_password" in loaded[name]["environment"]["BROKER_URL"], name
+
+
+def test_agents_mount_no_artifacts_and_their_supervisor_can_give_each_session_a_user(
+    deploy_tools: DeployTools, env_file: Path
+) -> None:
+    agents = services(deploy_tools, env_file)["worker-agents"]
+
+    assert [volume["target"] for volume in agents["volumes"]] == ["/var/lib/seamlessflow"]
+    assert agents["user"] == "0:0"
+    assert set(agents["cap_add"]) >= {"SETUID", "SETGID"}
 
 
 def test_images_of_others_are_pinned(deploy_tools: DeployTools, env_file: Path) -> None:

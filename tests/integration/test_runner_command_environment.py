@@ -1,7 +1,10 @@
 """Programs as agents: what they are given, what counts as a verdict, and that nothing of them stays behind."""
 
 import asyncio
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -17,6 +20,14 @@ POLICY = PolicyEndpoint(base_url="http://127.0.0.1:9/v1", api_key="key-1")
 
 async def never_held(session_id: UUID) -> float:
     return 0.0
+
+
+@pytest.fixture
+def note_folder() -> Iterator[Path]:
+    """Where a program may leave a note, whichever user it runs as."""
+    with tempfile.TemporaryDirectory(prefix="seamlessflow-notes-") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
 
 
 def program(source: str) -> CommandEnvironment:
@@ -101,8 +112,8 @@ time.sleep(600)
 """
 
 
-async def test_the_tasks_own_timeout_is_a_verdict_and_kills_grandchildren(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
+async def test_the_tasks_own_timeout_is_a_verdict_and_kills_grandchildren(note_folder: Path) -> None:
+    note = note_folder / "pid"
     environment = program(SPAWNS_A_GRANDCHILD.format(path=str(note)))
     finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, held_s=never_held)
     assert finish.reward == 0.0
@@ -112,8 +123,8 @@ async def test_the_tasks_own_timeout_is_a_verdict_and_kills_grandchildren(tmp_pa
     await until(lambda: not is_alive(grandchild), what="the grandchild is gone")
 
 
-async def test_cancelling_an_episode_kills_grandchildren(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
+async def test_cancelling_an_episode_kills_grandchildren(note_folder: Path) -> None:
+    note = note_folder / "pid"
     environment = program(SPAWNS_A_GRANDCHILD.format(path=str(note)))
     episode = asyncio.create_task(environment.run({}, POLICY))
     await until(note.exists, what="the grandchild runs")
@@ -125,7 +136,9 @@ async def test_cancelling_an_episode_kills_grandchildren(tmp_path: Path) -> None
     await until(lambda: not is_alive(grandchild), what="the grandchild is gone")
 
 
-async def test_a_program_that_leaves_children_behind_is_cleaned_up_after_its_verdict(tmp_path: Path) -> None:
+async def test_a_program_that_leaves_children_behind_is_cleaned_up_after_its_verdict(
+    note_folder: Path,
+) -> None:
     source = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(600)"])
@@ -134,6 +147,110 @@ print('{"reward": 1, "metrics": {"pid": %d}}' % child.pid)
     async with asyncio.timeout(20):
         verdict = await program(source).run({}, POLICY)
     await until(lambda: not is_alive(int(verdict.metrics["pid"])), what="the child is gone")
+
+
+LEAVES_A_DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open({path!r} + ".part", "w").write(str(os.getpid()))
+        os.rename({path!r} + ".part", {path!r})
+        os.closerange(0, 3)
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists({path!r}):
+    time.sleep(0.01)
+{rest}
+"""
+
+
+async def test_a_daemon_in_a_session_of_its_own_ends_with_the_program(note_folder: Path) -> None:
+    note = note_folder / "pid"
+    source = LEAVES_A_DAEMON.format(path=str(note), rest="print('{\"reward\": 1}')")
+    verdict = await program(source).run({}, POLICY)
+    assert verdict.reward == 1.0
+    assert not is_alive(int(note.read_text())), "a process of the session goes on after its end"
+
+
+async def test_cancelling_an_episode_ends_a_daemon_in_a_session_of_its_own(note_folder: Path) -> None:
+    note = note_folder / "pid"
+    source = LEAVES_A_DAEMON.format(path=str(note), rest="time.sleep(600)")
+    episode = asyncio.create_task(program(source).run({}, POLICY))
+    await until(note.exists, what="the daemon runs")
+    episode.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await episode
+    assert not is_alive(int(note.read_text())), "a process of the session goes on after its end"
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs as other users")
+
+
+@AS_ROOT
+async def test_a_program_reads_no_secret_of_the_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the file of the machine's token, nor the environment or the memory of the processes above it."""
+    token = tmp_path / "token"
+    token.write_text("machine-token")
+    token.chmod(0o600)
+    monkeypatch.setenv("SEAMLESSFLOW_JOIN_TOKEN", "join-token")
+    source = f"""
+import json, os
+parent = int(open(f"/proc/{{os.getppid()}}/stat").read().rpartition(")")[2].split()[1])
+read = []
+for path in ({str(token)!r}, f"/proc/{{os.getpid()}}/../{os.getpid()}/environ", f"/proc/{{os.getppid()}}/environ",
+             "/proc/1/environ", f"/proc/{os.getpid()}/mem"):
+    try:
+        open(path, "rb").close()
+        read.append(path)
+    except OSError:
+        pass
+print(json.dumps({{"reward": 0, "metrics": {{"num_read": len(read)}}}}), flush=True)
+"""
+    verdict = await program(source).run({}, POLICY)
+    assert verdict.metrics == {"num_read": 0}
+
+
+@AS_ROOT
+async def test_sessions_that_run_at_once_are_different_users_without_rights() -> None:
+    source = """
+import json, os, time
+time.sleep(0.5)
+print(json.dumps({"reward": 0, "metrics": {"user": os.getuid(), "group": os.getgid(), "groups": len(os.getgroups())}}))
+"""
+    both = await asyncio.gather(*(program(source).run({}, POLICY) for _ in range(2)))
+    users = {verdict.metrics["user"] for verdict in both}
+    assert len(users) == 2
+    assert 0 not in users
+    assert all(verdict.metrics["group"] == verdict.metrics["user"] for verdict in both)
+    assert all(verdict.metrics["groups"] == 0 for verdict in both)
+
+
+@AS_ROOT
+async def test_a_program_that_its_user_may_not_run_is_named_with_what_to_do(tmp_path: Path) -> None:
+    agent = tmp_path / "agent"
+    agent.write_text("#!/bin/sh\n")
+    agent.chmod(0o700)
+    with pytest.raises(
+        BrokenEpisode, match=rf"{agent} could not be started by the agents' user \d+: .*let other"
+    ):
+        await CommandEnvironment([str(agent)]).run({}, POLICY)
+
+
+async def test_a_program_that_forks_without_end_is_ended() -> None:
+    source = """
+import os
+for _ in range(100):
+    if os.fork() == 0:
+        os.setsid()
+print('{"reward": 1}', flush=True)
+os.execlp("sleep", "sleep", "600")
+""".replace("range(100)", "range(6)")
+    environment = program(source)
+    finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, held_s=never_held)
+    assert finish.is_timeout
 
 
 async def test_any_exception_of_an_environment_is_a_failure_not_a_verdict() -> None:

@@ -54,11 +54,14 @@ def exact_logprobs(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return torch.cat(parts) * torch.from_numpy(batch.loss_mask != 0)
 
 
-def without_advantages_from(batch: Batch, *, sample: int) -> dict[str, np.ndarray]:
+def without_advantages_from(batch: Batch, *, sample: int) -> Batch:
     """The later samples as if their group had earned equal rewards."""
     has_advantage = np.arange(len(batch.token_ids)) < batch.sample_starts[sample]
-    names = ("advantages_positive", "advantages_negative")
-    return {name: np.where(has_advantage, getattr(batch, name), np.float32(0)) for name in names}
+    return dataclasses.replace(
+        batch,
+        advantages_positive=np.where(has_advantage, batch.advantages_positive, np.float32(0)),
+        advantages_negative=np.where(has_advantage, batch.advantages_negative, np.float32(0)),
+    )
 
 
 def exact_figures(model: torch.nn.Module, batch: Batch) -> dict[str, float]:
@@ -136,7 +139,7 @@ def check(name: str, model_path: Path, noisy: Batch, stage: int, options: dict[s
         fresh_engine = TrainEngine(model_path, spec)
     fresh = fresh_engine.step(served, step_version=0, optimizer_step=1)
     tensors = engine.tensors()
-    half = dataclasses.replace(noisy, **without_advantages_from(noisy, sample=5))
+    half = without_advantages_from(noisy, sample=5)
     measured = TrainEngine(model_path, spec).step(half, step_version=0, optimizer_step=1)
     return {
         "case": name,

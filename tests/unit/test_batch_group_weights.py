@@ -187,7 +187,7 @@ def test_a_session_too_old_to_train_stays_in_the_baseline_where_the_kl_is_in_the
         reference = np.full(len(batch.token_ids), -1.0 - kl_of_a_token)
         shaped = kl_into_rewards(batch, reference, algorithm)
         both = shaped.advantages_positive + shaped.advantages_negative
-        return both[batch.loss_mask != 0].tolist()
+        return [float(advantage) for advantage in both[batch.loss_mask != 0]]
 
     expected = {"rloo": [0.5, 0.5, -1, -1], "grpo": [1 / 3, 1 / 3, -2 / 3, -2 / 3]}[name]
     assert advantages(0.0) == pytest.approx(expected, abs=1e-6)

@@ -5,12 +5,11 @@ signal, as `subprocess` has it. Needs pidfd_open (Linux 5.3).
 """
 
 import asyncio
-import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PR_SET_CHILD_SUBREAPER = 36
+from seamlessflow_workers.supervisor.launch import subreaper_set
 
 
 def is_adoption_possible() -> bool:
@@ -25,18 +24,11 @@ def is_adoption_possible() -> bool:
 @contextmanager
 def adopting() -> Iterator[None]:
     """Orphans below us become our children, only meanwhile: what our children leave behind is not ours to wait for."""
-    _subreaper_set(True)
+    subreaper_set(is_subreaper=True)
     try:
         yield
     finally:
-        _subreaper_set(False)
-
-
-def _subreaper_set(is_subreaper: bool) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(is_subreaper)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
+        subreaper_set(is_subreaper=False)
 
 
 class AdoptedProcess:

@@ -1,7 +1,8 @@
 """The machine's folder: `<home>/machines/<name>/` with `logs/`, `run/` and the lock of its one supervisor.
 
 And a short private folder for what its children leave in a temporary folder (sockets, rendezvous files, unpacked
-weights, episodes): it is emptied when a supervisor starts, for one that was killed left it, and goes when it ends.
+weights), with one beside it for the episodes of agents, which other users may pass through but not list: both are
+emptied when a supervisor starts, for one that was killed left them, and go when it ends.
 Invariant: two supervisors of one name never share a home; the kernel drops the lock with its holder.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes with its end
+EPISODES_VARIABLE = "SEAMLESSFLOW_EPISODES_FOLDER"
 
 
 class AlreadyRunning(RuntimeError):
@@ -34,6 +36,7 @@ class MachineHome:
         self.logs = self._root / "logs"
         self.run = self._root / "run"
         self.scratch = _short_folder(self._root)
+        self.episodes = self.scratch.with_name(f"agents-{self.scratch.name}")
 
     def __enter__(self) -> Self:
         """Raises AlreadyRunning, UnsafeFolder."""
@@ -51,13 +54,14 @@ class MachineHome:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        for folder in (self.scratch, self.episodes):
+            shutil.rmtree(folder, ignore_errors=True)
         self._lock.close()
 
     def child_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Where children put what need not last, and what is worth keeping: kernels that took seconds to compile."""
         kept = {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}
-        return {"TMPDIR": str(self.scratch)} | {
+        return {"TMPDIR": str(self.scratch), EPISODES_VARIABLE: str(self.episodes)} | {
             name: value for name, value in kept.items() if name not in environ
         }
 
@@ -72,9 +76,10 @@ class MachineHome:
         # Left by a supervisor that was killed; its children died with it.
         for leftover in self.run.iterdir():
             leftover.unlink()
-        _make_private(self.scratch)
-        shutil.rmtree(self.scratch)
-        _make_private(self.scratch)
+        for folder, mode in ((self.scratch, 0o700), (self.episodes, 0o711)):
+            _make_own(folder, mode)
+            shutil.rmtree(folder)
+            _make_own(folder, mode)
 
 
 def _short_folder(root: Path) -> Path:
@@ -83,9 +88,11 @@ def _short_folder(root: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{digest}"
 
 
-def _make_private(folder: Path) -> None:
-    """Make a folder that only we can enter. Raises UnsafeFolder when what is there is not ours alone."""
-    folder.mkdir(mode=0o700, exist_ok=True)
+def _make_own(folder: Path, mode: int) -> None:
+    """Make a folder that only we can change. Raises UnsafeFolder when what is there is not ours alone."""
+    folder.mkdir(mode=mode, exist_ok=True)
     status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise UnsafeFolder(f"{folder} is not a folder of mode 0700 that belongs to this user; remove it")
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o777 & ~mode:
+        raise UnsafeFolder(
+            f"{folder} is not a folder of mode {mode:04o} that belongs to this user; remove it"
+        )

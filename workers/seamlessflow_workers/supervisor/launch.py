@@ -11,17 +11,27 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 EXIT_PARENT_GONE = 111
 
 
 def bind_to_parent(*, parent_pid: int, death_signal: signal.Signals) -> None:
     """Have the kernel signal this process when its parent ends. The signal follows the thread that spawned it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, int(death_signal)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
+    _prctl(PR_SET_PDEATHSIG, int(death_signal))
     if os.getppid() != parent_pid:  # it ended before the kernel knew
         sys.exit(EXIT_PARENT_GONE)
+
+
+def subreaper_set(*, is_subreaper: bool) -> None:
+    """Whether orphans below this process become its children."""
+    _prctl(PR_SET_CHILD_SUBREAPER, int(is_subreaper))
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
 
 
 def main(arguments: list[str]) -> None:

@@ -38,7 +38,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
 {{/* Pods run as the images' user, who owns the shared volume through its group. */}}
-{{- define "sf.podSecurity" -}}
+{{- define "sf.podAccount" -}}
 automountServiceAccountToken: false
 serviceAccountName: {{ include "sf.name" . }}
 {{- with .Values.image.pullSecrets }}
@@ -47,6 +47,10 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- define "sf.podSecurity" -}}
+{{ include "sf.podAccount" . }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
@@ -54,6 +58,24 @@ securityContext:
   fsGroup: 10001
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{/* The supervisor of agents is root with just the capabilities to run each session as a user of its own, so that no
+agent can read the machine's secrets. */}}
+{{- define "sf.agentPodSecurity" -}}
+{{ include "sf.podAccount" . }}
+securityContext:
+  runAsNonRoot: false
+  runAsUser: 0
+  runAsGroup: 0
+  seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "sf.agentContainerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL], add: [SETUID, SETGID, KILL, CHOWN, DAC_OVERRIDE]}
 {{- end -}}
 
 {{- define "sf.containerSecurity" -}}

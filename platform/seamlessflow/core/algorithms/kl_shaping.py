@@ -46,7 +46,7 @@ def kl_shaped_advantages(
     if algorithm.advantage is AdvantageEstimator.BATCH:
         return batch_normalised(returns_to_go(rewards, kl, sessions, algorithm.kl_coef))
     num_tokens = np.bincount(sessions, minlength=len(rewards))
-    of_session = np.bincount(sessions, weights=kl, minlength=len(rewards))
+    of_session: Floats = np.bincount(sessions, weights=kl, minlength=len(rewards)).astype(np.float64)
     advantages = session_advantages(
         rewards - algorithm.kl_coef * _with_unknown_kl(of_session, groups, is_known=num_tokens > 0),
         groups,
@@ -66,7 +66,7 @@ def _with_unknown_kl(of_session: Floats, groups: NDArray[np.int32], *, is_known:
     """
     num_groups = int(groups.max(initial=-1)) + 1
     num_known = np.bincount(groups[is_known], minlength=num_groups)
-    means = np.bincount(groups[is_known], weights=of_session[is_known], minlength=num_groups)
-    means /= np.maximum(num_known, 1)
+    sums = np.bincount(groups[is_known], weights=of_session[is_known], minlength=num_groups)
+    means = sums / np.maximum(num_known, 1)
     result: Floats = np.where(is_known, of_session, means[groups])
     return result

@@ -1,31 +1,40 @@
 """Any program as an agent: started once per session, its last line of JSON with a `reward` is the verdict.
 
 The program finds OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK (JSON) in its environment and runs in an empty
-folder of its own, which is removed afterwards. Invariant: when `run` returns or is cancelled, the program and every
-process of its group are gone; they also die with this process.
+folder of its own, which is removed afterwards; where the runner is root, as a user that no other session has.
+Invariant: when `run` returns or is cancelled, the program and every process that it started are gone, those that left
+its session included (`agents.keeper`); they also end with this process.
 """
 
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from seamlessflow_workers.agents import keeper
 from seamlessflow_workers.agents.environments.base import BrokenEpisode, PolicyEndpoint, Task, Verdict
-from seamlessflow_workers.supervisor import launch
+from seamlessflow_workers.agents.keeper.order import Order
+from seamlessflow_workers.agents.users import session_user
+from seamlessflow_workers.supervisor.home import EPISODES_VARIABLE
 
+KEEPER = Path(keeper.__file__).with_name("main.py")
+KEEPER_GRACE_S = 5.0
 OUTPUT_TAIL_BYTES = 65_536  # of standard output, where the verdict is looked for
 ERROR_TAIL_BYTES = 4_096
 SHOWN_CHARACTERS = 500
 CLOSE_GRACE_S = 1.0
+
+logger = logging.getLogger(__name__)
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -39,15 +48,14 @@ class CommandEnvironment:
 
     async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
         async with _tail_pipe(OUTPUT_TAIL_BYTES) as output, _tail_pipe(ERROR_TAIL_BYTES) as errors:
-            with tempfile.TemporaryDirectory(
-                prefix="seamlessflow-episode-", ignore_cleanup_errors=True
-            ) as folder:
-                process = await self._start(folder, _variables(task, policy), output=output, errors=errors)
-                try:
-                    code = await process.wait()
-                finally:
-                    _kill_group(process.pid)
-                    await process.wait()
+            async with session_user() as user_id:
+                with _own_folder(user_id) as folder:
+                    variables = _variables(task, policy, folder, user_id)
+                    process = await self._start(folder, variables, user_id, output=output, errors=errors)
+                    try:
+                        code = await process.wait()
+                    finally:
+                        await _end(process)
             await _until_closed(output, errors)
             return _verdict(self._command[0], code, output.data, errors.data)
 
@@ -55,13 +63,23 @@ class CommandEnvironment:
         """Nothing is shared between sessions."""
 
     async def _start(
-        self, folder: str, variables: Mapping[str, str], *, output: "_Tail", errors: "_Tail"
+        self,
+        folder: str,
+        variables: Mapping[str, str],
+        user_id: int | None,
+        *,
+        output: "_Tail",
+        errors: "_Tail",
     ) -> asyncio.subprocess.Process:
-        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-        launcher = (sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid()), cores)
+        order = Order(
+            parent_pid=os.getpid(),
+            cores=sorted(os.sched_getaffinity(0)),
+            user_id=user_id,
+            exposed=() if user_id is None else (sys.prefix, sys.base_prefix),
+        )
         try:
             return await asyncio.create_subprocess_exec(
-                *launcher,
+                *(sys.executable, "-I", "-S", str(KEEPER), order.encode()),
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output.write_end,
@@ -71,7 +89,7 @@ class CommandEnvironment:
                 start_new_session=True,
             )
         except OSError as error:
-            raise BrokenEpisode(f"{self._command[0]} could not be started: {error}") from error
+            raise BrokenEpisode(f"the keeper of {self._command[0]} could not be started: {error}") from error
         finally:
             output.close_write_end()
             errors.close_write_end()
@@ -121,18 +139,46 @@ async def _until_closed(*tails: _Tail) -> None:
                 await tail.closed.wait()
 
 
-def _variables(task: Task, policy: PolicyEndpoint) -> dict[str, str]:
+@contextlib.contextmanager
+def _own_folder(user_id: int | None) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(
+        prefix="seamlessflow-episode-",
+        dir=os.environ.get(EPISODES_VARIABLE) or None,
+        ignore_cleanup_errors=True,
+    ) as folder:
+        if user_id is not None:
+            os.chown(folder, user_id, user_id)
+        yield folder
+
+
+def _variables(task: Task, policy: PolicyEndpoint, folder: str, user_id: int | None) -> dict[str, str]:
+    # Another user can neither read nor write where the supervisor's programs keep their files.
+    own = (
+        {}
+        if user_id is None
+        else {"HOME": folder, "TMPDIR": folder, "USER": str(user_id), "LOGNAME": str(user_id)}
+    )
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != EPISODES_VARIABLE},
+        **own,
         "OPENAI_BASE_URL": policy.base_url,
         "OPENAI_API_KEY": policy.api_key,
         "SEAMLESSFLOW_TASK": msgspec.json.encode(task).decode(),
     }
 
 
-def _kill_group(leader: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # the whole group has ended by itself
-        os.killpg(leader, signal.SIGKILL)
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask the keeper to end the program and all that it started; it needs milliseconds unless it was stopped."""
+    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        process.terminate()
+    with contextlib.suppress(TimeoutError):  # the kill below is the answer
+        async with asyncio.timeout(KEEPER_GRACE_S):
+            await process.wait()
+            return
+    logger.warning("the keeper of an agent program (process %d) did not end; it is killed", process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 def _verdict(program: str, code: int, output: bytes, errors: bytes) -> Verdict:

@@ -1,0 +1,70 @@
+"""Makes folders reachable for a user who may not pass through the folders above them, in this process's own view.
+
+A Python below /root can be run by root only. In a mount namespace of its own, the keeper covers the folder that bars
+the way with an empty one, and shows in it the folders to be exposed and nothing else. Nothing changes outside. Needs
+CAP_SYS_ADMIN; without it, or where nothing bars the way, all stays as it is.
+"""
+
+import ctypes
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+CLONE_NEWNS = 0x00020000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16_384, 1 << 18
+CAP_SYS_ADMIN = 21
+MAY_PASS = stat.S_IXOTH
+
+
+def expose(folders: Sequence[str]) -> None:
+    """Raises OSError."""
+    hidden = {Path(folder).resolve() for folder in folders}
+    barred = {folder: bar for folder in sorted(hidden) if (bar := _bar_above(folder)) is not None}
+    if not barred or not _has_capability(CAP_SYS_ADMIN):
+        return
+    _call("unshare", CLONE_NEWNS)
+    _mount(None, Path("/"), flags=MS_REC | MS_PRIVATE)
+    # Held open, they can be mounted although what is above them is covered by then.
+    opened = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in barred}
+    for bar in set(barred.values()):
+        _mount("tmpfs", bar, kind="tmpfs", data="mode=755,size=64k")
+    for folder, descriptor in opened.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        _mount(f"/proc/self/fd/{descriptor}", folder, flags=MS_BIND | MS_REC)
+        _mount(None, folder, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+        os.close(descriptor)
+
+
+def _bar_above(folder: Path) -> Path | None:
+    """The topmost folder on the way that other users may not pass through."""
+    for above in [*reversed(folder.parents), folder]:
+        if not above.stat().st_mode & MAY_PASS:
+            return above
+    return None
+
+
+def _has_capability(number: int) -> bool:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> number & 1)
+    return False
+
+
+def _mount(
+    source: str | Path | None,
+    target: Path,
+    *,
+    kind: str | None = None,
+    flags: int = 0,
+    data: str | None = None,
+) -> None:
+    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    _call("mount", *texts, ctypes.c_ulong(flags), None if data is None else data.encode())
+
+
+def _call(name: str, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -1,0 +1,17 @@
+"""What a keeper is told: plain values, for it reads them from its command line."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Order(NamedTuple):
+    """`exposed`: folders of the platform's own Python, which the agents' user may use wherever they are."""
+
+    parent_pid: int
+    cores: Sequence[int]
+    user_id: int | None = None  # none: the user of the supervisor
+    exposed: Sequence[str] = ()
+
+    def encode(self) -> str:
+        return json.dumps(self._asdict())

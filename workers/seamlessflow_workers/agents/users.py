@@ -1,0 +1,62 @@
+"""Users that agent programs run as: one for each session under way, none of them with any right.
+
+A session's user can neither read what belongs to the supervisor or to another session, nor signal its processes. Users
+are numbers without an account, from a range that distributions leave free; a file lock per number keeps supervisors of
+the same host apart, and the kernel gives it back with its holder. Only root can become another user: elsewhere programs
+run as the supervisor's own (docs/operations.md says what that means).
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+FIRST_USER, NUM_USERS = 60_706, 400  # 60706 to 61183 belong to nobody in systemd's plan of user numbers
+POLL_S = 0.1
+LOCK_FOLDERS = (Path("/run"), Path("/tmp"))  # noqa: S108 - the folder below it is checked
+
+
+class UnsafeLocks(RuntimeError):
+    """Somebody else prepared the folder of the locks."""
+
+
+@contextlib.asynccontextmanager
+async def session_user() -> AsyncIterator[int | None]:
+    """The number of a user that no other session has; None where this process is not root. Raises UnsafeLocks."""
+    if os.geteuid() != 0:
+        yield None
+        return
+    folder = _lock_folder()
+    while (taken := _take(folder)) is None:  # noqa: ASYNC110
+        # Other supervisors of this host have users, too, and no process tells another when one is free.
+        await asyncio.sleep(POLL_S)
+    user_id, lock = taken
+    try:
+        yield user_id
+    finally:
+        os.close(lock)
+
+
+def _take(folder: Path) -> tuple[int, int] | None:
+    for user_id in range(FIRST_USER, FIRST_USER + NUM_USERS):
+        lock = os.open(folder / str(user_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return user_id, lock
+    return None
+
+
+def _lock_folder() -> Path:
+    parent = next(folder for folder in LOCK_FOLDERS if os.access(folder, os.W_OK))
+    folder = parent / "seamlessflow-agent-users"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o077:
+        raise UnsafeLocks(f"{folder} is not a folder of mode 0700 that belongs to root; remove it")
+    return folder
