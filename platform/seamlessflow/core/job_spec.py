@@ -4,18 +4,18 @@ Strict: unknown keys are refused with the nearest known name (`spec_problems`), 
 `JobSpec.model_json_schema()` is exported to `api_schema/job_spec.schema.json`.
 """
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
 from seamlessflow.core.algorithms.options import AdvantageEstimator, ImportanceRule, RatioLevel
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.dataset.section import DataSection, DataSource
 from seamlessflow.core.environment.section import EnvironmentSection as EnvironmentSection
 from seamlessflow.core.evaluation.section import EvaluationSection
+from seamlessflow.core.spec_problems import SpecProblem, spec_problems
 from seamlessflow.core.spec_section import Reference, SpecSection
 from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
@@ -317,13 +317,6 @@ def _impossible_with_recorded(spec: JobSpec) -> list[tuple[bool, str]]:
     ]
 
 
-class SpecProblem(BaseModel):
-    """One thing wrong with a submitted spec, in words for the person who wrote it."""
-
-    field: str
-    detail: str
-
-
 class InvalidJobSpec(ValueError):
     """The spec was refused; `problems` has one entry per fault."""
 
@@ -337,7 +330,7 @@ def job_spec_parse(body: Mapping[str, Any]) -> JobSpec:
     try:
         return JobSpec.model_validate(body)
     except ValidationError as error:
-        raise InvalidJobSpec(list(_problems(error))) from error
+        raise InvalidJobSpec(list(spec_problems(error, JobSpec))) from error
 
 
 # Environments whose jobs lack a role: agents of an external one run elsewhere, recorded data needs no rollout.
@@ -350,32 +343,3 @@ ROLES_OF_ENVIRONMENT: Mapping[str, tuple[Role, ...]] = {
 def spec_roles(spec: Mapping[str, Any]) -> list[Role]:
     """Roles that the phases of a job have, from its resolved spec."""
     return list(ROLES_OF_ENVIRONMENT.get(spec["environment"]["name"], tuple(Role)))
-
-
-def _problems(error: ValidationError) -> Iterator[SpecProblem]:
-    for fault in error.errors(include_url=False):
-        path = [str(part) for part in fault["loc"]]
-        if fault["type"] == "extra_forbidden":
-            yield SpecProblem(field=".".join(path), detail=_unknown_key(path))
-            continue
-        shown = "" if fault["type"] in ("missing", "value_error") else f", got {fault['input']!r}"
-        yield SpecProblem(field=".".join(path), detail=f"{fault['msg']}{shown}")
-
-
-def _unknown_key(path: list[str]) -> str:
-    known = list(_section_at(path[:-1]).model_fields)
-    near = difflib.get_close_matches(path[-1], known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known))}"
-    return f"unknown key {path[-1]!r}{hint}"
-
-
-def _section_at(path: list[str]) -> type[BaseModel]:
-    section: type[BaseModel] = JobSpec
-    for part in path:
-        annotation = section.model_fields[part].annotation
-        kinds = (annotation, *get_args(annotation))  # of a section that may be left out: the one beside None
-        found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-        if found is None:
-            break
-        section = found
-    return section

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamlessflow.core.algorithms.ineffective import ineffective_options
-from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, SpecProblem, job_spec_parse
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
+from seamlessflow.core.spec_problems import SpecProblem
 
 
 def submitted_spec_parse(body: Mapping[str, Any]) -> JobSpec:

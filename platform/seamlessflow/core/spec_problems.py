@@ -1,0 +1,47 @@
+"""What is wrong with a submitted spec, in words for the person who wrote it.
+
+A validation error enters, one sentence per fault leaves, each with the field that it is about.
+"""
+
+import difflib
+from collections.abc import Iterator
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+
+
+class SpecProblem(BaseModel):
+    """One thing wrong with a submitted spec, in words for the person who wrote it."""
+
+    field: str
+    detail: str
+
+
+def spec_problems(error: ValidationError, spec: type[BaseModel]) -> Iterator[SpecProblem]:
+    """One for each fault that pydantic found; an unknown key is named with the nearest known one."""
+    for fault in error.errors(include_url=False):
+        path = [str(part) for part in fault["loc"]]
+        if fault["type"] == "extra_forbidden":
+            yield SpecProblem(field=".".join(path), detail=_unknown_key(path, spec))
+            continue
+        shown = "" if fault["type"] in ("missing", "value_error") else f", got {fault['input']!r}"
+        yield SpecProblem(field=".".join(path), detail=f"{fault['msg']}{shown}")
+
+
+def _unknown_key(path: list[str], spec: type[BaseModel]) -> str:
+    known = list(_section_at(path[:-1], spec).model_fields)
+    near = difflib.get_close_matches(path[-1], known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known))}"
+    return f"unknown key {path[-1]!r}{hint}"
+
+
+def _section_at(path: list[str], spec: type[BaseModel]) -> type[BaseModel]:
+    section = spec
+    for part in path:
+        annotation = section.model_fields[part].annotation
+        kinds = (annotation, *get_args(annotation))  # of a section that may be left out: the one beside None
+        found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if found is None:
+            break
+        section = found
+    return section
