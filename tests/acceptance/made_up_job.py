@@ -27,6 +27,7 @@ BUILT = Path(__file__).parents[2] / "platform/seamlessflow/control_plane/dashboa
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 EPOCH = "made-up"
 MINUTE_MS = 60_000
+PATIENCE_MS = 60_000
 PRODUCTIVE = {"serving", "training", "running_agents"}
 
 
@@ -68,6 +69,7 @@ class MadeUpJob:
         page.route("**/*", self._answer)
         page.route_web_socket("**/ws/live", self._listen)
         page.goto(ORIGIN + path)
+        page.locator("h1").wait_for(timeout=PATIENCE_MS)  # a busy machine takes long to run the page's code
         yield page
         context.close()
 

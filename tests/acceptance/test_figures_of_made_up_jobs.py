@@ -1,6 +1,7 @@
 """What pages show, held against arithmetic on the rows behind it: each figure of a made-up job has one right value."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -8,6 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.acceptance.made_up_job import (
     JOB_ID,
     MINUTE_MS,
+    PATIENCE_MS,
     MadeUpJob,
     interval_row,
     phase_row,
@@ -18,8 +20,17 @@ pytestmark = pytest.mark.browser
 
 NOW = 1_790_000_000_000
 JOB = f"/jobs/{JOB_ID}"
+USUAL_MS = 5000
 WIDTHS = (820, 400, 1280, 1920)
 TABS = ("", "/groups", "/evaluations", "/versions", "/phases", "/logs", "/events", "/spec", "/compare")
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> Iterator[None]:
+    """Other programs may run beside."""
+    expect.set_options(timeout=PATIENCE_MS)
+    yield
+    expect.set_options(timeout=USUAL_MS)
 
 
 def chart(page: Page, title: str) -> Locator:
