@@ -199,19 +199,19 @@ def test_artifact_of_another_project_is_not_found(cast: Cast) -> None:
 def test_steering_refuses_a_key_it_does_not_know(cast: Cast) -> None:
     path = f"jobs/{show_id(IdKind.JOB, cast.job().id)}/pause"
 
-    refused = cast.member.call("POST", path, {"reson": "lunch"})
+    refused = cast.owner.call("POST", path, {"reson": "lunch"})
 
     assert (refused.status_code, b"accepted: reason" in refused.content) == (400, True)
-    assert cast.member.call("POST", path).status_code == 200, "a reason may be left out"
+    assert cast.owner.call("POST", path).status_code == 200, "a reason may be left out"
 
 
 def test_cancel_edits_the_desired_state_once(cast: Cast) -> None:
     job = cast.job()
     path = f"jobs/{show_id(IdKind.JOB, job.id)}"
 
-    first = cast.member.call("POST", f"{path}/cancel", {"reason": "wrong model"})
-    again = cast.member.call("POST", f"{path}/cancel", {"reason": "wrong model"})
-    resumed = cast.member.call("POST", f"{path}/resume", {})
+    first = cast.owner.call("POST", f"{path}/cancel", {"reason": "wrong model"})
+    again = cast.owner.call("POST", f"{path}/cancel", {"reason": "wrong model"})
+    resumed = cast.owner.call("POST", f"{path}/resume", {})
 
     assert (first.status_code, again.status_code, resumed.status_code) == (200, 200, 409)
     job.refresh_from_db()

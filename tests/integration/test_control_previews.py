@@ -192,7 +192,7 @@ def test_the_same_dry_run_says_the_same_all_through_a_cycle(cast: Cast) -> None:
             group.save()
         # Heard just now, however slow this test is.
         MachineHeartbeat.objects.update(num_in_flight=number, received_at=timezone.now())
-        shown = preview(cast.owner, ("alpha", {"tags": ["rollout"]}))
+        shown = preview(cast.operator, ("alpha", {"tags": ["rollout"]}))
         answers.append((shown["sentences"], [job["after"] for job in shown["jobs"]]))
 
     assert len(answers) == 20
