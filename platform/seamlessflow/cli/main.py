@@ -27,6 +27,7 @@ COMMANDS = {
     "jobs": "jobs",
     "machines": "machines",
     "storage": "storage",
+    "tokens": "tokens",
 }
 
 

@@ -1,0 +1,100 @@
+"""`tokens`: list, make and revoke API tokens. A secret is printed once, alone on standard output, for scripts."""
+
+import json
+
+import click
+
+from seamlessflow.cli.connection import connect
+from seamlessflow.client.client import Json
+from seamlessflow.core.access.minting import DEFAULT_LIFETIME_DAYS, DEFAULT_SCOPES, MAX_LIFETIME_DAYS
+from seamlessflow.core.access.operations import Scope
+
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="JSON on standard output and nothing else there."
+)
+
+
+class _Scopes(click.ParamType):
+    name = "SCOPE,…"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        scopes = [part.strip() for part in value.split(",") if part.strip()]
+        for scope in scopes:
+            if scope not in tuple(Scope):
+                self.fail(f"{scope!r} is no scope; accepted: {', '.join(Scope)}", param, ctx)
+        return scopes
+
+
+@click.group()
+def tokens() -> None:
+    """List, make and revoke API tokens."""
+
+
+@tokens.command("list")
+@_json
+def tokens_list(as_json: bool) -> None:
+    """The tokens that the caller may see, with scopes, end and last use."""
+    with connect() as client:
+        rows = client.token_list()
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        click.echo(_line(row))
+
+
+@tokens.command("create")
+@click.argument("name")
+@click.option(
+    "--scopes",
+    type=_Scopes(),
+    help=f"Out of {', '.join(Scope)}; {', '.join(sorted(DEFAULT_SCOPES))} if left out.",
+)
+@click.option("--project", metavar="SLUG", help="May be left out by who is in one project only.")
+@click.option(
+    "--installation", is_flag=True, help="For all projects of the caller, and for machines; operators only."
+)
+@click.option(
+    "--expires-in-days",
+    type=click.IntRange(1, MAX_LIFETIME_DAYS),
+    help=f"{DEFAULT_LIFETIME_DAYS} if left out.",
+)
+@_json
+def tokens_create(
+    name: str,
+    scopes: list[str] | None,
+    project: str | None,
+    installation: bool,
+    expires_in_days: int | None,
+    as_json: bool,
+) -> None:
+    """Make a token and print its secret, which is never shown again."""
+    with connect() as client:
+        made = client.token_create(
+            name,
+            project=project,
+            scopes=scopes,
+            expires_in_days=expires_in_days,
+            is_installation=installation,
+        )
+    if as_json:
+        click.echo(json.dumps(made, indent=2))
+        return
+    click.echo(made["secret"])
+    click.echo(_line(made), err=True)
+
+
+@tokens.command("revoke")
+@click.argument("token_id", metavar="TOKEN")
+def tokens_revoke(token_id: str) -> None:
+    """Take a token back; what uses it is refused from then on."""
+    with connect() as client:
+        client.token_revoke(token_id)
+    click.echo(f"{token_id} is revoked.")
+
+
+def _line(token: Json) -> str:
+    place = token["project"] or "installation"
+    state = "revoked" if token["revoked_at"] else f"ends {token['expires_at'] or 'never'}"
+    used = f"last used {token['last_used_at']}" if token["last_used_at"] else "never used"
+    return f"{token['id']}  {token['name']:<24} {place:<16} {','.join(token['scopes']):<28} {state}, {used}"
