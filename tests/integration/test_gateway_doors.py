@@ -149,10 +149,14 @@ async def test_client_that_takes_nothing_of_its_stream_is_cut_off(wires: Wires) 
         client.connect(("127.0.0.1", world.port))
         client.sendall(head("/v1/chat/completions", key, len(body)) + body)
         port = client.getsockname()[1]
-        assert is_connected(world, port)
+
+        async def is_taken() -> bool:
+            return is_connected(world, port)
 
         async def is_cut_off() -> bool:
             return not is_connected(world, port)
+
+        await world.until(is_taken, what="the gateway to take the connection")
 
         await world.until(
             is_cut_off, what="the client that takes nothing to be cut off", timeout_s=PATIENCE_S
