@@ -14,15 +14,17 @@ _json = click.option(
 )
 
 
-class _Scopes(click.ParamType):
-    name = "SCOPE,…"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        scopes = [part.strip() for part in value.split(",") if part.strip()]
-        for scope in scopes:
-            if scope not in tuple(Scope):
-                self.fail(f"{scope!r} is no scope; accepted: {', '.join(Scope)}", param, ctx)
-        return scopes
+def _scopes(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
+    """The names of a list with commas. Raises BadParameter."""
+    if value is None:
+        return None
+    scopes = [part.strip() for part in value.split(",") if part.strip()]
+    for scope in scopes:
+        if scope not in tuple(Scope):
+            raise click.BadParameter(
+                f"{scope!r} is no scope; accepted: {', '.join(Scope)}", ctx=ctx, param=param
+            )
+    return scopes
 
 
 @click.group()
@@ -47,7 +49,8 @@ def tokens_list(as_json: bool) -> None:
 @click.argument("name")
 @click.option(
     "--scopes",
-    type=_Scopes(),
+    metavar="SCOPE,…",
+    callback=_scopes,
     help=f"Out of {', '.join(Scope)}; {', '.join(sorted(DEFAULT_SCOPES))} if left out.",
 )
 @click.option("--project", metavar="SLUG", help="May be left out by who is in one project only.")
