@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
             expose(order.exposed)
         status = _wait_for(_start(order, arguments[1:]))
     except _Ended:
-        pass
+        status = signal.SIGKILL  # which is what the program gets
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _end_all(order)
