@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import json
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -113,4 +115,40 @@ def test_leftovers_of_a_killed_process_go_at_the_next_start(web_world: WebWorld)
     for path in web_world.incoming.iterdir():
         os.utime(path, (an_hour_ago, an_hour_ago))
     web_world.start()
+    assert list(web_world.incoming.iterdir()) == []
+
+
+WORKER_BODY = b'{"protocol_version": 1}'
+
+
+def test_a_database_that_is_away_is_told_with_503_and_nothing_is_half_made(web_world: WebWorld) -> None:
+    num_jobs = web_world.rows.sql("SELECT count(*) FROM jobs_job")
+    spec = json.dumps(web_world.rows.sql("SELECT spec_submitted FROM jobs_job")[0][0]).encode()
+    kind = {"Content-Type": "application/json"}
+    questions: list[tuple[str, str, bytes | None, dict[str, str]]] = [
+        ("GET", "/api/v1/jobs", None, web_world.bearer),
+        ("POST", "/api/v1/jobs", spec, web_world.bearer | kind),
+        ("POST", "/api/v1/uploads", b"x", web_world.bearer),
+        ("POST", "/api/worker/v1/heartbeat", WORKER_BODY, {"Authorization": "Bearer sfm_any"} | kind),
+        ("GET", "/", None, {"Cookie": "seamlessflow_session=0123456789abcdef0123456789abcdef"}),
+        ("GET", "/healthz", None, {}),
+    ]
+    assert web_world.status("GET", "/api/v1/jobs", None, **web_world.bearer) == 200
+    web_world.door.shut()
+    try:
+        with ThreadPoolExecutor() as side_by_side:  # each waits for a connection before it is refused
+            answers = list(side_by_side.map(lambda asked: web_world.ask(*asked[:3], **asked[3]), questions))
+        for (_, path, _, _), told in zip(questions, answers, strict=True):
+            assert told.status == 503, path
+            assert int(told.getheader("Retry-After") or 0) > 0, path
+            if path.startswith("/api/"):
+                assert told.getheader("Content-Type") == "application/problem+json"
+    finally:
+        web_world.door.open()
+    until(lambda: web_world.status("GET", "/healthz") == 200, what="it recovers by itself")
+    until(
+        lambda: web_world.status("GET", "/api/v1/jobs", None, **web_world.bearer) == 200,
+        what="so does the rest",
+    )
+    assert web_world.rows.sql("SELECT count(*) FROM jobs_job") == num_jobs
     assert list(web_world.incoming.iterdir()) == []

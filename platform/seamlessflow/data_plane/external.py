@@ -21,7 +21,7 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.project_access import projects_require
 from seamlessflow.data_plane.store.admission import group_counts, num_admissible
-from seamlessflow.data_plane.store.connection import Connection, Pool
+from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.groups import (
     NewGroup,
     OpenGroup,
@@ -89,7 +89,7 @@ class ExternalSessions:
                 [slot],
                 project_id=job.project_id,
                 job_id=job.job_id,
-                now=datetime.datetime.now(datetime.UTC),
+                now=await database_now(connection),
                 make_key=self._key,
             )
             expires_at = await opening_store(

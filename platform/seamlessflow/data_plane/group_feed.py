@@ -20,7 +20,7 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.fences import phase_require_live
 from seamlessflow.data_plane.group_admission import Admission, evaluation_admission, training_admission
 from seamlessflow.data_plane.group_news import groups_count
-from seamlessflow.data_plane.store.connection import Connection, Pool
+from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.evaluations import evaluation_running
 from seamlessflow.data_plane.store.groups import (
     OpenGroup,
@@ -76,8 +76,8 @@ class GroupFeed:
     ) -> GroupLeaseReply:
         leased: list[LeasedGroup] = []
         room = request.max_sessions
-        now = datetime.datetime.now(datetime.UTC)
         async with self._pool.connection() as connection, connection.transaction():
+            now = await database_now(connection)
             await phase_require_live(connection, claims)
             await job_lock(connection, claims.job_id)
             state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN

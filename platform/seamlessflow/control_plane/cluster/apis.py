@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from uuid import UUID
 
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -30,6 +29,7 @@ from seamlessflow.control_plane.cluster.serializers import (
 )
 from seamlessflow.control_plane.cluster.services import machine_edit, machine_register
 from seamlessflow.control_plane.common.bodies import body_read
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.pages import (
     PAGE_PARAMETERS,
@@ -129,7 +129,7 @@ class MachineLedgerApi(ProjectApi):
     )
     def get(self, request: Request, machine_id: UUID) -> Response:
         machine = machine_get_visible(access=self.access, machine_id=machine_id)
-        now = timezone.now()
+        now = database_now()
         until = min(_query_moment(request, "until", default=now), now)
         since = _query_moment(request, "since", default=until - DEFAULT_LEDGER_WINDOW)
         if since >= until:
@@ -148,7 +148,7 @@ class JobLedgerApi(ProjectApi):
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         job = job_get_visible(access=self.access, job_id=job_id)
-        ledger = job_ledger(job=job, now=timezone.now(), readable=self.access.readable)
+        ledger = job_ledger(job=job, now=database_now(), readable=self.access.readable)
         return Response(JobLedgerOutput(ledger).data)
 
 

@@ -6,6 +6,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 
 
@@ -22,7 +23,7 @@ class Machine(models.Model):
     reason = models.TextField(blank=True, default="", help_text="Why it was last edited.")
     edited_by = models.CharField(max_length=150, blank=True, default="")
     last_fence = models.PositiveBigIntegerField(default=0, help_text="Fence of the newest phase; only grows.")
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = StoredAtField()
 
     class Meta:
         ordering = ["name"]

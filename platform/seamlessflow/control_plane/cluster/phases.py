@@ -11,8 +11,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
@@ -61,7 +61,7 @@ def phase_move(
 
 def _moved_fields(to: PhaseState, reason: str, boot_id: UUID | None) -> dict[str, Any]:
     fields: dict[str, Any] = {"state": to.value, "reason": reason}
-    now = timezone.now()
+    now = database_now()
     if boot_id is not None:
         fields["boot_id"] = boot_id
     match to:

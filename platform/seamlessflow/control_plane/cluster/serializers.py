@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from django.utils import timezone
 from rest_framework import serializers
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -49,7 +49,7 @@ class MachineOutput(serializers.Serializer):
 
     def get_is_up(self, machine: Any) -> bool:
         heartbeat = getattr(machine, "heartbeat", None)
-        return heartbeat is not None and timezone.now() - heartbeat.received_at <= SILENCE
+        return heartbeat is not None and database_now() - heartbeat.received_at <= SILENCE
 
     def get_heartbeat(self, machine: Any) -> MachineHeartbeatOutput(allow_null=True):  # type: ignore[valid-type]
         heartbeat = getattr(machine, "heartbeat", None)

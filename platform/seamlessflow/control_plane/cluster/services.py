@@ -9,11 +9,11 @@ from http import HTTPStatus
 from uuid import UUID
 
 from django.db import transaction
-from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.accounts.services import machine_token_create
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error, not_found
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
@@ -41,7 +41,7 @@ def machine_register(
             machine_id=machine.id, edit=MachineEdit(tags=tags), reason="registered again", author=author
         )
     if is_rotating:
-        Token.objects.filter(machine=machine, revoked_at=None).update(revoked_at=timezone.now())
+        Token.objects.filter(machine=machine, revoked_at=None).update(revoked_at=database_now())
     _, secret = machine_token_create(machine=machine, author=author)
     return machine, secret
 

@@ -9,7 +9,6 @@ from uuid import UUID
 import msgspec
 from django.db import DataError, transaction
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from seamlessflow.control_plane.cluster.heartbeats import heartbeat_take
@@ -19,8 +18,10 @@ from seamlessflow.control_plane.cluster.worker_auth import (
     machine_authenticate,
     phase_authenticate,
 )
+from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database import DATABASE_AWAY
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
-from seamlessflow.control_plane.common.problems import data_refused, problem_response
+from seamlessflow.control_plane.common.problems import data_refused, database_away, problem_response
 from seamlessflow.control_plane.policies.services import version_publish
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
@@ -57,6 +58,8 @@ def worker_view(
             return view(request, *args, **kwargs)
         except ApplicationError as error:
             return problem_response(error.status, error.detail, error.faults)
+        except DATABASE_AWAY:
+            return database_away(request)
         except DataError as error:
             return problem_response(HTTPStatus.BAD_REQUEST, data_refused(error))
 
@@ -77,7 +80,7 @@ def heartbeat(request: HttpRequest) -> HttpResponse:
     machine_id = machine_authenticate(request)
     body = _decode(request, Heartbeat)
     _check_times(body)
-    reply = heartbeat_take(machine_id=machine_id, heartbeat=body, now=timezone.now())
+    reply = heartbeat_take(machine_id=machine_id, heartbeat=body, now=database_now())
     if reply is None:
         raise ApplicationError("the machine was deleted", status=HTTPStatus.GONE)
     return _json(reply)

@@ -17,6 +17,7 @@ from typing import Any
 from django.conf import settings
 
 from seamlessflow.control_plane.common.body_bounds import MEBIBYTE, Bound, body_bound
+from seamlessflow.control_plane.common.database import AWAY, DATABASE_AWAY, RETRY_AFTER_S
 from seamlessflow.control_plane.common.problems import CONTENT_TYPE, problem_body
 
 Message = MutableMapping[str, Any]
@@ -87,6 +88,9 @@ class BodyGate:
             body = _Body(receive, scope, bound, self._uploads if bound.is_upload else self._small)
             body.reserve(num_announced if bound.is_upload and num_announced else 0)
             await self._application(scope, body.receive, send)
+        except DATABASE_AWAY:  # asked who uploads
+            away = BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, AWAY, retry_after_s=RETRY_AFTER_S)
+            await _refuse(away, receive, send)
         except BodyRefused as refusal:
             await _refuse(refusal, receive, send)
         finally:

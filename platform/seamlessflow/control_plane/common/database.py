@@ -1,14 +1,19 @@
-"""Waiting for PostgreSQL at the start of a process.
+"""A database that is away: waited for at the start of a process, answered with 503 and `Retry-After` later.
 
-Uses psycopg directly: Django refuses its own connections where an event loop already runs, as it does in uvicorn.
+The waiting uses psycopg directly: Django refuses its own connections where an event loop already runs, as it does in
+uvicorn.
 """
 
 import time
 
 import psycopg
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 
 RETRY_S = 0.5
+RETRY_AFTER_S = 2  # what clients are told to wait
+AWAY = "the database does not answer; try again in a moment"
+# No connection to be had, a connection lost, a pool that stays empty: worth another try.
+DATABASE_AWAY = (OperationalError, InterfaceError)
 
 
 class DatabaseUnavailable(RuntimeError):

@@ -1,12 +1,10 @@
 """`/healthz`: 200 while this process can reach the database, 503 with one sentence otherwise."""
 
-from http import HTTPStatus
-
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 
-from seamlessflow.control_plane.common.problems import problem_response
+from seamlessflow.control_plane.common.problems import database_away
 
 
 @never_cache
@@ -14,6 +12,6 @@ def healthz(request: HttpRequest) -> HttpResponse:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-    except DatabaseError:
-        return problem_response(HTTPStatus.SERVICE_UNAVAILABLE, "the database does not answer")
+    except (DatabaseError, InterfaceError):
+        return database_away(request)
     return JsonResponse({"status": "ok"})

@@ -6,6 +6,7 @@ Invariant: every move of a status leaves exactly one event, in the same transact
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
+from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.retention.planner import RemovalKind
 
@@ -38,7 +39,7 @@ class Event(models.Model):
         max_length=150, help_text="user:<name>, machine:<name>, scheduler, gateway, system"
     )
     data = models.JSONField(default=dict)
-    at = models.DateTimeField(auto_now_add=True)
+    at = StoredAtField()
 
     class Meta:
         ordering = ["id"]
@@ -68,7 +69,7 @@ class Artifact(models.Model):
     num_bytes = models.BigIntegerField()
     sha256 = models.CharField(max_length=64)
     created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = StoredAtField()
     last_used_at = models.DateTimeField(null=True, help_text="When the last job that used it was deleted.")
     deleted_at = models.DateTimeField(null=True, help_text="From then on nothing may name it.")
 

@@ -5,16 +5,18 @@ anticipated is logged with its trace and answered without it.
 """
 
 import logging
+import sys
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import DisallowedHost, PermissionDenied, RequestDataTooBig
-from django.db import DataError
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from seamlessflow.control_plane.common.database import AWAY, DATABASE_AWAY, RETRY_AFTER_S
 from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault
 
 CONTENT_TYPE = "application/problem+json"
@@ -48,6 +50,9 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             status, detail, faults = HTTPStatus.FORBIDDEN, str(error) or "this is not allowed", ()
         case RequestDataTooBig():
             status, detail, faults = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error), ()
+        case OperationalError() | InterfaceError():
+            status, detail, faults = HTTPStatus.SERVICE_UNAVAILABLE, AWAY, ()
+            headers = {"Retry-After": str(RETRY_AFTER_S)}
         case DataError():
             # The net under the checks of each field: what the database refuses is the client's fault, not ours.
             status, detail, faults = HTTPStatus.BAD_REQUEST, data_refused(error), ()
@@ -61,6 +66,21 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             return None
     response = Response(problem_body(status, detail, faults), status=status, headers=headers)
     response.content_type = CONTENT_TYPE
+    return response
+
+
+def database_away(request: HttpRequest) -> HttpResponse:
+    """503: whoever asks again is served as soon as the database is back."""
+    response: HttpResponse
+    if request.path.startswith((API_PREFIX, "/healthz")):
+        response = problem_response(HTTPStatus.SERVICE_UNAVAILABLE, AWAY)
+    else:
+        response = HttpResponse(
+            "The database does not answer. Reload this page in a moment.",
+            status=HTTPStatus.SERVICE_UNAVAILABLE,
+            content_type="text/plain",
+        )
+    response["Retry-After"] = str(RETRY_AFTER_S)
     return response
 
 
@@ -112,7 +132,9 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django has logged the trace; the client learns only that it happened."""
+    """Django has logged the trace; the client learns only that it happened, or that the database is away."""
+    if isinstance(sys.exc_info()[1], DATABASE_AWAY):
+        return database_away(request)
     if request.path.startswith(API_PREFIX):
         return problem_response(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says why")
     return HttpResponse(

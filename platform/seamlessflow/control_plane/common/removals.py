@@ -13,8 +13,8 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import Removal, SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
@@ -49,7 +49,7 @@ def removal_mark(
 def files_remove_marked(removal: Removal) -> None:
     """For what is nothing but files."""
     files_remove(removal)
-    Removal.objects.filter(id=removal.id).update(finished_at=timezone.now())
+    Removal.objects.filter(id=removal.id).update(finished_at=database_now())
 
 
 def files_remove(removal: Removal) -> None:

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 
@@ -74,7 +75,7 @@ class Job(models.Model):
         max_length=200, null=True, help_text="Idempotency-Key of the request that made it."
     )
     created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = StoredAtField()
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     trajectories_deleted_at = models.DateTimeField(

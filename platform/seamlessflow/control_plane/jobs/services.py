@@ -10,9 +10,9 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
-from django.utils import timezone
 
 from seamlessflow.control_plane.accounts.models import Project, User
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault, conflict, field_error
 from seamlessflow.control_plane.common.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
@@ -69,9 +69,9 @@ def _moved_fields(to: JobState, reason: str) -> dict[str, Any]:
     fields: dict[str, Any] = {"state": to.value, "state_reason": reason}
     if to is JobState.RUNNING:
         # Only the first start counts; a job that was requeued keeps it.
-        fields["started_at"] = Coalesce("started_at", timezone.now())
+        fields["started_at"] = Coalesce("started_at", database_now())
     if to in TERMINAL_JOB_STATES:
-        fields |= {"ended_at": timezone.now(), "waiting_reason": ""}
+        fields |= {"ended_at": database_now(), "waiting_reason": ""}
     return fields
 
 

@@ -20,8 +20,8 @@ import redis
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection
 from django.db.models import Max, Q
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Delta, Publisher
@@ -150,7 +150,7 @@ class Feeder:
         self._publisher.close()
 
     def _active_jobs(self) -> list[Job]:
-        recently = Q(ended_at__gt=timezone.now() - RECENTLY_ENDED)
+        recently = Q(ended_at__gt=database_now() - RECENTLY_ENDED)
         return list(job_objects().filter(~Q(state__in=TERMINAL_JOB_STATES) | recently))
 
     def _compare_jobs(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:

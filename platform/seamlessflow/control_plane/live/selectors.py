@@ -10,9 +10,9 @@ from uuid import UUID
 
 from django.db import connection
 from django.db.models import Model, QuerySet
-from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.rewards import MAX_UPDATES, rewards_after
@@ -103,9 +103,9 @@ def job_snapshot(job_id: UUID) -> Row:
 
 
 def machines_snapshot() -> Row:
-    since = timezone.now() - LANE_WINDOW
+    since = database_now() - LANE_WINDOW
     intervals = LedgerInterval.objects.filter(ended_at__gt=since).select_related("machine").order_by("id")
-    edited = Event.objects.filter(kind=MACHINE_EDITED, at__gt=timezone.now() - EDIT_WINDOW).order_by("-id")
+    edited = Event.objects.filter(kind=MACHINE_EDITED, at__gt=database_now() - EDIT_WINDOW).order_by("-id")
     edits, has_more = _newest(edited, MAX_EVENTS)
     return {
         "machines": list(machine_rows().values()),
@@ -132,7 +132,7 @@ def live_phases() -> list[Phase]:
 def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, Row]:
     """Rows by name; health by the server's clock."""
     by_machine = {phase.machine_id: phase for phase in (live_phases() if phases is None else phases)}
-    healthy_since = timezone.now() - timedelta(seconds=HEARTBEAT_LIMIT_S)
+    healthy_since = database_now() - timedelta(seconds=HEARTBEAT_LIMIT_S)
     rows = {}
     for machine in Machine.objects.select_related("heartbeat").order_by("name"):
         heartbeat = getattr(machine, "heartbeat", None)

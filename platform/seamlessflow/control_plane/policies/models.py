@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 
 
@@ -25,7 +26,7 @@ class PolicyVersion(models.Model):
     phase = models.ForeignKey("scheduling.Phase", null=True, on_delete=models.SET_NULL, related_name="+")
     is_pinned = models.BooleanField(default=False, help_text="Kept by retention.")
     deleted_at = models.DateTimeField(null=True, help_text="When retention removed the files.")
-    published_at = models.DateTimeField(auto_now_add=True)
+    published_at = StoredAtField()
 
     class Meta:
         ordering = ["job", "version"]

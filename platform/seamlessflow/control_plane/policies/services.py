@@ -12,8 +12,8 @@ from pathlib import Path
 from uuid import UUID
 
 from django.db import transaction
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
 from seamlessflow.control_plane.common.models import Removal, SubjectType
 from seamlessflow.control_plane.common.removals import RETENTION, files_remove_marked, removal_mark
@@ -190,7 +190,7 @@ def _version_mark(row: PolicyVersion) -> Removal:
         number=row.version,
     )
     with transaction.atomic():
-        PolicyVersion.objects.filter(id=row.id).update(deleted_at=timezone.now())
+        PolicyVersion.objects.filter(id=row.id).update(deleted_at=database_now())
         return removal_mark(
             project_id=row.project_id,
             planned=planned,

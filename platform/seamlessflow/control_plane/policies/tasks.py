@@ -1,8 +1,8 @@
 """Periodic work on policy versions."""
 
 from celery import shared_task
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.removals import deletions_allowed
 from seamlessflow.control_plane.policies import services
 
@@ -13,4 +13,4 @@ def versions_prune(**unknown: object) -> None:
     with deletions_allowed() as is_allowed:
         if is_allowed:
             services.versions_prune()
-            services.leftovers_clear(now=timezone.now())
+            services.leftovers_clear(now=database_now())

@@ -5,6 +5,7 @@ Invariant, held by an index: at most one live phase owns a machine.
 
 from django.db import models
 
+from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.types.tags import Role
@@ -52,7 +53,7 @@ class Phase(models.Model):
     drain_grace_s = models.FloatField(
         null=True, help_text="Draining: what is under way may go on for so long; null: as it needs."
     )
-    leased_at = models.DateTimeField(auto_now_add=True)
+    leased_at = StoredAtField()
     active_at = models.DateTimeField(null=True)
     draining_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q, Subquery
-from django.utils import timezone
 
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.job_spec import spec_roles
@@ -64,7 +64,7 @@ class _Demand:
 
 
 def snapshot_load(*, may_evict: bool = True) -> Snapshot:
-    now = timezone.now()
+    now = database_now()
     phases = {phase.machine_id: _phase_view(phase, now) for phase in _live_phases()}
     machines = tuple(
         _machine_view(machine, phases.get(machine.id), now)

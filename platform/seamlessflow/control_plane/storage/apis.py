@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -13,6 +12,7 @@ from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.accounts.selectors import project_list_readable
 from seamlessflow.control_plane.common.bodies import body_read
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict, field_error
 from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.storage.access import deletion_check, policy_check
@@ -100,7 +100,7 @@ class StoragePlanApi(ProjectApi):
     def get(self, request: Request) -> Response:
         """What the policy of the project would delete now."""
         project = _project_named(self, request)
-        planned = policy_plan(project.id, now=timezone.now())
+        planned = policy_plan(project.id, now=database_now())
         return Response(_answer([JudgedWish(removal, "") for removal in planned], is_dry_run=True))
 
 
@@ -129,7 +129,7 @@ class StorageDeletionsApi(ProjectApi):
         wishes = [_wish(item, place) for place, item in enumerate(body["items"])]
         if not body["dry_run"]:
             _owners_check(self, project, wishes)
-        judged = wishes_judge(project_id=project.id, wishes=wishes, reason=body["reason"], now=timezone.now())
+        judged = wishes_judge(project_id=project.id, wishes=wishes, reason=body["reason"], now=database_now())
         if not body["dry_run"]:
             _refusals_check(judged)
             removals_mark(

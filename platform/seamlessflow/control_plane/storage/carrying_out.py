@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import Artifact, Removal
 from seamlessflow.control_plane.common.removals import files_remove
 from seamlessflow.control_plane.jobs.models import Job
@@ -72,7 +72,7 @@ def removal_carry_out(removal: Removal) -> None:
             Artifact.objects.filter(id=removal.subject_id).delete()
         case RemovalKind.VERSION | RemovalKind.CHECKPOINT:
             pass  # the row of a version stays and says when its files went
-    Removal.objects.filter(id=removal.id).update(finished_at=timezone.now())
+    Removal.objects.filter(id=removal.id).update(finished_at=database_now())
 
 
 def _finished(removal: Removal) -> bool:

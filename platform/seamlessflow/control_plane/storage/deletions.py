@@ -13,8 +13,8 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict
 from seamlessflow.control_plane.common.models import Artifact, Removal
 from seamlessflow.control_plane.common.removals import removal_mark
@@ -82,7 +82,7 @@ def removals_mark(
     marked = []
     for removal in planned:
         with transaction.atomic():
-            row = _mark(project_id, removal, author, timezone.now(), is_strict=is_strict)
+            row = _mark(project_id, removal, author, database_now(), is_strict=is_strict)
         if row is not None:
             marked.append(row)
     return marked

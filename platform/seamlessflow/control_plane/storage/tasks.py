@@ -1,16 +1,16 @@
 """Periodic work on what is stored. Keywords of newer senders are ignored."""
 
 from celery import shared_task
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.storage import services
 
 
 @shared_task(name="seamlessflow.retention_apply")
 def retention_apply(**unknown: object) -> None:
-    services.retention_apply(now=timezone.now())
+    services.retention_apply(now=database_now())
 
 
 @shared_task(name="seamlessflow.removals_run")
 def removals_run(**unknown: object) -> None:
-    services.removals_run(now=timezone.now())
+    services.removals_run(now=database_now())

@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from seamlessflow.control_plane.common.clock import StoredAtField
+
 
 class MetricPoint(models.Model):
     """One value of one metric at one step (policy version) of a job; or, rolled up, neighbouring points of it.
@@ -15,7 +17,7 @@ class MetricPoint(models.Model):
     name = models.CharField(max_length=120)
     step = models.PositiveBigIntegerField()
     value = models.FloatField()
-    at = models.DateTimeField(auto_now_add=True)
+    at = StoredAtField()
     first_step = models.PositiveBigIntegerField(null=True)
     num_points = models.PositiveBigIntegerField(null=True)
     value_min = models.FloatField(null=True)
@@ -86,7 +88,7 @@ class LogChunk(models.Model):
     offset = models.PositiveBigIntegerField()
     num_bytes = models.PositiveIntegerField()
     data = models.BinaryField()
-    at = models.DateTimeField(auto_now_add=True)
+    at = StoredAtField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["phase", "stream", "offset"], name="log_chunk_once")]

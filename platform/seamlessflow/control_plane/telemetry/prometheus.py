@@ -6,12 +6,12 @@ Tables are the truth here, so every replica of the web process answers alike.
 from collections.abc import Iterable
 
 from django.db.models import Count
-from django.utils import timezone
 from prometheus_client.core import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
@@ -42,7 +42,7 @@ class TableCollector(Collector):
     def _machines(self) -> Metric:
         family = GaugeMetricFamily("seamlessflow_machines", "Machines by ledger state.", labels=["state"])
         counted = dict.fromkeys(LedgerState, 0)
-        heard = MachineHeartbeat.objects.filter(received_at__gte=timezone.now() - SILENCE)
+        heard = MachineHeartbeat.objects.filter(received_at__gte=database_now() - SILENCE)
         for state, number in heard.values_list("open_state").annotate(Count("machine")):
             counted[LedgerState(state or LedgerState.UNKNOWN)] += number
         counted[LedgerState.DOWN] = Machine.objects.count() - sum(counted.values())

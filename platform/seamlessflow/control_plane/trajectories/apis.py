@@ -2,13 +2,13 @@
 
 from uuid import UUID
 
-from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.pages import (
     PAGE_PARAMETERS,
@@ -132,7 +132,7 @@ class JobSummaryApi(ProjectApi):
     @extend_schema(operation_id="job_summary", responses=SummaryOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
         job = job_get_visible(access=self.access, job_id=job_id)
-        now = timezone.now()
+        now = database_now()
         time = job_ledger(job=job, now=now, readable=self.access.readable)
         return Response(SummaryOutput({"time": time, **job_summary(job, now=now)}).data)
 

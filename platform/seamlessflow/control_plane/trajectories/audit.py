@@ -9,8 +9,8 @@ from typing import Any
 
 import zstandard
 from django.db import connection
-from django.utils import timezone
 
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
@@ -177,7 +177,7 @@ def ledger_sums_to_wall_time(job: Job) -> Check:
                 AND ended_at >= %s AND started_at <= %s) i
         JOIN cluster_machine m ON m.id = i.machine_id GROUP BY m.name ORDER BY m.name
         """,
-        [LEDGER_TOLERANCE_S, LEDGER_TOLERANCE_S, job.id, job.created_at, job.ended_at or timezone.now()],
+        [LEDGER_TOLERANCE_S, LEDGER_TOLERANCE_S, job.id, job.created_at, job.ended_at or database_now()],
     )
     machines = {
         name: {"intervals": count, "breaks": breaks, "wall_s": float(wall_s), "sum_s": float(sum_s)}

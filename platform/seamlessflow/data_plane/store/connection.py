@@ -1,6 +1,7 @@
 """Connections to PostgreSQL: pools for agents and trainers, one connection each for the writer and notifications."""
 
 import asyncio
+import datetime
 import logging
 import os
 import time
@@ -57,6 +58,15 @@ def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
         check=AsyncConnectionPool.check_connection,
         kwargs={"autocommit": True, **KEEPALIVES},
     )
+
+
+async def database_now(connection: Connection) -> datetime.datetime:
+    """The moment by the database's clock, which is the only one that what others judge is stored by."""
+    cursor = await connection.execute("SELECT clock_timestamp()")
+    row = await cursor.fetchone()
+    assert row is not None
+    moment: datetime.datetime = row[0]
+    return moment
 
 
 def database_away() -> ApiError:
