@@ -6,6 +6,9 @@ BIN := .seamlessflow/venvs/app/bin
 DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(ENGINE),--engine $(ENGINE)) \
 	$(if $(UPDATES),--updates $(UPDATES)) $(if $(filter-out 0,$(KEEP)),--keep)
 
+# How many processes share the tests that measure no times.
+WORKERS ?= 2
+
 .DEFAULT_GOAL := help
 .PHONY: help setup vllm vllm-if-possible demo test test-gpu check lint types imports schema frontend frontend-check screenshots bench soak rehearsal clean
 
@@ -25,8 +28,13 @@ vllm-if-possible: setup
 demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES)
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
-test: setup vllm-if-possible lint types imports schema frontend-check ## every check and every test that needs no GPU
-	$(BIN)/python -m pytest
+# The environment of vLLM is made beside the checks. The acceptance tests measure times: they have the machine alone.
+test: setup ## every check and every test that needs no GPU (WORKERS=2 processes where tests may run in parallel)
+	@$(MAKE) --no-print-directory -j2 vllm-if-possible lint imports schema types frontend-check
+	@failed=0; set -x; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --ignore=tests/acceptance || failed=1; \
+	$(BIN)/python -m pytest tests/acceptance || failed=1; \
+	exit $$failed
 
 test-gpu: setup vllm-if-possible ## on a machine with an NVIDIA GPU: engine, trainer and whole jobs on it (DEVICE=cpu tries the suite)
 	SEAMLESSFLOW_TEST_DEVICE=$(or $(DEVICE),cuda) $(BIN)/python -m pytest tests/gpu tests/contract/engine

@@ -32,12 +32,25 @@ pytest_plugins = [
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("patient")
 
+TESTS = Path(__file__).parent
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
 
 def pytest_configure() -> None:
     # pytest-django sets Django up after this, if it finds the settings loaded.
     assert settings.DATABASES
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What one process of a parallel run (`-n 2 --dist loadgroup`) gets as a whole.
+
+    A file, for the fixtures of its module; the contract tests of engines together, since each vLLM server that they
+    share takes half a minute to start.
+    """
+    for item in items:
+        file = item.path.relative_to(TESTS)
+        group = file.parent if file.parts[0] == "contract" else file
+        item.add_marker(pytest.mark.xdist_group(str(group)))
 
 
 @pytest.fixture(scope="session")

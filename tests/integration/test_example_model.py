@@ -32,8 +32,9 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache() -> Path:
+    """The checkout's, which the acceptance tests use too: one build, a minute long, serves all."""
+    return ROOT / ".seamlessflow" / "cache"
 
 
 @pytest.fixture(scope="module")
