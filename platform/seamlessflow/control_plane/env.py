@@ -100,6 +100,10 @@ class Environment:
             raise InvalidSetting(name, value, ACCEPTED_DATABASE)
         return address
 
+    def optional_database(self, name: str) -> DatabaseAddress | None:
+        """None where the variable is not set or empty."""
+        return self.database(name) if self.environ.get(name, "").strip() else None
+
     def folder(self, name: str) -> Path:
         """An absolute folder, written as a path or a file:// URL; it need not exist yet."""
         accepted = "an absolute folder, as /path or file:///path"

@@ -18,6 +18,7 @@ _env = Environment(os.environ)
 try:
     SECRET_KEY = SEAMLESSFLOW_SECRET_KEY = _env.secret("SEAMLESSFLOW_SECRET_KEY")
     _database = _env.database("DATABASE_URL")
+    GATEWAY_DATABASE = _env.optional_database("GATEWAY_DATABASE_URL")
     BROKER_URL = _env.broker_url("BROKER_URL")
     BACKGROUND_BROKER_URL = _env.broker_url("BACKGROUND_BROKER_URL", default=BROKER_URL)
     EVENTS_URL = redis_url(_env.broker_url("EVENTS_URL", default=BROKER_URL))

@@ -14,7 +14,7 @@ from seamlessflow.data_plane.app import Gateway
 from seamlessflow.data_plane.config import InvalidSettings, settings_read
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.http import JSON
-from seamlessflow.data_plane.store.connection import DatabaseDown, database_wait
+from seamlessflow.data_plane.store.connection import DatabaseDown, database_wait, role_report
 from seamlessflow.runtime.http_limits import HttpLimits, limited_protocol
 
 BACKLOG = 2048
@@ -29,7 +29,7 @@ def main() -> int:
     )
     try:
         settings = settings_read(os.environ, host=arguments.host, port=arguments.port)
-        asyncio.run(database_wait(settings.database_url))
+        asyncio.run(_database_ready(settings.database_url))
     except (InvalidSettings, DatabaseDown) as error:
         print(f"gateway: {error}", file=sys.stderr)
         return 1
@@ -68,6 +68,11 @@ def _allow_files() -> None:
     """A connection is an open file, and many systems start with 1024 of them."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _database_ready(url: str) -> None:
+    await database_wait(url)
+    await role_report(url)
 
 
 def _arguments() -> argparse.Namespace:

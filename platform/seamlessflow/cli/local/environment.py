@@ -17,6 +17,7 @@ SETTINGS_MODULE = "seamlessflow.control_plane.settings"
 NVIDIA_CONTROL_DEVICE = Path("/dev/nvidiactl")
 NOT_FOR_MACHINES = (
     "DATABASE_URL",
+    "GATEWAY_DATABASE_URL",
     "EVENTS_URL",
     "BACKGROUND_BROKER_URL",
     "SEAMLESSFLOW_SECRET_KEY",
@@ -74,6 +75,12 @@ def plane_environment(
         | urls.as_env()
         | {"SEAMLESSFLOW_SECRET_KEY": secret_key, "DJANGO_SETTINGS_MODULE": SETTINGS_MODULE}
     )
+
+
+def gateway_environment(planes: Mapping[str, str], *, database_url: str) -> dict[str, str]:
+    """The planes', with the database by the address that is the gateway's, and no other."""
+    kept = {name: value for name, value in planes.items() if name != "GATEWAY_DATABASE_URL"}
+    return kept | {"DATABASE_URL": database_url}
 
 
 def _model_roots(home: Home, environ: Mapping[str, str]) -> str:

@@ -36,6 +36,24 @@ async def database_identity(database_url: str) -> str:
     return f"{row[0]}/{row[1]}"
 
 
+async def gateway_database(database_url: str, gateway_url: str) -> tuple[str, str]:
+    """The address for the gateway: by its own role if that has its grants, else the owner's and why."""
+    if not gateway_url:
+        return database_url, "the gateway works by the database owner's role: GATEWAY_DATABASE_URL is not set"
+    try:
+        async with await psycopg.AsyncConnection.connect(
+            gateway_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
+        ) as connection:
+            await connection.execute("SELECT 1 FROM trajectory_group LIMIT 1")
+    except psycopg.Error as error:
+        reason = str(error).partition("\n")[0]
+        return (
+            database_url,
+            f"the gateway works by the database owner's role, its own cannot be used: {reason}",
+        )
+    return gateway_url, ""
+
+
 async def bring_up_to_date(
     home: Home, *, database_url: str, identity: str, migrate: Callable[[], Awaitable[object]]
 ) -> bool:
@@ -67,12 +85,17 @@ def _migrations_digest() -> str:
         if path.suffix in {".py", ".sql"}:
             digest.update(f"{path.name}\n".encode())
             digest.update(path.read_bytes())
+    digest.update(_source("seamlessflow.core.access.gateway_grants").read_bytes())
     return digest.hexdigest()
 
 
 def _control_plane_dir() -> Path:
-    # Found, not imported: importing it would load Django into the launcher.
-    spec = importlib.util.find_spec("seamlessflow.control_plane")
+    return _source("seamlessflow.control_plane").parent
+
+
+def _source(module: str) -> Path:
+    # Found, not imported: importing the control plane would load Django into the launcher.
+    spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.origin is not None
-    return Path(spec.origin).parent
+    return Path(spec.origin)

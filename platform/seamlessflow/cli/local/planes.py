@@ -23,11 +23,19 @@ HEALTH_PATH = "/healthz"
 HEALTH_TIMEOUT_S = 5.0
 
 
-def plane_specs(addresses: Addresses, *, env: Mapping[str, str], cwd: Path) -> tuple[ProcessSpec, ...]:
+def plane_specs(
+    addresses: Addresses, *, env: Mapping[str, str], gateway_env: Mapping[str, str], cwd: Path
+) -> tuple[ProcessSpec, ...]:
+    """`gateway_env`: with another database address, so that the gateway knows none but its own."""
     spec = partial(ProcessSpec, env=env, cwd=cwd, ready_timeout_s=START_TIMEOUT_S)
     return (
         spec(name="web", command=web_command(addresses.web_url), ready=_answers(addresses.web_url)),
-        spec(name="gateway", command=_gateway(addresses.gateway_url), ready=_answers(addresses.gateway_url)),
+        spec(
+            name="gateway",
+            command=_gateway(addresses.gateway_url),
+            env=gateway_env,
+            ready=_answers(addresses.gateway_url),
+        ),
         spec(name="scheduler", command=_django("run_scheduler")),
         # Threads: a pool of processes would outlive a killed worker.
         spec(

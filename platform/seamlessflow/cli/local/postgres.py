@@ -23,6 +23,7 @@ from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.cli.local.identity import Identity, wrapped
 from seamlessflow.cli.local.leftovers import end_leftover
 from seamlessflow.cli.local.process_tree import ProcessDidNotStart, ProcessSpec
+from seamlessflow.core.access.gateway_grants import GATEWAY_ROLE
 
 USER = DATABASE = "seamlessflow"
 SOCKET_NAME = ".s.PGSQL.5432"
@@ -62,6 +63,11 @@ class EmbeddedPostgres:
     @property
     def url(self) -> str:
         return self._url(DATABASE)
+
+    @property
+    def gateway_url(self) -> str:
+        """By the gateway's own role, which the migrations make."""
+        return self._url(DATABASE, user=GATEWAY_ROLE)
 
     def spec(self) -> ProcessSpec:
         settings = SETTINGS | {"unix_socket_directories": str(self.socket_dir)} | _shared_memory_settings()
@@ -136,8 +142,8 @@ class EmbeddedPostgres:
         # Without the parent's variables: PGDATA and its like would change what the server does.
         return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": str(self.bin_dir.parent / "lib")}
 
-    def _url(self, database: str) -> str:
-        return f"postgresql://{USER}@/{database}?host={quote(str(self.socket_dir))}"
+    def _url(self, database: str, *, user: str = USER) -> str:
+        return f"postgresql://{user}@/{database}?host={quote(str(self.socket_dir))}"
 
 
 def find_bin_dir() -> Path:

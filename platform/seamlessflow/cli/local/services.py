@@ -1,6 +1,6 @@
 """Which database and broker an installation uses: embedded ones, or those the environment names.
 
-Enters: the home folder, `DATABASE_URL`, `BROKER_URL`, `BACKGROUND_BROKER_URL` and `EVENTS_URL`.
+Enters: the home folder, `DATABASE_URL`, `GATEWAY_DATABASE_URL`, `BROKER_URL`, `BACKGROUND_BROKER_URL` and `EVENTS_URL`.
 Leaves: the addresses, and the servers to start for them (none where an address was given).
 """
 
@@ -22,6 +22,7 @@ SYSTEM_STATE_DIR = Path("/var/lib")
 @dataclass(frozen=True, slots=True)
 class ServiceUrls:
     database_url: str
+    gateway_database_url: str  # the gateway's own role; empty: it has none and works by the owner's
     broker_url: str
     background_broker_url: str
     events_url: str
@@ -29,6 +30,7 @@ class ServiceUrls:
     def as_env(self) -> dict[str, str]:
         return {
             "DATABASE_URL": self.database_url,
+            "GATEWAY_DATABASE_URL": self.gateway_database_url,
             "BROKER_URL": self.broker_url,
             "BACKGROUND_BROKER_URL": self.background_broker_url,
             "EVENTS_URL": self.events_url,
@@ -44,10 +46,10 @@ class Services:
 def plan_services(home: Home, *, environ: Mapping[str, str], is_durable: bool = True) -> Services:
     """Decide what to start. `is_durable=False` is for tests: faster, but a power cut may lose data."""
     specs = []
-    database_url = environ.get("DATABASE_URL", "")
+    database_url, gateway_url = environ.get("DATABASE_URL", ""), environ.get("GATEWAY_DATABASE_URL", "")
     if not database_url:
         postgres = _postgres(home, is_durable=is_durable)
-        database_url = postgres.url
+        database_url, gateway_url = postgres.url, postgres.gateway_url
         specs.append(postgres.spec())
     broker_urls = _external_brokers(environ)
     if broker_urls is None:
@@ -58,7 +60,7 @@ def plan_services(home: Home, *, environ: Mapping[str, str], is_durable: bool = 
             valkey.redis_url(BrokerUse.EVENTS),
         )
         specs.append(valkey.spec())
-    return Services(ServiceUrls(database_url, *broker_urls), tuple(specs))
+    return Services(ServiceUrls(database_url, gateway_url, *broker_urls), tuple(specs))
 
 
 def _external_brokers(environ: Mapping[str, str]) -> tuple[str, str, str] | None:

@@ -7,6 +7,7 @@ behind.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -14,14 +15,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from seamlessflow.cli.local.brokers import external_brokers_answer
-from seamlessflow.cli.local.environment import Addresses, machine_environment, plane_environment
+from seamlessflow.cli.local.environment import (
+    Addresses,
+    gateway_environment,
+    machine_environment,
+    plane_environment,
+)
 from seamlessflow.cli.local.machines import (
     LocalMachine,
     ensure_token,
     forget_tokens_of_other_database,
     supervisor_spec,
 )
-from seamlessflow.cli.local.migration import bring_up_to_date, database_identity
+from seamlessflow.cli.local.migration import bring_up_to_date, database_identity, gateway_database
 from seamlessflow.cli.local.planes import command_spec, plane_specs
 from seamlessflow.cli.local.ports import (
     LOOPBACK,
@@ -32,6 +38,8 @@ from seamlessflow.cli.local.ports import (
 from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
 from seamlessflow.cli.local.services import ServiceUrls, plan_services
 from seamlessflow.cli.local.state import Home, RunInfo, now_text
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,13 @@ class Stack:
                 group.create_task(ensure_token(self.home, machine, register=self._register))
 
     async def start(self, machines: Sequence[LocalMachine]) -> None:
-        planes = plane_specs(self.addresses, env=self.plane_env, cwd=self.home.root)
+        database_url, shortfall = await gateway_database(
+            self.urls.database_url, self.urls.gateway_database_url
+        )
+        if shortfall:
+            log.warning("%s", shortfall)
+        gateway_env = gateway_environment(self.plane_env, database_url=database_url)
+        planes = plane_specs(self.addresses, env=self.plane_env, gateway_env=gateway_env, cwd=self.home.root)
         supervisors = [
             supervisor_spec(self.home, machine, addresses=self.addresses, env=self.machine_env)
             for machine in machines

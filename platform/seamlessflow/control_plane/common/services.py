@@ -12,7 +12,6 @@ from seamlessflow.control_plane.common.models import Event, SubjectType
 
 SCHEDULER_CHANNEL = "sf_scheduler"
 ENGINES_CHANNEL = "sf_engines"
-EVENTS_CHANNEL = "sf_events"
 
 
 def event_record(
@@ -28,7 +27,7 @@ def event_record(
     reason: str = "",
     data: dict[str, Any] | None = None,
 ) -> Event:
-    event = Event.objects.create(
+    return Event.objects.create(
         kind=kind,
         subject_type=subject_type,
         subject_id=subject_id,
@@ -40,8 +39,6 @@ def event_record(
         reason=reason,
         data=data or {},
     )
-    notify(channel=EVENTS_CHANNEL, payload=str(event.pk))
-    return event
 
 
 def scheduler_notify(*, reason: str) -> None:

@@ -48,6 +48,22 @@ async def database_wait(url: str, *, timeout_s: float = START_TIMEOUT_S) -> None
             await asyncio.sleep(RETRY_S)
 
 
+async def role_report(url: str) -> None:
+    """Say so, in one line, where the gateway has more rights than it needs."""
+    async with await AsyncConnection.connect(url, connect_timeout=5) as connection:
+        cursor = await connection.execute(
+            "SELECT current_user, has_table_privilege('accounts_user', 'INSERT') "
+            "WHERE to_regclass('accounts_user') IS NOT NULL"
+        )
+        row = await cursor.fetchone()
+    if row is not None and row[1]:
+        log.warning(
+            "the gateway works by the role %s, which may change every table; give it one of its own "
+            "(GATEWAY_DATABASE_URL for the migrations, the same as DATABASE_URL for the gateway)",
+            row[0],
+        )
+
+
 def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
     return AsyncConnectionPool(
         url,

@@ -1,4 +1,4 @@
-"""Event rows (the outbox) and notifications, in the transaction of the change they tell of."""
+"""Event rows (the outbox) and the scheduler's doorbell, in the transaction of the change they tell of."""
 
 from typing import Any
 from uuid import UUID
@@ -27,11 +27,9 @@ async def group_event(
     data: dict[str, Any],
 ) -> None:
     await connection.execute(
-        """WITH event AS (
-               INSERT INTO common_event
-                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
-               VALUES (%s, 'group', %s, %s, 'group.state', %s, %s, %s, %s, %s, now()) RETURNING id)
-           SELECT pg_notify('sf_events', id::text) FROM event""",
+        """INSERT INTO common_event
+               (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+           VALUES (%s, 'group', %s, %s, 'group.state', %s, %s, %s, %s, %s, now())""",
         [project_id, group_id, job_id, from_state, to_state, reason, AUTHOR, Jsonb(data)],
     )
 
@@ -48,11 +46,9 @@ async def job_event(
     data: dict[str, Any],
 ) -> None:
     await connection.execute(
-        """WITH event AS (
-               INSERT INTO common_event
-                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
-               VALUES (%s, 'job', %s, %s, %s, %s, %s, %s, %s, %s, now()) RETURNING id)
-           SELECT pg_notify('sf_events', id::text) FROM event""",
+        """INSERT INTO common_event
+               (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+           VALUES (%s, 'job', %s, %s, %s, %s, %s, %s, %s, %s, now())""",
         [project_id, job_id, job_id, kind, from_state, to_state, reason, AUTHOR, Jsonb(data)],
     )
 
@@ -62,12 +58,9 @@ async def engine_event(
 ) -> None:
     """Told of the job whose engine it is."""
     await connection.execute(
-        """WITH event AS (
-               INSERT INTO common_event
-                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
-               SELECT project_id, 'job', id, id, %s, '', '', %s, %s, %s, now() FROM jobs_job WHERE id = %s
-               RETURNING id)
-           SELECT pg_notify('sf_events', id::text) FROM event""",
+        """INSERT INTO common_event
+               (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+           SELECT project_id, 'job', id, id, %s, '', '', %s, %s, %s, now() FROM jobs_job WHERE id = %s""",
         [kind, reason, AUTHOR, Jsonb(data), job_id],
     )
 

@@ -1,0 +1,85 @@
+"""The role by which the gateway works: made and granted after each migration, from the table in core.
+
+Enters: the settings' GATEWAY_DATABASE_URL, whose user and password the role gets. Leaves: the role with exactly the
+rights of `core.access.gateway_grants`. Where the database lets us make no role, nothing is changed and one sentence
+says so: the gateway then works by whatever address it is given, that of the owner as before.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, connection, transaction
+from psycopg import errors, sql
+
+from seamlessflow.control_plane.env import DatabaseAddress
+from seamlessflow.core.access.gateway_grants import grant_statements
+
+_log = logging.getLogger(__name__)
+_TABLES = """
+    SELECT relname FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND pg_has_role(relowner, 'USAGE')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOutcome:
+    is_granted: bool
+    sentence: str
+
+
+def gateway_role_grant(**_: Any) -> RoleOutcome:
+    """Make the role and grant it. Also a receiver of Django's signal after migrations."""
+    address: DatabaseAddress | None = settings.GATEWAY_DATABASE
+    if address is None:
+        return RoleOutcome(False, "GATEWAY_DATABASE_URL is not set: the gateway works by the owner's role")
+    try:
+        with transaction.atomic():
+            outcome = _grant(address)
+    except DatabaseError as error:
+        reason = str(error).partition("\n")[0]
+        outcome = RoleOutcome(False, f"the gateway's role {address.user!r} could not be granted: {reason}")
+    _log.log(logging.INFO if outcome.is_granted else logging.WARNING, "%s", outcome.sentence)
+    return outcome
+
+
+def _grant(address: DatabaseAddress) -> RoleOutcome:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user = %s", [address.user])
+        if cursor.fetchone() == (True,):
+            return RoleOutcome(False, f"the gateway works by the owner's role {address.user!r}")
+    _role_make(address)
+    with connection.cursor() as cursor:
+        cursor.execute(_TABLES)
+        for statement in grant_statements(address.user, {name for (name,) in cursor.fetchall()}):
+            cursor.execute(statement)
+    return RoleOutcome(True, f"the gateway's role {address.user!r} has its grants")
+
+
+def _role_make(address: DatabaseAddress) -> None:
+    """Make it, or give the one that is there the password; a role that somebody else keeps is left as it is."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [address.user])
+        is_there = cursor.fetchone() is not None
+        statement = sql.SQL("{verb} ROLE {role} LOGIN{password}").format(
+            verb=sql.SQL("ALTER" if is_there else "CREATE"),
+            role=sql.Identifier(address.user),
+            password=_password(address),
+        )
+        try:
+            with transaction.atomic():
+                cursor.execute(statement)
+        except DatabaseError as error:
+            if not (is_there and isinstance(error.__cause__, errors.InsufficientPrivilege)):
+                raise
+
+
+def _password(address: DatabaseAddress) -> sql.Composable:
+    """As its verifier, so that the password itself stands in no log of the server. None: the server asks for none."""
+    if not address.password:
+        return sql.SQL("")
+    verifier = connection.connection.pgconn.encrypt_password(
+        address.password.encode(), address.user.encode(), b"scram-sha-256"
+    )
+    return sql.SQL(" PASSWORD {}").format(sql.Literal(verifier.decode()))
