@@ -31,7 +31,8 @@ BASE = "docker.io/library/debian:bookworm-20250520-slim"
 SUITE = "bookworm"
 IMAGES = ("gateway", "control-plane", "worker")
 SECRETS = (
-    "SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_JOIN_TOKEN", "POSTGRES_PASSWORD", "VALKEY_PASSWORD", "DOORBELL_PASSWORD",
+    "SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_JOIN_TOKEN", "POSTGRES_PASSWORD", "GATEWAY_DATABASE_PASSWORD",
+    "VALKEY_PASSWORD", "DOORBELL_PASSWORD",
 )  # fmt: skip
 ROLE = ("-U", "seamlessflow")
 DUMP_INSIDE = "/tmp/database.dump"  # noqa: S108 - in a container of its own
@@ -111,6 +112,7 @@ def configure(engine: Engine, folder: Path) -> None:
         "SEAMLESSFLOW_SECRET_KEY",
         "SEAMLESSFLOW_JOIN_TOKEN",
         "POSTGRES_PASSWORD",
+        "GATEWAY_DATABASE_PASSWORD",
         "VALKEY_PASSWORD",
         "DOORBELL_PASSWORD",
     )
@@ -158,7 +160,9 @@ def back_up_and_restore(engine: Engine, folder: Path) -> None:
         engine.compose("down", "--volumes", "--timeout", "20")
         engine.compose("up", "--detach", "--no-build", "--wait", "postgres")
         engine.podman("cp", str(dump), f"{engine.container('postgres')}:{DUMP_INSIDE}")
-        engine.inside("postgres", "pg_restore", *ROLE, "-d", "seamlessflow", "--no-owner", DUMP_INSIDE)
+        engine.inside(
+            "postgres", "pg_restore", *ROLE, "-d", "seamlessflow", "--no-owner", "--no-acl", DUMP_INSIDE
+        )
         engine.compose("create", "--no-build")
         subprocess.run(["tar", "-C", str(artifacts), "-xpf", str(files)], check=True)
         engine.compose("up", "--detach", "--no-build")

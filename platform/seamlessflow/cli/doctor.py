@@ -58,6 +58,12 @@ def _findings() -> Iterator[Finding]:
         "platform",
         f"up at {run.web_url} (process {run.pid})" if run else "not running; `seamlessflow up` starts it",
     )
+    if run:
+        yield Finding(
+            True,
+            "gateway role",
+            run.gateway_role_shortfall or "its own, with the stated grants (docs/operations.md)",
+        )
 
 
 def _package(name: str) -> Finding:

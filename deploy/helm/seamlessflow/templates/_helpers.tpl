@@ -25,6 +25,11 @@ app.kubernetes.io/component: {{ .component }}
 {{- .Values.secrets.planes.existing | default (printf "%s-planes" (include "sf.name" .)) -}}
 {{- end -}}
 
+{{/* The key of the planes' Secret with the address by which the gateway works. */}}
+{{- define "sf.gatewayDatabaseKey" -}}
+{{- if .Values.secrets.planes.existing -}}{{ .Values.gateway.databaseUrlKey }}{{- else -}}GATEWAY_DATABASE_URL{{- end -}}
+{{- end -}}
+
 {{- define "sf.workersSecret" -}}
 {{- .Values.secrets.workers.existing | default (printf "%s-workers" (include "sf.name" .)) -}}
 {{- end -}}

@@ -69,6 +69,10 @@ class Stack:
         """Run one of the control plane's management commands and return what it printed."""
         return await self.tree.run_once(command_spec(arguments, env=self.plane_env, cwd=self.home.root))
 
+    async def gateway_database(self) -> tuple[str, str]:
+        """The gateway's address of the database, and why it is the owner's if it is."""
+        return await gateway_database(self.urls.database_url, self.urls.gateway_database_url)
+
     async def _register(self, machine: LocalMachine) -> str:
         return await self.manage("register_machine", machine.name, "--tags", ",".join(machine.tags))
 
@@ -87,9 +91,7 @@ class Stack:
                 group.create_task(ensure_token(self.home, machine, register=self._register))
 
     async def start(self, machines: Sequence[LocalMachine]) -> None:
-        database_url, shortfall = await gateway_database(
-            self.urls.database_url, self.urls.gateway_database_url
-        )
+        database_url, shortfall = await self.gateway_database()
         if shortfall:
             log.warning("%s", shortfall)
         gateway_env = gateway_environment(self.plane_env, database_url=database_url)
@@ -127,7 +129,7 @@ async def running_stack(
             await stack.start(machines)
             if before_said_up is not None:
                 await before_said_up(stack)
-            home.write_run(_run_info(stack))
+            home.write_run(_run_info(stack, shortfall=(await stack.gateway_database())[1]))
             yield stack
 
 
@@ -145,7 +147,7 @@ def _planned(
     return Stack(home, tree, urls, addresses, planes, machines)
 
 
-def _run_info(stack: Stack) -> RunInfo:
+def _run_info(stack: Stack, *, shortfall: str) -> RunInfo:
     return RunInfo(
         pid=os.getpid(),
         started_at=now_text(),
@@ -153,4 +155,5 @@ def _run_info(stack: Stack) -> RunInfo:
         gateway_url=stack.gateway_url,
         database_url=stack.urls.database_url,
         broker_url=stack.urls.broker_url,
+        gateway_role_shortfall=shortfall,
     )

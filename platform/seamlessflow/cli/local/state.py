@@ -51,6 +51,7 @@ class RunInfo:
     gateway_url: str
     database_url: str
     broker_url: str
+    gateway_role_shortfall: str = ""  # why the gateway works by the database owner's role, if it does
 
 
 @dataclass(frozen=True, slots=True)
