@@ -1,6 +1,6 @@
 """Who may see what. Every query of the API is narrowed by an `Access`, and every change is checked against it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -76,14 +76,21 @@ class Access:
 
 def access_of(*, user: User, token: Token | None) -> Access:
     """A token of a project narrows its user's memberships to it; a superuser is an owner everywhere."""
-    if user.is_superuser:
-        roles = dict.fromkeys(Project.objects.values_list("id", flat=True), ProjectRole.OWNER)
-    else:
-        roles = {
-            project_id: ProjectRole(role)
-            for project_id, role in Membership.objects.filter(user=user).values_list("project_id", "role")
-        }
-    return access_within(user=user, roles=roles, token=token)
+    return access_within(user=user, roles=roles_of_users([user])[user.id], token=token)
+
+
+def roles_of_users(users: Iterable[User]) -> dict[UUID, dict[UUID, ProjectRole]]:
+    """Each user's roles by project, in two queries at most."""
+    users = list(users)
+    roles: dict[UUID, dict[UUID, ProjectRole]] = {user.id: {} for user in users}
+    if any(user.is_superuser for user in users):
+        everywhere = dict.fromkeys(Project.objects.values_list("id", flat=True), ProjectRole.OWNER)
+        roles |= {user.id: everywhere for user in users if user.is_superuser}
+    others = [user.id for user in users if not user.is_superuser]
+    memberships = Membership.objects.filter(user_id__in=others) if others else Membership.objects.none()
+    for user_id, project_id, role in memberships.values_list("user_id", "project_id", "role"):
+        roles[user_id][project_id] = ProjectRole(role)
+    return roles
 
 
 def access_within(*, user: User, roles: Mapping[UUID, ProjectRole], token: Token | None) -> Access:
@@ -106,13 +113,18 @@ def scopes_of(token: Token) -> frozenset[Scope]:
 
 def token_find(*, secret: str, kind: TokenKind) -> Token | None:
     """The live token of this secret."""
+    tokens = _live(Token.objects.filter(kind=kind, digest=secret_digest(secret)))
+    return tokens.select_related("user", "machine").first()
+
+
+def tokens_live(token_ids: Collection[UUID]) -> dict[UUID, Token]:
+    """Those of these API tokens that still open something."""
+    return _live(Token.objects.filter(kind=TokenKind.API)).in_bulk(token_ids) if token_ids else {}
+
+
+def _live(tokens: QuerySet[Token]) -> QuerySet[Token]:
     now = timezone.now()
-    return (
-        Token.objects.filter(kind=kind, digest=secret_digest(secret), revoked_at=None)
-        .filter(Q(expires_at=None) | Q(expires_at__gt=now))
-        .select_related("user", "machine")
-        .first()
-    )
+    return tokens.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
 
 
 def token_touch(*, token: Token) -> None:

@@ -9,6 +9,8 @@ from django.db import models
 from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 
+OPEN_POOL = "default"  # open to all projects until it is granted to some
+
 
 class Machine(models.Model):
     """A host, or a slice of one, with capability tags; runs one supervisor."""
@@ -16,7 +18,7 @@ class Machine(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     name = models.CharField(max_length=63, unique=True)
     tags = ArrayField(models.CharField(max_length=63), default=list)
-    pool = models.CharField(max_length=63, default="default")
+    pool = models.CharField(max_length=63, default=OPEN_POOL)
     generation = models.PositiveBigIntegerField(default=1)
     is_cordoned = models.BooleanField(default=False, help_text="Gets no new phases.")
     is_draining = models.BooleanField(default=False, help_text="Running phases are handed over and ended.")

@@ -5,14 +5,12 @@ from uuid import UUID
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Prefetch, Q, QuerySet
 
 from seamlessflow.control_plane.accounts.selectors import Access
-from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
+from seamlessflow.control_plane.cluster.models import OPEN_POOL, Machine, PoolGrant
 from seamlessflow.control_plane.common.errors import not_found
 from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.types.ids import IdKind, show_id
-
-OPEN_POOL = "default"
 
 
 def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
@@ -36,6 +34,16 @@ def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
         .prefetch_related(Prefetch("phases", queryset=live, to_attr="live_phases"))
         .order_by("name")
     )
+
+
+def pools_visible(*, access: Access) -> frozenset[str]:
+    """Pools whose machines the caller may see; the open one without any grant counts even while it is empty."""
+    if access.is_operator:
+        return frozenset(Machine.objects.values_list("pool", flat=True)) | {OPEN_POOL}
+    grants = PoolGrant.objects.values_list("pool", "project_id")
+    granted = {pool for pool, project_id in grants if project_id in access.readable}
+    is_open = all(pool != OPEN_POOL for pool, _ in grants)
+    return frozenset(granted | {OPEN_POOL} if is_open else granted)
 
 
 def machine_get_visible(*, access: Access, machine_id: UUID) -> Machine:

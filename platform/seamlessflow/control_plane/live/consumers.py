@@ -20,15 +20,23 @@ from redis.exceptions import RedisError
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.live.access import (
+    Credential,
     access_by_session,
     access_by_token,
     topics_of,
 )
 from seamlessflow.control_plane.live.broker import deltas_since
-from seamlessflow.control_plane.live.frames import ClientMessage, Frame, FrameKind, Position
+from seamlessflow.control_plane.live.frames import (
+    MACHINES_TOPIC,
+    ClientMessage,
+    Frame,
+    FrameKind,
+    Position,
+    pool_of,
+)
+from seamlessflow.control_plane.live.guard import UNAUTHORIZED, Guarded
 from seamlessflow.control_plane.live.hub import Mailbox, hub_get, hub_leave
 
-UNAUTHORIZED = 4401
 BAD_MESSAGE = 4400
 SIGN_IN_TIMEOUT_S = 10.0
 MAX_TOPICS = 32
@@ -46,14 +54,28 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._read: dict[str, Position] = {}
         self._was_behind = False
         self._order = asyncio.Lock()  # a subscription and its snapshot come before any later frame
-        self._access: Access | None = await database_sync_to_async(access_by_session)(self.scope.get("user"))
+        self._guarded: Guarded | None = None
         self._hub = hub_get()
+        access = await database_sync_to_async(access_by_session)(self.scope.get("user"))
+        if access is not None:
+            session = self.scope.get("session")
+            key = session.session_key if session is not None else None
+            self._sign_in(access, Credential(access.user.id, session_key=key))
         self._hub.join(self._mailbox)
         await self.accept()
         self._sender = asyncio.create_task(self._send_loop())
         self._deadline = asyncio.create_task(self._sign_in_deadline())
 
+    def _sign_in(self, access: Access, credential: Credential) -> None:
+        self._guarded = Guarded(credential, access, self._refuse)
+        self._hub.guard.add(self._guarded)
+
+    def _sign_out(self) -> None:
+        self._hub.guard.discard(self._guarded)
+        self._guarded = None
+
     async def disconnect(self, code: int) -> None:
+        self._sign_out()
         for task in (self._sender, self._deadline):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):  # that it ends is what was asked for
@@ -68,13 +90,16 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return
         if message.token is not None:
             self._deadline.cancel()  # for the client's silence, not for how long the look-up takes
-            self._access = await database_sync_to_async(access_by_token)(message.token)
-        if self._access is None:
+            self._sign_out()
+            access = await database_sync_to_async(access_by_token)(message.token)
+            if access is not None and access.token is not None:
+                self._sign_in(access, Credential(access.user.id, token_id=access.token.id))
+        if self._guarded is None:
             await self._refuse("sign in, or send an API token in the first message", UNAUTHORIZED)
             return
         # One look-up for all names: many sockets come at once, and each look-up waits for a thread.
         names = [*message.subscribe, *message.unsubscribe]
-        known = await database_sync_to_async(_topics_by_name)(names, self._access)
+        known = await database_sync_to_async(_topics_by_name)(names, self._guarded.access)
         for name in message.subscribe:
             await self._subscribe(name, known[name], message.since)
         for name in message.unsubscribe:
@@ -89,6 +114,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if len(self._read.keys() | set(topics)) > MAX_TOPICS:
             await self._say(FrameKind.ERROR, name, {"detail": f"at most {MAX_TOPICS} topics a socket"})
             return
+        if name == MACHINES_TOPIC and self._guarded is not None:
+            self._guarded.pools = frozenset(map(pool_of, topics)) - {""}
         for topic in topics:
             # First listen, then look: what happens in between is in both, and a delta may be applied twice.
             async with self._order:
@@ -165,7 +192,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _sign_in_deadline(self) -> None:
         await asyncio.sleep(SIGN_IN_TIMEOUT_S)
-        if self._access is None:
+        if self._guarded is None:
             await self._refuse("nobody signed in in time", UNAUTHORIZED)
 
 

@@ -26,7 +26,13 @@ from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Delta, Publisher
 from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare
-from seamlessflow.control_plane.live.frames import MACHINES_TOPIC, job_topic, jobs_topic
+from seamlessflow.control_plane.live.frames import (
+    MACHINES_TOPIC,
+    NO_MACHINES_TOPIC,
+    job_topic,
+    jobs_topic,
+    machines_topic,
+)
 from seamlessflow.control_plane.live.rewards import rewards_after
 from seamlessflow.control_plane.live.rows import (
     Row,
@@ -130,13 +136,16 @@ class Feeder:
             if event.job_id is not None and not event.kind.startswith(GROUP_EVENTS):
                 topics[job_topic(event.job_id)]["events"].append(event_row(event))
             elif event.kind == MACHINE_EDITED:
-                topics[MACHINES_TOPIC]["edits"].append(edit_row(event))
+                row = edit_row(event)
+                if (machine := now.machines.get(row["machine"])) is not None:
+                    topics[machines_topic(machine["pool"])]["edits"].append(row)
         for point in metrics:
             topics[job_topic(point.job_id)]["metrics"].append(metric_row(point))
         for interval in intervals:
-            topics[MACHINES_TOPIC]["intervals"].append(interval_row(interval))
+            topics[machines_topic(interval.machine.pool)]["intervals"].append(interval_row(interval))
         if self._num_ticks % BEAT_EVERY_TICKS == BEAT_EVERY_TICKS - 1:
-            topics[MACHINES_TOPIC]["intervals"] += []
+            for topic in (MACHINES_TOPIC, NO_MACHINES_TOPIC):
+                topics[topic]["intervals"] += []
         self._publisher.publish(
             [Delta(topic=topic, at=at, data=dict(data)) for topic, data in topics.items()]
         )
@@ -172,7 +181,7 @@ class Feeder:
         now.machines = machine_rows(live)
         for name, row in now.machines.items():
             if self._said.machines.get(name) != row:
-                topics[MACHINES_TOPIC]["machines"].append(row)
+                topics[machines_topic(row["pool"])]["machines"].append(row)
 
     def _compare_learning(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
         """Rewards of newly published batches, and once a second the newest groups and the rate of tokens."""

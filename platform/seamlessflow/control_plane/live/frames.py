@@ -1,9 +1,10 @@
 """What goes over `/ws/live`: frames `{v, topic, epoch, seq, kind, at, data}`, times in epoch milliseconds.
 A message holds one or more of them, each on a line of its own.
 
-Topics: `jobs:<project uuid>`, `job:<shown id>`, `group:<shown id>`, `machines`. `epoch` names one life of the broker's
-numbering: after a change, numbers begin anew and clients take a snapshot. Snapshot and delta hold the same keys of
-rows; a row replaces the one with its key, so applying a delta twice changes nothing.
+Topics: `jobs:<project uuid>`, `job:<shown id>`, `group:<shown id>`, `machines` (of the open pool), `machines:<pool>`.
+`epoch` names one life of the broker's numbering: after a change, numbers begin anew and clients take a snapshot.
+Snapshot and delta hold the same keys of rows; a row replaces the one with its key, so applying a delta twice changes
+nothing.
 """
 
 from enum import StrEnum
@@ -13,10 +14,13 @@ from uuid import UUID
 
 import msgspec
 
+from seamlessflow.control_plane.cluster.models import OPEN_POOL
 from seamlessflow.core.types.ids import IdKind, show_id
 
 FRAME_VERSION = 1
 MACHINES_TOPIC = "machines"
+# Of no pool: it carries the beat to those who may not see the open one.
+NO_MACHINES_TOPIC = "machines:"
 
 
 class FrameKind(StrEnum):
@@ -55,6 +59,15 @@ class ClientMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscribe: list[str] = []
     unsubscribe: list[str] = []
     since: dict[str, Position] = {}
+
+
+def machines_topic(pool: str) -> str:
+    """Machines of one pool: a socket listens on those that its projects were granted."""
+    return MACHINES_TOPIC if pool == OPEN_POOL else f"{NO_MACHINES_TOPIC}{pool}"
+
+
+def pool_of(topic: str) -> str:
+    return topic.removeprefix(NO_MACHINES_TOPIC) if topic != MACHINES_TOPIC else OPEN_POOL
 
 
 def jobs_topic(project_id: object) -> str:

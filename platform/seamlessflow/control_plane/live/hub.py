@@ -25,6 +25,7 @@ from seamlessflow.control_plane.live.broker import (
     reader_make,
 )
 from seamlessflow.control_plane.live.frames import Frame, FrameKind, Position
+from seamlessflow.control_plane.live.guard import Guard
 from seamlessflow.control_plane.live.sharing import SharedSnapshots
 from seamlessflow.core.protocol.live_events import CHANNEL, WATCH_TTL_S, TopicKind
 from seamlessflow.runtime.tasks import task_supervised
@@ -75,6 +76,7 @@ class Hub:
     def __init__(self) -> None:
         self.reader: redis.asyncio.Redis = reader_make()
         self.snapshots = SharedSnapshots(self._snapshot)
+        self.guard = Guard()
         self._mailboxes: dict[str, set[Mailbox]] = defaultdict(set)
         self._all: set[Mailbox] = set()
         self._gathered: list[Frame] = []
@@ -83,6 +85,7 @@ class Hub:
         self._tasks = (
             task_supervised(self._run(), name="live-hub"),
             task_supervised(self._keep_watching(), name="live-watch"),
+            task_supervised(self.guard.run(), name="live-guard"),
         )
 
     def join(self, mailbox: Mailbox) -> None:

@@ -102,14 +102,17 @@ def job_snapshot(job_id: UUID) -> Row:
     }
 
 
-def machines_snapshot() -> Row:
+def machines_snapshot(pool: str) -> Row:
     since = database_now() - LANE_WINDOW
-    intervals = LedgerInterval.objects.filter(ended_at__gt=since).select_related("machine").order_by("id")
-    edited = Event.objects.filter(kind=MACHINE_EDITED, at__gt=database_now() - EDIT_WINDOW).order_by("-id")
+    machines = Machine.objects.filter(pool=pool)
+    intervals = LedgerInterval.objects.filter(ended_at__gt=since, machine__pool=pool)
+    edited = Event.objects.filter(
+        kind=MACHINE_EDITED, at__gt=database_now() - EDIT_WINDOW, subject_id__in=machines.values("id")
+    ).order_by("-id")
     edits, has_more = _newest(edited, MAX_EVENTS)
     return {
-        "machines": list(machine_rows().values()),
-        "intervals": [interval_row(row) for row in intervals],
+        "machines": [row for row in machine_rows().values() if row["pool"] == pool],
+        "intervals": [interval_row(row) for row in intervals.select_related("machine").order_by("id")],
         "edits": [edit_row(event) for event in edits],
         "truncated": _names(edits=has_more),
     }
