@@ -51,6 +51,7 @@ GRANTS: Mapping[str, Grant] = {
     "trajectory_gateway_absence": Grant(select=(ALL,), insert=(ALL,), is_delete=True),
     "trajectory_gateway_life": _KEEP,
     "trajectory_group": _KEEP,
+    "trajectory_lull": _KEEP,
     "trajectory_node": _APPEND,
     "trajectory_prompt": _APPEND,
     "trajectory_session": _KEEP,
