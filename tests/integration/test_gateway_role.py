@@ -35,7 +35,7 @@ REFUSED = (
     "UPDATE cluster_machine SET tags = '{}'",
     "UPDATE scheduling_phase SET state = 'active'",
     "UPDATE policies_policyversion SET is_pinned = true",
-    "SELECT reason FROM common_event",
+    "SELECT author FROM common_event",
     "DELETE FROM common_event",
     "DELETE FROM trajectory_node",
     "TRUNCATE trajectory_group",

@@ -42,7 +42,7 @@ GRANTS: Mapping[str, Grant] = {
     "jobs_job": _READ,
     "policies_policyversion": _READ,
     "scheduling_phase": _READ,
-    "common_event": Grant(insert=(ALL,)),
+    "common_event": Grant(select=("kind", "subject_id"), insert=(ALL,)),
     "telemetry_metricpoint": _KEEP,
     "trajectory_batch": _KEEP,
     "trajectory_dataset": _READ,

@@ -72,12 +72,10 @@ async def outcome_refused_event(connection: Connection, session: SessionRow, *, 
         f"the session is closed with the reward {session.reward:g}; {refused} was reported later and refused"
     )
     await connection.execute(
-        """WITH event AS (
-               INSERT INTO common_event
-                   (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
-               SELECT %s, 'session', %s, %s, %s, '', '', %s, %s, %s, now()
-               WHERE NOT EXISTS (SELECT FROM common_event WHERE subject_id = %s AND kind = %s) RETURNING id)
-           SELECT pg_notify('sf_events', id::text) FROM event""",
+        """INSERT INTO common_event
+               (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
+           SELECT %s, 'session', %s, %s, %s, '', '', %s, %s, %s, now()
+           WHERE NOT EXISTS (SELECT FROM common_event WHERE subject_id = %s AND kind = %s)""",
         [
             session.project_id, session.session_id, session.job_id, kind, reason, AUTHOR,
             Jsonb({"reward": session.reward}), session.session_id, kind,
