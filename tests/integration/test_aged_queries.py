@@ -77,7 +77,7 @@ def doors(cast: Cast, job: Job, machine_id: UUID) -> dict[str, Callable[[], obje
     return {path.replace(shown, "J").replace(machine, "M"): page(path) for path in paths} | {
         "socket jobs": lambda: jobs_snapshot(job.project_id),
         "socket job": lambda: job_snapshot(job.id),
-        "socket machines": machines_snapshot,
+        "socket machines": lambda: machines_snapshot("default"),
         "scheduler": snapshot_load,
     }
 

@@ -23,7 +23,7 @@ def test_a_small_job_is_told_whole(cast: Cast) -> None:
 
     assert selectors.job_snapshot(job.id)["truncated"] == []
     assert selectors.jobs_snapshot(job.project_id)["truncated"] == []
-    assert selectors.machines_snapshot()["truncated"] == []
+    assert selectors.machines_snapshot("default")["truncated"] == []
 
 
 def test_what_has_older_rows_is_named(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,4 +50,4 @@ def test_what_has_older_rows_is_named(cast: Cast, monkeypatch: pytest.MonkeyPatc
     assert told["truncated"] == ["phases", "events", "metrics", "rewards", "groups"]
     assert [len(told[kind]) for kind in ("phases", "events", "metrics", "groups")] == [2, 2, 2, 2]
     assert selectors.jobs_snapshot(job.project_id)["truncated"] == ["jobs"]
-    assert selectors.machines_snapshot()["truncated"] == ["edits"]
+    assert selectors.machines_snapshot("default")["truncated"] == ["edits"]

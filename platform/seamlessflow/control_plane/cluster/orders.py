@@ -11,8 +11,7 @@ from django.conf import settings
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, When
 
 from seamlessflow.control_plane.cluster.gangs import awaited_gang, gang_orders
-from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
-from seamlessflow.control_plane.cluster.selectors import OPEN_POOL
+from seamlessflow.control_plane.cluster.models import OPEN_POOL, Machine, PoolGrant
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
