@@ -15,7 +15,12 @@ export interface Frame {
   data: Record<string, unknown>;
 }
 
-/** The name by which a client subscribes to a topic: `jobs` stands for one topic per project. */
+/** Machines of a pool that is not open to all; without a name after it, a topic that carries nothing but the beat. */
+export const POOL_PREFIX = "machines:";
+export const OPEN_POOL = "default";
+
+/** The name by which a client subscribes to a topic: `jobs` stands for one per project, `machines` for one per pool. */
 export function subscriptionOf(topic: string): string {
-  return topic.startsWith("jobs:") ? "jobs" : topic;
+  if (topic.startsWith("jobs:")) return "jobs";
+  return topic.startsWith(POOL_PREFIX) ? "machines" : topic;
 }

@@ -1,5 +1,5 @@
 // The topics of the first screens: which tables each keeps, and how frames change them.
-import type { Frame } from "./frames";
+import { type Frame, OPEN_POOL, POOL_PREFIX } from "./frames";
 import type {
   EditRow,
   EventRow,
@@ -69,12 +69,21 @@ function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
   // Intervals and edits of before a gap stay true, and a snapshot goes back two minutes only.
   const next = {
     machines:
-      frame.kind === "snapshot" ? tableOf(data.machines, byName) : tableWith(state.machines, data.machines, byName),
+      frame.kind === "snapshot"
+        ? poolReplaced(state.machines, frame, data.machines)
+        : tableWith(state.machines, data.machines, byName),
     intervals: tableWith(state.intervals, data.intervals, byId, { most: MAX_INTERVALS, age: (row) => row.end }),
     edits: tableWith(state.edits, data.edits, byId, { most: MAX_EVENTS, age: (row) => row.id }),
   };
   const isSame = next.machines === state.machines && next.intervals === state.intervals && next.edits === state.edits;
   return isSame ? state : next;
+}
+
+/** A snapshot tells all machines of one pool; those of the others stay. */
+function poolReplaced(known: Table<MachineRow>, frame: Frame, machines: MachineRow[] = []): Table<MachineRow> {
+  const pool = frame.topic.startsWith(POOL_PREFIX) ? frame.topic.slice(POOL_PREFIX.length) : OPEN_POOL;
+  const others = [...known.values()].filter((row) => row.pool !== pool);
+  return tableOf([...others, ...machines], byName);
 }
 
 interface JobData {

@@ -1,0 +1,23 @@
+import { expect, it } from "vitest";
+import { type Frame, subscriptionOf } from "./frames";
+import type { MachineRow } from "./rows";
+import { MACHINES } from "./topics";
+
+const frame = (topic: string, kind: Frame["kind"], names: string[]): Frame => {
+  const pool = topic === "machines" ? "default" : topic.slice("machines:".length);
+  const machines = names.map((name) => ({ name, pool }) as MachineRow);
+  return { v: 1, topic, epoch: "e", seq: 1, kind, at: 0, data: { machines } };
+};
+
+it("keeps the machines of other pools when one pool sends a snapshot", () => {
+  const { initial, reduce } = MACHINES.definition;
+  let state = reduce(initial, frame("machines", "snapshot", ["alpha", "beta"]));
+  state = reduce(state, frame("machines:gpu", "snapshot", ["gamma"]));
+  state = reduce(state, frame("machines", "snapshot", ["alpha"]));
+
+  expect([...state.machines.keys()].sort()).toEqual(["alpha", "gamma"]);
+});
+
+it("takes the topics of all pools for one subscription", () => {
+  expect(["machines", "machines:", "machines:gpu"].map(subscriptionOf)).toEqual(Array(3).fill("machines"));
+});
