@@ -1,7 +1,6 @@
 """The gateway's own role in the database: what it is granted, and what PostgreSQL refuses it."""
 
 from collections.abc import Iterator
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -12,8 +11,6 @@ from pytest_django import Settings
 
 from seamlessflow.cli.local.migration import gateway_database
 from seamlessflow.control_plane.common.gateway_role import gateway_role_grant
-from seamlessflow.control_plane.common.models import SubjectType
-from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.env import DatabaseAddress
 from seamlessflow.core.access.gateway_grants import ALL, GATEWAY_ROLE, GRANTS, Grant, grant_statements
 from tests.fixtures.gateway_world import GatewayWorld
@@ -82,19 +79,6 @@ def test_the_database_holds_the_stated_grants_and_no_others(migrated_database_ur
 
     assert set(rows) == {right for table, grant in GRANTS.items() for right in stated(table, grant)}
     assert {table for (table,) in deletes} == {table for table, grant in GRANTS.items() if grant.is_delete}
-
-
-async def test_a_gateway_works_by_a_role_that_may_not_change_people(gateway_world: GatewayWorld) -> None:
-    await gateway_world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
-    own = "SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-
-    roles = {role for (role,) in gateway_world.sql(own)}
-
-    assert len(roles) == 1
-    (may_change_people,) = gateway_world.sql(
-        "SELECT has_table_privilege(%s, 'accounts_user', 'UPDATE')", [roles.pop()]
-    )
-    assert may_change_people == (False,)
 
 
 async def test_without_a_role_of_its_own_the_gateway_goes_on_and_says_so(gateway_world: GatewayWorld) -> None:
@@ -166,15 +150,3 @@ def test_statements_take_back_before_they_give() -> None:
         'REVOKE ALL ON TABLE "jobs_job" FROM "a role"',
         'GRANT SELECT ON TABLE "jobs_job" TO "a role"',
     ]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_event_rings_no_bell_that_nobody_hears() -> None:
-    """A NOTIFY takes one lock over the whole server at commit, so each event would queue behind every other."""
-    name = connection.settings_dict
-    with psycopg.connect(
-        host=name["HOST"], user=name["USER"], dbname=name["NAME"], autocommit=True
-    ) as listener:
-        listener.execute("LISTEN sf_events")
-        event_record(kind="test", subject_type=SubjectType.JOB, subject_id=uuid4(), author="test")
-        assert list(listener.notifies(timeout=1.0, stop_after=1)) == []
