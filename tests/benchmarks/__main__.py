@@ -19,7 +19,7 @@ UNKNOWN_NAME = 2
 S_PER_HOUR = 3600
 
 Benchmark = Callable[..., Awaitable[Sequence[Row]]]
-WITH_SHORT_FORM = frozenset({"learning", "multiplexing"})
+WITH_SHORT_FORM = frozenset({"aged", "learning", "multiplexing"})
 
 
 def _of_module(name: str) -> Benchmark:
@@ -35,6 +35,7 @@ def _of_module(name: str) -> Benchmark:
 BENCHMARKS: Mapping[str, Benchmark] = {
     name: _of_module(name)
     for name in (
+        "aged",
         "algorithms",
         "control_plane",
         "cost",

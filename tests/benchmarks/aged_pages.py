@@ -1,0 +1,120 @@
+"""Every address of the web process that shows something, and how long each takes to answer.
+
+Enters: a running web process, what stands for the parameters of its addresses, and a browser's session. Leaves: by name
+a call that fetches once. Addresses come from the schema of the REST API, from the admin site's own index and from the
+topics of the socket, so none is forgotten: one whose parameter is unknown here ends the benchmark.
+"""
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import yaml
+
+from tests.benchmarks.measuring import ROOT
+
+Fetch = Callable[[], Awaitable[None]]
+API = "/api/v1/"
+SCHEMA = ROOT / "api_schema" / "openapi.yaml"
+# No pages: files that are made anew and sent whole.
+DOWNLOADS = frozenset({"/api/v1/jobs/{job_id}/versions/{version}/export"})
+# What the dashboard asks besides the plain address.
+QUERIES: Mapping[str, tuple[str, ...]] = {
+    "/api/v1/jobs": ("limit=200", "search=tiny", "state=running", "offset=10"),
+    "/api/v1/jobs/{job_id}/events": ("subject=job,phase,version", "offset=500&limit=500"),
+    "/api/v1/jobs/{job_id}/groups": ("state=batched", "evaluation=1"),
+    "/api/v1/jobs/{job_id}/metrics": ("buckets=600", "points=exact"),
+    "/api/v1/jobs/{job_id}/phases": ("limit=500",),
+    "/api/v1/machines": ("limit=500",),
+    "/api/v1/sessions/{session_id}": ("tokens=true",),
+    "/api/v1/storage/policy": ("installation=true",),
+}
+OTHERS = ("/", "/metrics", "/healthz")
+_CHANGELIST = re.compile(r'href="(/admin/\w+/\w+/)"')
+_ROW = re.compile(r'href="(/admin/\w+/\w+/[^/"]+/change/)[^"]*"')
+_SEARCH = 'id="searchbar"'
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Signed in as a browser for the admin site, by token for REST and sockets."""
+
+    http: aiohttp.ClientSession
+    base_url: str
+    token: str
+    cookies: Mapping[str, str]  # of a browser that signed in
+    ids: Mapping[str, str]  # by parameter of an address
+
+    async def get(self, path: str) -> str:
+        """Raises RuntimeError where the answer is no page."""
+        headers = {"Authorization": f"Bearer {self.token}"} if path.startswith(API) else {}
+        cookies = {} if path.startswith(API) else self.cookies
+        async with self.http.get(
+            self.base_url + path, headers=headers, cookies=cookies, allow_redirects=False
+        ) as answer:
+            content = await answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{path} answers {answer.status}: {content[:500]!r}")
+        return content.decode(errors="replace")
+
+    async def snapshot(self, topic: str) -> None:
+        """Connect, subscribe and wait for what the topic is now."""
+        async with self.http.ws_connect(
+            f"{self.base_url}/ws/live", origin=self.base_url, max_msg_size=0
+        ) as socket:
+            await socket.send_json({"token": self.token, "subscribe": [topic]})
+            frame = (await socket.receive_str()).partition("\n")[0]
+        if '"kind":"snapshot"' not in frame:
+            raise RuntimeError(f"{topic}: {frame[:500]}")
+
+
+async def pages_of(visitor: Visitor) -> dict[str, Fetch]:
+    """By name, as it is shown: parameters in braces."""
+    paths: dict[str, Any] = yaml.safe_load(SCHEMA.read_text())["paths"]
+    pages: dict[str, Fetch] = {}
+    for path, methods in paths.items():
+        if "get" in methods and path not in DOWNLOADS:
+            for query in ("", *QUERIES.get(path, ())):
+                name = f"{path}?{query}" if query else path
+                pages[name.removeprefix(API)] = _getter(visitor, name.format_map(visitor.ids))
+    pages |= {path: _getter(visitor, path) for path in OTHERS}
+    pages |= await _admin_pages(visitor)
+    for topic in ("jobs", "machines", "job:{job_id}", "group:{group_id}"):
+        pages[f"socket {topic}"] = _listener(visitor, topic.format_map(visitor.ids))
+    return pages
+
+
+async def _admin_pages(visitor: Visitor) -> dict[str, Fetch]:
+    """Each list, what a search for the job finds in it, and one row of it."""
+    pages: dict[str, Fetch] = {}
+    for path in sorted(set(_CHANGELIST.findall(await visitor.get("/admin/")))):
+        pages[path] = _getter(visitor, path)
+        content = await visitor.get(path)
+        if _SEARCH in content:
+            pages[f"{path}?q={{job_id}}"] = _getter(visitor, f"{path}?q={visitor.ids['job_id']}")
+        if row := _ROW.search(content):
+            pages[f"{path}…/change/"] = _getter(visitor, row[1])
+    return pages
+
+
+def _getter(visitor: Visitor, path: str) -> Fetch:
+    async def fetch() -> None:
+        await visitor.get(path)
+
+    return fetch
+
+
+def _listener(visitor: Visitor, topic: str) -> Fetch:
+    async def fetch() -> None:
+        await visitor.snapshot(topic)
+
+    return fetch
+
+
+async def milliseconds(fetch: Fetch) -> float:
+    started_s = time.perf_counter()
+    await fetch()
+    return (time.perf_counter() - started_s) * 1000
