@@ -306,3 +306,36 @@ async def test_of_a_group_with_one_session_beyond_the_bound_the_others_are_train
     assert sorted(batch.rewards.tolist()) == [1.0, 2.0]
     assert batch.header.reward_mean == 1.0, "the verdict of the one left out still counts"
     assert set(batch.versions[batch.loss_mask != 0].tolist()) == {1}
+
+
+async def test_sessions_whose_runner_never_got_them_run_anew(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    agent = world.make_phase(Role.AGENT)
+    (kept,) = await world.lease(agent, max_sessions=2)
+    (lost,) = await world.lease(agent, max_sessions=2)  # the answer went astray
+    held = [session["session_id"] for session in kept["sessions"]]
+    assert not await leased_again(world, agent, held), "they may be on their way"
+    world.sql("UPDATE trajectory_session SET opened_at = opened_at - interval '1 minute'")
+
+    assert not await leased_again(world, agent, None), "a runner that says nothing of them has them"
+    anew = await leased_again(world, agent, held)
+
+    assert [group["group_id"] for group in anew] == [lost["group_id"]]
+    (again,) = anew
+    assert [(session["slot"], session["attempt"]) for session in again["sessions"]] == [(0, 2), (1, 2)]
+    for group in (kept, again):
+        for reward, session in enumerate(group["sessions"]):
+            await world.chat(session["api_key"], [USER])
+            await world.finish(agent, session["session_id"], reward=reward)
+    states = world.sql("SELECT state, num_verdicts FROM trajectory_group WHERE id = ANY(%s)",
+                       [[kept["group_id"], lost["group_id"]]])  # fmt: skip
+    assert states == [("ready", 2)] * 2
+
+
+async def leased_again(world: GatewayWorld, agent: Any, held: list[str] | None) -> list[Any]:
+    """Sessions of groups that had begun before; no new group is asked for room beyond theirs."""
+    known = {str(row[0]) for row in world.sql("SELECT id FROM trajectory_group")}
+    body = {"max_sessions": 2, "wait_s": 0.0, "held": held}
+    _, raw = await world.phase_post(agent, "/runner/v1/groups/lease", body)
+    return [group for group in json.loads(raw)["groups"] if group["group_id"] in known]

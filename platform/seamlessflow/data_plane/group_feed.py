@@ -7,6 +7,7 @@ come in by `verdicts`.
 import datetime
 import logging
 import time
+from collections.abc import Sequence
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.groups import GroupState
@@ -30,6 +31,7 @@ from seamlessflow.data_plane.store.groups import (
     job_lock,
     sessions_abandon,
     sessions_insert,
+    sessions_recall,
     slots_new,
     slots_read,
 )
@@ -46,6 +48,7 @@ log = logging.getLogger(__name__)
 POLL_S = 0.25
 EVALUATION_POLL_S = 1.0  # publications wake it
 MAX_WAIT_S = 60.0
+ON_ITS_WAY_S = 20.0  # an answer that comes later than that is taken for lost
 RENEW_SHARE = 0.05  # of a lease's length: how often asking renews the leases of what runs
 _Lane = tuple[UUID, bool]  # a phase's groups of training, or those of evaluations
 
@@ -82,6 +85,7 @@ class GroupFeed:
             await job_lock(connection, claims.job_id)
             state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN
             held = await groups_leasable(connection, claims, state)
+            await self._recall(connection, held, claims, request)
             is_due = now >= self._renew_at.get((claims.phase_id, request.is_evaluation), now)
             mine = [group.group_id for group in held if is_due and not group.is_abandoned]
             for group in held:
@@ -114,6 +118,25 @@ class GroupFeed:
         for taken in leased:
             self._begin(taken, job, claims, now)
         return GroupLeaseReply(groups=leased, is_admission_closed=admission.num_new == 0)
+
+    async def _recall(
+        self,
+        connection: Connection,
+        groups: Sequence[OpenGroup],
+        claims: PhaseClaims,
+        request: GroupLeaseRequest,
+    ) -> None:
+        """An answer may be lost: what it named would stay open for ever, and its groups with it."""
+        own = [group.group_id for group in groups if not group.is_abandoned]
+        if request.held is None or not own:
+            return
+        lost = await sessions_recall(connection, own, held=request.held, least_age_s=ON_ITS_WAY_S)
+        for session_id in lost:
+            self._registry.close(session_id)
+        if lost:
+            log.warning(
+                "the runner of phase %s never got %d sessions; they run anew", claims.phase_id, len(lost)
+            )
 
     def _renewed(self, lane: _Lane, now: datetime.datetime) -> None:
         """Leases run for long: not every poll writes the rows of all that runs anew."""

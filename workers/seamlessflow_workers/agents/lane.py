@@ -7,6 +7,7 @@ ends the lane.
 
 import asyncio
 import functools
+import time
 from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
@@ -19,6 +20,7 @@ from seamlessflow_workers.agents.reports import Reports
 
 LEASE_WAIT_S = 10.0
 RENEW_EVERY_S = 30.0  # well within a lease
+HELD_EVERY_S = 10.0  # how often the gateway is told what is here, so that it notices what is not
 EMPTY_PAUSE_S = 0.25  # after a lease that gave nothing: a closed admission may be answered at once
 REPORT_GRACE_S = 3.0
 DRAINED = "the agent runner was drained before the episode ended"
@@ -50,6 +52,7 @@ class Lane:
         self._policy_url = policy_url
         self._on_change = on_change
         self._episodes: dict[UUID, asyncio.Task[SessionFinish]] = {}
+        self._held_said_s = -HELD_EVERY_S  # monotonic
         self._num_running: Counter[UUID] = Counter()  # sessions by group
         self._has_room = asyncio.Event()
         self._reports = Reports(client, on_told=self._has_room.set)
@@ -89,7 +92,13 @@ class Lane:
         return self._request(self._room(), wait_s=LEASE_WAIT_S)
 
     def _request(self, max_sessions: int, *, wait_s: float) -> GroupLeaseRequest:
-        return GroupLeaseRequest(max_sessions=max_sessions, is_evaluation=self._is_evaluation, wait_s=wait_s)
+        held, now_s = None, time.monotonic()
+        if now_s - self._held_said_s >= HELD_EVERY_S:
+            self._held_said_s = now_s
+            held = [*self._episodes, *self._reports.session_ids]
+        return GroupLeaseRequest(
+            max_sessions=max_sessions, is_evaluation=self._is_evaluation, held=held, wait_s=wait_s
+        )
 
     def _room(self) -> int:
         """Sessions whose report is not through still count: a gateway that is away bounds what piles up here."""

@@ -8,6 +8,7 @@ this runner, in the order in which it was added.
 import asyncio
 import logging
 from collections.abc import Callable
+from uuid import UUID
 
 from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow_workers.agents.gateway_client import RunnerClient
@@ -32,6 +33,11 @@ class Reports:
     def __len__(self) -> int:
         """Those that are not through."""
         return len(self._ends)
+
+    @property
+    def session_ids(self) -> list[UUID]:
+        """The same, by session."""
+        return [finish.session_id for finish in self._ends]
 
     def add(self, finish: SessionFinish, *, is_urgent: bool) -> None:
         self._ends.append(finish)

@@ -33,6 +33,9 @@ class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
     max_sessions: int  # room the runner has
     is_evaluation: bool = False  # held-out tasks are leased apart, so they never take the room of training's
+    # Sessions that the runner has, ends not yet reported included; None: not said this time. Those that it never got,
+    # because the answer to an earlier request was lost, are opened anew.
+    held: list[UUID] | None = None
     wait_s: float = 10.0
 
 

@@ -181,6 +181,23 @@ async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]
     return [row[0] for row in await cursor.fetchall()]
 
 
+async def sessions_recall(
+    connection: Connection, group_ids: Sequence[UUID], *, held: Sequence[UUID], least_age_s: float
+) -> list[UUID]:
+    """Hand back open sessions that the runner of these groups does not have: it never got the answer that named them.
+
+    `least_age_s`: younger ones may be on their way to it.
+    """
+    cursor = await connection.execute(
+        """UPDATE trajectory_session SET state = 'failed', reason = 'its runner never got it', closed_at = now(),
+                  is_handed_back = true
+           WHERE group_id = ANY(%s) AND state = 'open' AND NOT id = ANY(%s)
+             AND opened_at < now() - make_interval(secs => %s) RETURNING id""",
+        [list(group_ids), list(held), least_age_s],
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dict[UUID, list[Slot]]:
     """All slots of each group, in order."""
     cursor = await connection.execute(
