@@ -152,3 +152,28 @@ def test_a_database_that_is_away_is_told_with_503_and_nothing_is_half_made(web_w
     )
     assert web_world.rows.sql("SELECT count(*) FROM jobs_job") == num_jobs
     assert list(web_world.incoming.iterdir()) == []
+
+
+def test_a_database_that_stands_still_is_told_with_503_too(web_world: WebWorld) -> None:
+    questions: list[tuple[str, dict[str, str]]] = [
+        ("/api/v1/jobs", web_world.bearer),
+        ("/api/v1/machines", web_world.bearer),
+        ("/healthz", {}),
+    ]
+    web_world.door.freeze()
+    try:
+        with ThreadPoolExecutor() as side_by_side:
+            statuses = side_by_side.map(
+                lambda asked: web_world.status("GET", asked[0], **asked[1]), questions
+            )
+            assert list(statuses) == [503] * len(questions), "requests wait for a database that says nothing"
+        assert web_world.status("GET", "/livez") == 200
+        again = web_world.ask("GET", "/api/v1/jobs", None, **web_world.bearer)
+        assert (again.status, again.getheader("Content-Type")) == (503, "application/problem+json")
+        assert int(again.getheader("Retry-After") or 0) > 0
+    finally:
+        web_world.door.thaw()
+    until(
+        lambda: web_world.status("GET", "/api/v1/jobs", None, **web_world.bearer) == 200,
+        what="it goes on when the database does",
+    )

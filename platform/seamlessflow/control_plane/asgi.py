@@ -19,6 +19,7 @@ from django.conf import settings  # noqa: E402
 from seamlessflow.control_plane.accounts.authentication import is_caller_known  # noqa: E402
 from seamlessflow.control_plane.common.body_gate import BodyGate  # noqa: E402
 from seamlessflow.control_plane.common.database import DatabaseUnavailable, database_wait  # noqa: E402
+from seamlessflow.control_plane.common.database_gate import DatabaseGate  # noqa: E402
 from seamlessflow.control_plane.common.incoming import leftovers_remove  # noqa: E402
 from seamlessflow.control_plane.common.spooling import SpoolingHandler  # noqa: E402
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
@@ -34,7 +35,7 @@ leftovers_remove(settings.INCOMING_DIR)
 application = LiveApplication(
     ProtocolTypeRouter(
         {
-            "http": BodyGate(SpoolingHandler(), is_known=is_caller_known),
+            "http": DatabaseGate(BodyGate(SpoolingHandler(), is_known=is_caller_known)),
             "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
         }
     )

@@ -5,6 +5,7 @@ uvicorn.
 """
 
 import time
+from typing import Any
 
 import psycopg
 from django.db import InterfaceError, OperationalError, connections
@@ -20,12 +21,16 @@ class DatabaseUnavailable(RuntimeError):
     """PostgreSQL did not answer within the time given."""
 
 
+def connection_arguments() -> dict[str, Any]:
+    """For psycopg: where the configured database is, and as whom."""
+    parameters = connections["default"].get_connection_params()
+    names = ("user", "password", "host", "port", "dbname", "sslmode", "sslrootcert")
+    return {name: parameters[name] for name in names if parameters.get(name)}
+
+
 def database_wait(*, timeout_s: float = 30.0) -> None:
     """Return once the configured database answers. Raises DatabaseUnavailable with one clear sentence."""
-    parameters = connections["default"].get_connection_params()
-    arguments = {
-        key: parameters[key] for key in ("user", "password", "host", "port", "dbname") if parameters.get(key)
-    }
+    arguments = connection_arguments()
     deadline = time.monotonic() + timeout_s
     while True:
         try:
