@@ -518,3 +518,20 @@ async def test_a_stopped_child_is_killed_and_its_phase_fails_as_stalled(
     again = plane.order(role)
     await plane.until_state(again, PhaseState.ACTIVE)
     assert stage.pid(role) not in (None, pid)
+
+
+async def test_a_child_that_stops_while_it_loads_is_killed_and_its_phase_fails_as_stalled(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seamlessflow_workers.phases.resident.LOADING_LIMIT_S", 2.0, raising=False)
+    plane = stage.plane
+    plane.reside(Role.TRAIN)
+    order = plane.order(Role.TRAIN)
+    await until(lambda: stage.pid(Role.TRAIN) is not None, what="the trainer's start")
+    pid = stage.pid(Role.TRAIN)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    failing = asyncio.create_task(plane.until_state(order, PhaseState.FAILED))
+    done, _ = await asyncio.wait({failing}, timeout=20.0)
+    assert done, "the supervisor waits for a child that never loads"
+    assert "the trainer stalled: it was not loaded within 2 s" in failing.result().reason

@@ -13,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import NoReturn
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
@@ -34,6 +35,8 @@ LONGEST_DELAY_S = 30.0
 STABLE_S = 60.0  # a child that lived this long begins a new count
 # Without a sign of life: a trainer may keep its interpreter to itself for a while, the others never do.
 SILENCE_LIMITS_S = {Role.ROLLOUT: 20.0, Role.TRAIN: 30.0, Role.AGENT: 20.0}
+# Weights may come from a slow disk, kernels may have to be compiled; nothing answers meanwhile.
+LOADING_LIMIT_S = 1800.0
 NOTICE_EXIT_S = 0.5  # between a broken connection and the exit status that explains it
 
 log = logging.getLogger(__name__)
@@ -158,7 +161,7 @@ class ResidentChild(ABC):
             await asyncio.sleep(restart_delay_s(self.num_failures))
             async with self._surroundings.loading:
                 await self._spawn()
-                await self._until_exit(self._load())
+                await self._until_exit(self._load_in_time())
             self.is_loading = False
             self._loaded_s = time.monotonic()
             self._surroundings.on_moved()
@@ -176,6 +179,23 @@ class ResidentChild(ABC):
             if self.phase is not None and not self.phase.is_over:
                 self.phase.fail("the supervisor stopped this child")
                 self._release(self.phase)
+
+    async def _load_in_time(self) -> None:
+        """Raises ChildFailure once loading has taken too long: a child that stands still must not hold the machine."""
+        loading, pulse = asyncio.create_task(self._load()), Pulse(LOADING_LIMIT_S)
+        last_s = time.monotonic()
+        try:
+            while not loading.done() and not pulse.is_lost:
+                await asyncio.wait({loading}, timeout=ASK_EVERY_S)
+                now_s = time.monotonic()
+                pulse.listened(now_s - last_s)
+                last_s = now_s
+            if not loading.done():
+                self._give_up(f"it was not loaded within {LOADING_LIMIT_S:.0f} s and was killed")
+            loading.result()
+        finally:
+            loading.cancel()
+            await asyncio.gather(loading, return_exceptions=True)
 
     async def _work_while_alive(self) -> None:
         working, watching = asyncio.create_task(self._work()), asyncio.create_task(self._watch_pulse())
@@ -197,10 +217,11 @@ class ResidentChild(ABC):
             await asyncio.sleep(ASK_EVERY_S)
             last_s, elapsed_s = time.monotonic(), time.monotonic() - last_s
             self._pulse.listened(elapsed_s)
+        self._give_up(f"it gave no sign of life for {self._pulse.limit_s:.0f} s and was killed")
+
+    def _give_up(self, reason: str) -> NoReturn:
         assert self._process is not None
-        self._stalled = (
-            f"{self._noun} stalled: it gave no sign of life for {self._pulse.limit_s:.0f} s and was killed"
-        )
+        self._stalled = f"{self._noun} stalled: {reason}"
         self._process.kill()
         raise ChildFailure(self._stalled)
 

@@ -23,6 +23,7 @@ from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerU
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+from seamlessflow_workers.train.step_watch import StepStalled
 from seamlessflow_workers.train.trainer import BatchMismatch, Trainer, VersionOffers
 from seamlessflow_workers.weights.manifest import versions_folder
 from seamlessflow_workers.weights.publish import WeightsWriteError
@@ -37,6 +38,7 @@ _ANTICIPATED = (
     ModelLoadError,  # of a gang, which loads in its first phase
     RankGone,
     RequestRefused,
+    StepStalled,
     WeightsWriteError,
 )
 EXIT_NOT_LOADED = 2

@@ -30,6 +30,7 @@ from seamlessflow_workers.train.checkpoint import (
 )
 from seamlessflow_workers.train.rhythm import BatchRhythm
 from seamlessflow_workers.train.step_engine import StepEngine
+from seamlessflow_workers.train.step_watch import StepWatch
 from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
 from seamlessflow_workers.weights.publish import PublishedWeights, weights_publish
@@ -85,6 +86,7 @@ class Trainer:
         self._checkpoint_uri: str | None = None  # of the checkpoint at self._progress, if there is one
         self._ahead: asyncio.Task[Batch] | None = None  # leases the batch behind the one in hand
         self._rhythm = BatchRhythm()
+        self._steps = StepWatch()
         self._client: TrainerClient | None = None  # of the phase under way
         self.is_stepping = False  # in a step: nothing of it is on disk yet
         self.is_in_vain = False  # the job of the phase under way is cancelled
@@ -103,7 +105,10 @@ class Trainer:
         logger.info("resumed at batch %d, version %d", progress.batch_number, progress.version)
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
-        """Work until the order is fulfilled, drained or the job complete; returns which, for people."""
+        """Work until the order is fulfilled, drained or the job complete; returns which, for people.
+
+        Raises StepStalled, after which the process must end: its computing thread may never come back.
+        """
         await self._off_loop(self._engine.reload)
         await self.resume()  # another machine may have trained meanwhile
         self._published_version = max(self._published_version, order.weights.version)
@@ -209,9 +214,10 @@ class Trainer:
         optimizer_step = before.optimizer_step + 1
         self.is_stepping = True
         try:
-            metrics = await self._off_loop(
+            step = self._off_loop(
                 lambda: self._engine.step(batch, step_version=before.version, optimizer_step=optimizer_step)
             )
+            metrics = await self._steps.wait(step)
         finally:
             self.is_stepping = False
         self._progress = Progress(

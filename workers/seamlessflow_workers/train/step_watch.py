@@ -1,0 +1,55 @@
+"""Gives up a step that computes for far longer than any before it: a collective that hangs, a rank that stands still.
+
+Enters: steps, one at a time. Leaves: their results, or `StepStalled`. Time counts only while this process is awake, so
+that a machine that was suspended loses no step by it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
+
+FIRST_STEP_LIMIT_S = 7200.0  # kernels are compiled, and nothing is known of the job's steps
+SHORTEST_LIMIT_S = 120.0
+LONGER_THAN_BEFORE = 10.0  # batches differ in size by less than that
+_T = TypeVar("_T")
+
+
+class StepStalled(RuntimeError):
+    """The thread that computes gave no result in time."""
+
+
+class StepWatch:
+    """Of one process: what it knows of its own rhythm ends with it."""
+
+    def __init__(self) -> None:
+        self._longest_s: float | None = None
+
+    @property
+    def limit_s(self) -> float:
+        if self._longest_s is None:
+            return FIRST_STEP_LIMIT_S
+        return max(SHORTEST_LIMIT_S, LONGER_THAN_BEFORE * self._longest_s)
+
+    async def wait(self, step: Awaitable[_T]) -> _T:
+        """The result of `step`. Raises StepStalled; the step itself cannot be ended but with the process."""
+        working, pulse = asyncio.ensure_future(step), Pulse(self.limit_s)
+        started_s = now_s = time.monotonic()
+        while not working.done():
+            if pulse.is_lost:
+                raise StepStalled(
+                    f"the trainer stalled: a step has computed for {pulse.silence_s:.0f} s, {self._expectation()}"
+                )
+            last_s = now_s
+            await asyncio.wait({working}, timeout=min(ASK_EVERY_S, pulse.limit_s))
+            now_s = time.monotonic()
+            pulse.listened(now_s - last_s)
+        self._longest_s = max(self._longest_s or 0.0, now_s - started_s)
+        return working.result()
+
+    def _expectation(self) -> str:
+        if self._longest_s is None:
+            return "the first of this process"
+        return f"and the longest before it took {self._longest_s:.1f} s"
