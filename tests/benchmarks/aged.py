@@ -23,7 +23,7 @@ from tests.benchmarks.aged_pages import Fetch, Visitor, milliseconds, pages_of
 from tests.benchmarks.measuring import ROOT
 from tests.benchmarks.report import Bound, Goal, Measured, Row
 from tests.benchmarks.web_world import WebWorld, web_world
-from tests.fixtures.aging import Past, old_jobs_make, past_steps
+from tests.fixtures.aging import Past, old_jobs_make, past_curves_make, past_steps
 
 BASELINE = "alone"
 WHOLE = Past(
@@ -147,6 +147,7 @@ def _age(bench: Bench, past: Past) -> None:
             with _without_indexes(connection, table):
                 rows = connection.execute(statement, values).rowcount
             print(f"{table}: {rows:,} rows in {time.perf_counter() - started_s:.0f} s", file=sys.stderr)
+        past_curves_make(connection.execute)
         connection.execute("VACUUM (ANALYZE)")
 
 

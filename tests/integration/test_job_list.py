@@ -1,18 +1,30 @@
 """The list of jobs as the dashboard asks for it: several states, a search, the curve of rewards."""
 
+import importlib
 import json
 from typing import Any
 
+import msgspec
 import pytest
+from django.db import connection
 
 from seamlessflow.control_plane.common.ids import new_id
-from seamlessflow.control_plane.jobs.models import Job
-from seamlessflow.control_plane.jobs.selectors import NUM_CURVE_POINTS, job_reward_curves
+from seamlessflow.control_plane.jobs.models import Job, RewardCurve
+from seamlessflow.control_plane.jobs.reward_curves import NUM_CURVE_POINTS, job_reward_curves
 from seamlessflow.control_plane.live.rewards import rewards_after
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.fixtures.control_plane import Cast, group_make
+from seamlessflow.core.types.tags import Role
+from tests.fixtures.control_plane import (
+    Cast,
+    group_make,
+    order_of,
+    phase_make,
+    publication_of,
+    worker_make,
+    worker_post,
+)
 
 
 def listed(cast: Cast, query: str) -> list[dict[str, Any]]:
@@ -70,9 +82,61 @@ def test_a_long_curve_is_thinned_out(cast: Cast) -> None:
         example.save(force_insert=True)
     Job.objects.filter(id=job.id).update(published_batch=1000)
     curve = job_reward_curves([job.id])[job.id]
-    assert len(curve) == NUM_CURVE_POINTS
+    assert NUM_CURVE_POINTS / 2 < len(curve) <= NUM_CURVE_POINTS
     assert curve[-1][0] == 1000
     assert [mean for _, mean in curve] == sorted(mean for _, mean in curve)
+
+
+def test_a_publication_extends_the_stored_curve(cast: Cast) -> None:
+    job, alpha = cast.job(is_running=True), worker_make("alpha", "train")
+    credential = order_of(phase_make(job, alpha.machine, Role.TRAIN)).credential
+    for index, reward in enumerate((0.0, 1.0, 0.25, 0.75)):
+        batched(job, index=index, batch=1 + index // 2, reward=reward)
+    stored = []
+    for number in (1, 2):
+        answer = worker_post(
+            "publications", msgspec.json.encode(publication_of(job, number)), secret=credential
+        )
+        assert answer.status_code == 200, answer.content
+        stored.append(RewardCurve.objects.values_list("through", "points").get(job=job))
+    assert stored == [(1, [[1, 0.5, 2]]), (2, [[1, 0.5, 2], [2, 0.5, 2]])]
+    assert [row["reward_curve"] for row in listed(cast, "")] == [[[1, 0.5], [2, 0.5]]]
+
+
+def test_what_a_stored_curve_lacks_is_read_from_the_groups(cast: Cast) -> None:
+    """As while an older release still publishes."""
+    job = cast.job()
+    for index in range(3):
+        batched(job, index=index, batch=1 + index, reward=index)
+    RewardCurve.objects.create(job=job, through=1, points=[[1, 0.0, 1]])
+    Job.objects.filter(id=job.id).update(published_batch=3)
+    assert job_reward_curves([job.id])[job.id] == [(1, 0.0), (2, 1.0), (3, 2.0)]
+
+
+@pytest.mark.parametrize("num_updates", [1, 47, 48, 97, 300])
+def test_the_migration_makes_the_curves_that_publications_would_have_made(
+    cast: Cast, num_updates: int
+) -> None:
+    job = cast.job()
+    example = group_make(job, 0)
+    RolloutGroup.objects.bulk_create(
+        RolloutGroup(
+            id=new_id(), project_id=job.project_id, job=job, index=number, batch_number=number, size=1,
+            reward_mean=number % 7, created_at=example.created_at,
+        )
+        for number in range(1, num_updates + 2)
+    )  # fmt: skip
+    Job.objects.filter(id=job.id).update(published_batch=num_updates)
+    expected = job_reward_curves([job.id])[job.id]
+    migration = importlib.import_module("seamlessflow.control_plane.jobs.migrations.0008_reward_curve")
+    with connection.cursor() as cursor:
+        cursor.execute(migration._CURVES)
+
+    through, points = RewardCurve.objects.values_list("through", "points").get(job=job)
+
+    assert through == num_updates
+    assert [(last, pytest.approx(mean)) for last, mean, _ in points] == expected
+    assert sum(weight for _, _, weight in points) == num_updates
 
 
 def test_rewards_know_when_their_update_was_published(cast: Cast) -> None:

@@ -21,13 +21,13 @@ from seamlessflow.control_plane.common.pages import (
 from seamlessflow.control_plane.common.parsers import JsonParser, YamlParser
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.repeats import HEADER, job_submit_once
+from seamlessflow.control_plane.jobs.reward_curves import job_reward_curves
 from seamlessflow.control_plane.jobs.selectors import (
     EVENT_SUBJECTS,
     job_event_list,
     job_get_visible,
     job_list_visible,
     job_phase_list,
-    job_reward_curves,
     job_version_list,
 )
 from seamlessflow.control_plane.jobs.serializers import (

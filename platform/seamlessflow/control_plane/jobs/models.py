@@ -1,4 +1,7 @@
-"""Jobs. `state` moves only through `core.lifecycle.jobs`; `desired` is what people asked for."""
+"""Jobs, and their curves of rewards.
+
+`state` moves only through `core.lifecycle.jobs`; `desired` is what people asked for.
+"""
 
 from django.db import models
 
@@ -96,3 +99,14 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class RewardCurve(models.Model):
+    """What a list shows of a job's rewards: `[last batch, mean, number of groups]` for each point."""
+
+    job = models.OneToOneField(Job, primary_key=True, on_delete=models.CASCADE, related_name="stored_curve")
+    through = models.PositiveBigIntegerField(help_text="Published batches up to this one are in it.")
+    points = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"rewards up to batch {self.through}"

@@ -1,10 +1,8 @@
 """Reads on jobs, narrowed to what the caller may see."""
 
 import contextlib
-from collections.abc import Iterable
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Avg, OuterRef, Q, QuerySet, Subquery
 
 from seamlessflow.control_plane.accounts.selectors import Access
@@ -17,15 +15,6 @@ from seamlessflow.control_plane.trajectories.evaluation_selectors import best_ve
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
-
-NUM_CURVE_POINTS = 48
-
-_CURVES = """
-    SELECT job_id, max(batch_number), avg(reward_mean)
-    FROM trajectory_group JOIN jobs_job ON jobs_job.id = job_id
-    WHERE job_id = ANY(%s) AND batch_number BETWEEN 1 AND published_batch
-    GROUP BY job_id, width_bucket(batch_number, 1, published_batch + 1, %s) ORDER BY 1, 2
-"""
 
 # What the events of a job can be about.
 EVENT_SUBJECTS = (
@@ -79,16 +68,6 @@ def job_get_visible(*, access: Access, job_id: UUID) -> Job:
 def job_of_submission(*, project_id: UUID, key: str) -> Job | None:
     """The job that a request with this idempotency key made."""
     return Job.objects.filter(project_id=project_id, submission_key=key).first()
-
-
-def job_reward_curves(job_ids: Iterable[UUID]) -> dict[UUID, list[tuple[int, float]]]:
-    """Of each job its mean reward by published batch, as at most NUM_CURVE_POINTS pairs of (last batch, mean)."""
-    curves: dict[UUID, list[tuple[int, float]]] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(_CURVES, [list(job_ids), NUM_CURVE_POINTS])
-        for job_id, batch, mean in cursor.fetchall():
-            curves.setdefault(job_id, []).append((batch, mean))
-    return curves
 
 
 def job_version_list(*, job: Job) -> QuerySet[PolicyVersion]:

@@ -19,6 +19,7 @@ from seamlessflow.control_plane.common.models import Removal, SubjectType
 from seamlessflow.control_plane.common.removals import RETENTION, files_remove_marked, removal_mark
 from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.reward_curves import job_reward_curve_store
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.scheduling.models import Phase
@@ -127,6 +128,7 @@ def _store(job: Job, claims: PhaseClaims, publication: Publication) -> None:
     job.published_batch = publication.batch_number
     job.num_failures = 0
     job.save(update_fields=["latest_version", "published_batch", "num_failures"])
+    job_reward_curve_store(job_id=job.id)
     Phase.objects.filter(
         job=job, role=Role.ROLLOUT, state__in=SERVING_STATES, desired_version__lt=publication.version
     ).update(desired_version=publication.version)
