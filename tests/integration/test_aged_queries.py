@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
+from django.test import Client
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.jobs.models import Job
@@ -26,6 +27,12 @@ from tests.fixtures.control_plane import Cast, Worker, group_make, phase_make, w
 from tests.fixtures.query_plans import rows_read, scanned_rows, statements_of
 
 PAST = Past(num_events=8_000, num_intervals=8_000, num_points=4_000, num_groups=4_000, num_phases=2_000)
+# Enough for a planner to prefer an index.
+LISTED_PAST = Past(
+    num_events=40_000, num_intervals=10, num_points=10, num_groups=20, num_phases=20_000, num_batches=1_000,
+    num_versions=1_000,
+)  # fmt: skip
+MAX_ROWS_OF_A_LIST = 11_500  # 100 are shown; up to 10,000 are counted
 # Statistics of a table that grew choose other plans: a few rows more or less are no growth.
 SLACK_ROWS = 400
 FENCE_OF_THE_PRESENT = 10_000_000
@@ -70,7 +77,8 @@ def doors(cast: Cast, job: Job, machine_id: UUID) -> dict[str, Callable[[], obje
         return get
 
     paths = [
-        f"jobs/{shown}", "machines", f"machines/{machine}/ledger", f"machines/{machine}/events", "uploads", "tokens",
+        "jobs", f"jobs/{shown}", "machines", f"machines/{machine}/ledger", f"machines/{machine}/events", "uploads",
+        "tokens",
         *(f"jobs/{shown}/{part}" for part in ("versions", "events", "phases", "groups", "evaluations", "ledger",
                                               "summary", "metrics")),
     ]  # fmt: skip
@@ -93,6 +101,64 @@ def test_pages_and_snapshots_of_a_job_read_no_more_rows_in_an_aged_installation(
 
     grown = {name: (alone[name], rows) for name, rows in aged.items() if rows > 2 * alone[name] + SLACK_ROWS}
     assert not grown, "rows read alone, and aged"
+
+
+def test_the_list_of_jobs_reads_no_past_for_the_curves_beside_them(cast: Cast) -> None:
+    job, workers = world_make(cast)
+    listed = doors(cast, job, workers[0].machine.id)["jobs"]
+    alone = rows_read(listed)
+    past_make(execute, PAST, project_id=job.project_id, machines=[workers[0].machine.id])
+
+    # And the few groups of each old job's newest batch, which the list names by itself.
+    assert rows_read(listed) <= 2 * alone + NUM_OLD_JOBS * 10
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "common/event/", "common/event/?kind=machine.registered", "common/event/?q=JOB", "scheduling/phase/",
+        "scheduling/phase/?q=JOB", "policies/policyversion/", "policies/policyversion/?q=JOB",
+    ],
+)  # fmt: skip
+def test_a_list_of_the_admin_site_reads_a_page_and_not_the_past(cast: Cast, path: str) -> None:
+    job, workers = world_make(cast)
+    browser = operator_browser(cast)
+    path = f"/admin/{path.replace('JOB', show_id(IdKind.JOB, job.id))}"
+    alone = rows_read(lambda: browser.get(path))
+    past_make(execute, LISTED_PAST, project_id=job.project_id, machines=[workers[0].machine.id])
+
+    aged = rows_read(lambda: browser.get(path))
+
+    assert aged <= 2 * alone + MAX_ROWS_OF_A_LIST
+
+
+@pytest.mark.parametrize("path", ["storage/jobs", "storage/plan"])
+def test_storage_reads_kept_versions_and_not_those_of_which_files_were_deleted(cast: Cast, path: str) -> None:
+    job, workers = world_make(cast)
+    alone = rows_read(lambda: cast.owner.call("GET", path))
+    past_make(execute, LISTED_PAST, project_id=job.project_id, machines=[workers[0].machine.id])
+
+    assert rows_read(lambda: cast.owner.call("GET", path)) <= 2 * alone + NUM_OLD_JOBS * 20
+
+
+def test_a_search_finds_all_events_of_an_old_job(cast: Cast) -> None:
+    job, workers = world_make(cast)
+    browser = operator_browser(cast)
+    past_make(execute, LISTED_PAST, project_id=job.project_id, machines=[workers[0].machine.id])
+    old_job = Job.objects.filter(name="old 1").values_list("id", flat=True).get()
+
+    found = browser.get("/admin/common/event/", {"q": show_id(IdKind.JOB, old_job)}).context["cl"]
+
+    assert found.result_count == LISTED_PAST.num_events // NUM_OLD_JOBS
+    assert {event.job_id for event in found.result_list} == {old_job}
+
+
+def operator_browser(cast: Cast) -> Client:
+    cast.owner.user.is_superuser = cast.owner.user.is_staff = True
+    cast.owner.user.save()
+    browser = Client()
+    browser.force_login(cast.owner.user)
+    return browser
 
 
 def test_the_list_of_jobs_reads_the_newest_batch_of_each_and_not_their_whole_past(cast: Cast) -> None:

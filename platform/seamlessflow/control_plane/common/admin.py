@@ -4,19 +4,26 @@ Invariant: nothing that the audit trail refers to can be deleted here. Rows of p
 of jobs, phases and events with them, so one click would take the record of a month.
 """
 
+import functools
+import operator
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.helpers import ActionForm
 from django.db import models
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
+from seamlessflow.control_plane.common.admin_lists import MAX_LISTED, BoundedPaginator, KindFilter
 from seamlessflow.control_plane.common.models import Artifact, Event
 from seamlessflow.core.types.ids import IdKind, parse_id
 
+# Names of authors have no index.
+AUTHORS_SEARCHED = 100_000
 # What is to be read belongs on the page; a list of applications beside it takes a quarter of its width.
 admin.site.enable_nav_sidebar = False
 admin.site.site_header = admin.site.site_title = "SeamlessFlow"
@@ -24,9 +31,15 @@ admin.site.index_title = "Administration"
 
 
 class KeptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no parameter at run time
-    """Rows that stay: no deletion. A search takes identifiers as people see them, `job_01h…`."""
+    """Rows that stay: no deletion. A search takes identifiers as people see them, `job_01h…`.
+
+    Such rows become many: a list counts no further than its pages go, and an identifier is looked for in the columns
+    that hold identifiers, by their indexes.
+    """
 
     empty_value_display = "–"
+    paginator = BoundedPaginator
+    show_full_result_count = False
 
     def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         return False
@@ -34,7 +47,15 @@ class KeptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no paramet
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        return super().get_search_results(request, queryset, _stored_id(search_term.strip()))
+        identifier = _identifier(search_term.strip())
+        names = [name[1:] for name in self.get_search_fields(request) if name.startswith("=")]
+        if identifier is None or not names:
+            return super().get_search_results(request, queryset, search_term)
+        return self.with_identifier(queryset, identifier, names), False
+
+    def with_identifier(self, rows: QuerySet[Any], identifier: UUID, names: Sequence[str]) -> QuerySet[Any]:
+        """Rows that have the identifier in one of the columns."""
+        return rows.filter(functools.reduce(operator.or_, (Q(**{name: identifier}) for name in names)))
 
 
 class ReadOnlyAdmin(KeptAdmin):
@@ -58,25 +79,43 @@ def author_of(request: HttpRequest) -> str:
     return f"user:{request.user.get_username()}"
 
 
-def _stored_id(term: str) -> str:
-    """The UUID behind an identifier as it is shown; any other term as it is."""
+def _identifier(term: str) -> UUID | None:
+    """What is searched for if the term is an identifier, as it is shown or as it is stored."""
     prefix = term.partition("_")[0]
-    if prefix in set(IdKind):
-        with suppress(ValueError):  # a name may begin like an identifier
-            return str(parse_id(IdKind(prefix), term))
-    return term
+    with suppress(ValueError):  # a name may begin like an identifier
+        return parse_id(IdKind(prefix), term) if prefix in set(IdKind) else UUID(term)
+    return None
 
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
     list_display = ["at", "kind", "from_state", "to_state", "reason", "author"]
-    list_filter = ["kind", "at"]
+    list_filter = [KindFilter, "at"]
     ordering = ["-id"]
     search_fields = ["=subject_id", "=job_id", "author"]
     search_help_text = (
-        "The id of a job, machine, phase or version (job_01h…), or a part of the author's name."
+        "The id of a job, machine, phase or version (job_01h…), or a part of the author's name: of the newest "
+        f"{AUTHORS_SEARCHED:,} events."
     )
-    show_full_result_count = False
+
+    def with_identifier(
+        self, rows: QuerySet[Event], identifier: UUID, names: Sequence[str]
+    ) -> QuerySet[Event]:
+        """The newest of each column, by its own index: an OR of two would be put into order as a whole."""
+        first, *others = (
+            Event.objects.filter(**{name: identifier}).order_by("-id").values("id")[: MAX_LISTED + 1]
+            for name in names
+        )
+        return rows.filter(id__in=first.union(*others))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Event], search_term: str
+    ) -> tuple[QuerySet[Event], bool]:
+        found, may_repeat = super().get_search_results(request, queryset, search_term)
+        if not search_term.strip() or _identifier(search_term.strip()) is not None:
+            return found, may_repeat
+        newest = Event.objects.order_by("-id").values_list("id", flat=True).first() or 0
+        return found.filter(id__gt=newest - AUTHORS_SEARCHED), may_repeat
 
 
 @admin.register(Artifact)

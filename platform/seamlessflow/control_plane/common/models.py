@@ -46,6 +46,7 @@ class Event(models.Model):
         indexes = [
             models.Index(fields=["subject_id", "id"], name="event_subject"),
             models.Index(fields=["job_id", "id"], name="event_job"),
+            models.Index(fields=["kind", "id"], name="event_kind"),
             # Few among millions; the machines' page shows those of the last hour.
             models.Index(
                 fields=["at"], name="event_machine_edited", condition=models.Q(kind="machine.edited")

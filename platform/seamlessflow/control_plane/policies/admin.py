@@ -13,7 +13,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
     list_display = ["job", "version", "batch_number", "num_bytes", "is_pinned", "published_at", "deleted_at"]
     list_filter = ["is_pinned"]
     list_select_related = ["job"]
-    ordering = ["-published_at"]
+    ordering = ["-id"]  # by age, as identifiers are
     search_fields = ["=job__id", "job__name"]
     search_help_text = "A part of the job's name, or its id (job_01h…)."
     actions = ["pin", "unpin"]

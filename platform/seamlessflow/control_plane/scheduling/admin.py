@@ -14,6 +14,6 @@ class PhaseAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["state", "role", "machine"]
     list_select_related = ["machine", "job"]
-    ordering = ["-leased_at"]
+    ordering = ["-id"]  # by age, as identifiers are
     search_fields = ["=id", "=job__id"]
     search_help_text = "The id of a phase or of a job (pha_01h…, job_01h…)."

@@ -71,4 +71,4 @@ class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class RemovalAdmin(ReadOnlyAdmin):
     list_display = ["requested_at", "kind", "name", "number", "num_bytes", "reason", "author", "finished_at"]
     list_filter = ["kind"]
-    show_full_result_count = False
+    ordering = ["-id"]  # by age, as identifiers are
