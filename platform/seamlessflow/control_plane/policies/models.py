@@ -34,6 +34,12 @@ class PolicyVersion(models.Model):
             models.UniqueConstraint(fields=["job", "version"], name="policy_version_unique"),
             models.UniqueConstraint(fields=["job", "batch_number"], name="policy_version_batch_once"),
         ]
+        # A handful of a job's; of the others retention deleted the files.
+        indexes = [
+            models.Index(
+                fields=["job", "version"], name="policy_version_kept", condition=models.Q(deleted_at=None)
+            )
+        ]
 
     def __str__(self) -> str:
         return f"version {self.version}"
