@@ -32,6 +32,7 @@ LISTED_PAST = Past(
     num_events=40_000, num_intervals=10, num_points=10, num_groups=20, num_phases=20_000, num_batches=1_000,
     num_versions=1_000,
 )  # fmt: skip
+KEPT_UPLOADS = Past(num_events=0, num_intervals=0, num_points=0, num_groups=0, num_phases=0, num_uploads=100)
 MAX_ROWS_OF_A_LIST = 11_500  # 100 are shown; up to 10,000 are counted
 # Statistics of a table that grew choose other plans: a few rows more or less are no growth.
 SLACK_ROWS = 400
@@ -139,6 +140,18 @@ def test_storage_reads_kept_versions_and_not_those_of_which_files_were_deleted(c
     past_make(execute, LISTED_PAST, project_id=job.project_id, machines=[workers[0].machine.id])
 
     assert rows_read(lambda: cast.owner.call("GET", path)) <= 2 * alone + NUM_OLD_JOBS * 20
+
+
+def test_a_retention_plan_loads_no_upload_that_the_policy_keeps(cast: Cast) -> None:
+    job = cast.job()
+    past_make(execute, KEPT_UPLOADS, project_id=job.project_id, machines=[])
+
+    sent = statements_of(lambda: cast.owner.call("GET", "storage/plan"))
+
+    with connection.cursor() as cursor:
+        [loads] = [sql for sql in sent if sql.startswith("SELECT") and '"common_artifact"."sha256"' in sql]
+        cursor.cursor.execute(loads)
+        assert cursor.rowcount == 0
 
 
 def test_a_search_finds_all_events_of_an_old_job(cast: Cast) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import BigIntegerField, Exists, F, Max, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import BigIntegerField, DateTimeField, Exists, F, Max, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
 from seamlessflow.control_plane.common.models import Artifact, Removal
@@ -140,13 +140,25 @@ def job_facts(jobs: Iterable[Job], *, now: datetime) -> list[JobFacts]:
 
 
 def upload_facts(
-    *, project_id: UUID, now: datetime, only: Collection[UUID] | None = None
+    *,
+    project_id: UUID,
+    now: datetime,
+    only: Collection[UUID] | None = None,
+    unused_since: datetime | None = None,
 ) -> list[UploadFacts]:
-    """Two queries. An upload counts as used by every job that is kept, whatever became of it."""
-    users = {artifact_id: name for name, artifact_id in _references(project_id, None)}
+    """Two queries. An upload counts as used by every job that is kept, whatever became of it.
+
+    `only`: these, `unused_since`: those that no job has used after that moment; both None: all.
+    """
     artifacts = Artifact.objects.filter(project_id=project_id, deleted_at=None).order_by("created_at", "id")
     if only is not None:
         artifacts = artifacts.filter(id__in=only)
+    if unused_since is not None:
+        artifacts = artifacts.alias(
+            used_at=Coalesce("last_used_at", "created_at", output_field=DateTimeField())
+        )
+        artifacts = artifacts.filter(used_at__lte=unused_since)
+    users = {artifact_id: name for name, artifact_id in _references(project_id, None)}
     return [
         UploadFacts(
             id=artifact.id,

@@ -4,7 +4,7 @@ Invariant: nothing is deleted while a back-up copies (`common.removals.deletions
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -22,8 +22,8 @@ from seamlessflow.control_plane.storage.measuring import usage_measure
 from seamlessflow.control_plane.storage.models import RetentionPolicy
 from seamlessflow.control_plane.storage.selectors import job_facts, policy_of, upload_facts
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
-from seamlessflow.core.retention.planner import PlannedRemoval, retention_plan
-from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, settings_check
+from seamlessflow.core.retention.planner import PlannedRemoval, UploadFacts, retention_plan
+from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, Policy, settings_check
 
 INSTALLATION = UUID(int=0)
 
@@ -57,12 +57,19 @@ def policy_edit(
 
 def policy_plan(project_id: UUID, *, now: datetime) -> list[PlannedRemoval]:
     """What the policy deletes now: also the dry run. Reads tables only."""
+    policy = policy_of(project_id)
     jobs = Job.objects.filter(project_id=project_id, deleted_at=None, state__in=TERMINAL_JOB_STATES)
     return retention_plan(
-        policy_of(project_id),
-        jobs=job_facts(jobs, now=now),
-        uploads=upload_facts(project_id=project_id, now=now),
+        policy, jobs=job_facts(jobs, now=now), uploads=_unused_uploads(project_id, policy, now)
     )
+
+
+def _unused_uploads(project_id: UUID, policy: Policy, now: datetime) -> list[UploadFacts]:
+    """The few that the policy may delete: a project keeps thousands, one by one they would take a second."""
+    days = policy.values["uploads_unused_days"]
+    if days is None:
+        return []
+    return upload_facts(project_id=project_id, now=now, unused_since=now - timedelta(days=days))
 
 
 def retention_apply(*, now: datetime) -> int:
