@@ -142,6 +142,14 @@ def test_storage_reads_kept_versions_and_not_those_of_which_files_were_deleted(c
     assert rows_read(lambda: cast.owner.call("GET", path)) <= 2 * alone + NUM_OLD_JOBS * 20
 
 
+def test_a_scrape_counts_without_reading_the_past(cast: Cast) -> None:
+    job, workers = world_make(cast)
+    alone = rows_read(lambda: Client().get("/metrics"))
+    past_make(execute, LISTED_PAST, project_id=job.project_id, machines=[workers[0].machine.id])
+
+    assert rows_read(lambda: Client().get("/metrics")) <= 2 * alone + NUM_OLD_JOBS * 2
+
+
 def test_a_retention_plan_loads_no_upload_that_the_policy_keeps(cast: Cast) -> None:
     job = cast.job()
     past_make(execute, KEPT_UPLOADS, project_id=job.project_id, machines=[])

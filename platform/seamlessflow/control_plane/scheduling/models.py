@@ -71,7 +71,6 @@ class Phase(models.Model):
         indexes = [
             models.Index(fields=["job", "state"], name="phase_job_state"),
             models.Index(fields=["job", "role", "-leased_at"], name="phase_job_role_leased"),
-            models.Index(fields=["role", "state"], name="phase_role_state"),
         ]
 
     def __str__(self) -> str:

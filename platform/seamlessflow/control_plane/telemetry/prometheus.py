@@ -16,6 +16,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
 from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.types.ledger import LedgerState
 
 
@@ -52,9 +53,10 @@ class TableCollector(Collector):
 
     def _phases(self) -> Metric:
         family = GaugeMetricFamily(
-            "seamlessflow_phases", "Phases by role and state.", labels=["role", "state"]
+            "seamlessflow_phases", "Phases that are not over, by role and state.", labels=["role", "state"]
         )
-        counts = Phase.objects.order_by().values_list("role", "state").annotate(Count("id"))
+        live = Phase.objects.filter(state__in=sorted(LIVE_PHASE_STATES))
+        counts = live.order_by().values_list("role", "state").annotate(Count("id"))
         for role, state, number in counts:
             family.add_metric([role, state], number)
         return family
