@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
@@ -47,16 +48,37 @@ def test_adapter_learns_and_travels_alone(
     )
     assert len(tokenizer) <= model.config.vocab_size
     assert sum(values[-ENDS:]) / ENDS > sum(values[:ENDS]) / ENDS + GAIN
+    parquet_holds_what_the_api_tells(platform, job["id"], tmp_path / "trajectories")
+
+
+def parquet_holds_what_the_api_tells(platform: PlatformProcess, job_id: str, folder: Path) -> None:
+    run(platform, "trajectories", job_id, folder)
+    sessions = pq.read_table(folder / "sessions.parquet").to_pylist()
+    nodes = pq.read_table(folder / "nodes.parquet").to_pylist()
+    closed = [row for row in sessions if row["state"] == "closed"]
+    assert sum(len(row["logprobs"] or ()) for row in nodes) == sum(
+        row["num_sampled_tokens"] for row in sessions
+    )
+    with platform.client() as client:
+        for chosen in closed[:: len(closed) // 5]:
+            told = client.session_get(chosen["session"], tokens=True)
+            kept = [row for row in nodes if row["session"] == chosen["session"]]
+            assert [row["token_ids"] for row in kept] == [node["token_ids"] for node in told["nodes"]]
+            assert [row["logprobs"] or [] for row in kept] == [node["logprobs"] for node in told["nodes"]]
+            assert chosen["reward"] == told["reward"]
+
+
+def run(
+    platform: PlatformProcess, what: str, job_id: str, folder: Path
+) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "seamlessflow.cli", "jobs", what, job_id, "--output", str(folder)]
+    environment = os.environ | platform.environ | {"SEAMLESSFLOW_HOME": str(platform.home.root)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def export(platform: PlatformProcess, job_id: str, folder: Path) -> None:
     """The latest version, by the command; a second time it refuses to write over what is there."""
-    command = [sys.executable, "-m", "seamlessflow.cli", "jobs", "export", job_id, "--output", str(folder)]
-    environment = os.environ | platform.environ | {"SEAMLESSFLOW_HOME": str(platform.home.root)}
-    done = [
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        for _ in range(2)
-    ]
-    assert [run.returncode for run in done] == [0, 1], done[0].stderr
+    done = [run(platform, "export", job_id, folder) for _ in range(2)]
+    assert [one.returncode for one in done] == [0, 1], done[0].stderr
     assert f"version {NUM_UPDATES} of {job_id} is in {folder}" in done[0].stdout
     assert "exists already" in done[1].stderr

@@ -57,6 +57,7 @@ ROUTES = sorted(set(routes(api_urls.urlpatterns)) - PUBLIC)
 # The world's session has no node yet; its job's model has no tokenizer, and its files are not there to be exported.
 ABSENT = {
     "jobs/<job:job_id>/versions/<int:version>/export": 409,
+    "jobs/<job:job_id>/trajectories/<str:table>": 404,
     "jobs/<job:job_id>/vocabulary": 404,
     "sessions/<session:session_id>/nodes/<int:index>": 404,
 }
@@ -83,6 +84,7 @@ def world(cast: Cast) -> dict[str, str]:
         "machine_token": worker.secret,
         "index": "0",
         "version": "0",
+        "table": "no.such.table",
     }
 
 

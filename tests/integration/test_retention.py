@@ -6,8 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
+import zstandard
 from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
@@ -74,6 +76,9 @@ def upload_make(cast: Cast, *, ago: timedelta = LONG_AGO) -> tuple[Artifact, Pat
     return artifact, folder
 
 
+TOKENS = zstandard.compress(np.array([5, 7], dtype="<i4").tobytes())
+
+
 def nodes_make(job: Job, *, month: str = "2020-01-01") -> Session:
     group = group_make(job, 0)
     session = Session.objects.create(
@@ -85,7 +90,7 @@ def nodes_make(job: Job, *, month: str = "2020-01-01") -> Session:
             "INSERT INTO trajectory_node (month, session_id, node_index, project_id, job_id, kind, num_tokens, "
             "token_ids, turn_id, created_at) SELECT %s, %s, i, %s, %s, 2, 2, %s, gen_random_uuid(), "
             "now() - interval '1 day' FROM generate_series(0, 2) i",
-            [month, session.id, job.project_id, job.id, b"x" * 50],
+            [month, session.id, job.project_id, job.id, TOKENS],
         )
     return session
 

@@ -152,6 +152,7 @@ def world_of(cast: Cast, maker: User) -> World:
         "token_id": show_id(IdKind.TOKEN, own.id),
         "index": "0",
         "version": "0",
+        "table": "nodes.parquet",
         "slug": cast.owner.project.slug,
         "username": maker.username,
     }

@@ -209,6 +209,21 @@ def jobs_export(job_id: str, version: int | None, form: str, output: Path) -> No
     click.echo(f"version {number} of {job_id} is in {output}")
 
 
+@jobs.command("trajectories")
+@click.argument("job_id", type=JobId())
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="Folder to make; must not exist."
+)
+def jobs_trajectories(job_id: str, output: Path) -> None:
+    """Write a job's trajectories as Parquet: sessions.parquet and nodes.parquet."""
+    with connect() as client:
+        try:
+            client.trajectories_export(job_id, output)
+        except OSError as error:
+            raise CliError(f"nothing is written to {output}: {error.strerror or error}") from error
+    click.echo(f"the trajectories of {job_id} are in {output}")
+
+
 def _asked_line(job: dict[str, Any]) -> str:
     return f"{job['id']} {job['state']}, asked to {job['desired']}"
 

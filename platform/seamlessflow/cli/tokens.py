@@ -5,7 +5,7 @@ import json
 import click
 
 from seamlessflow.cli.connection import connect
-from seamlessflow.client.client import Json
+from seamlessflow.client.errors import Json
 from seamlessflow.core.access.minting import DEFAULT_LIFETIME_DAYS, DEFAULT_SCOPES, MAX_LIFETIME_DAYS
 from seamlessflow.core.access.operations import Scope
 

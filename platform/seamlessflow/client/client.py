@@ -17,22 +17,14 @@ from typing import Any, Self
 
 import httpx
 
+from seamlessflow.client.downloads import file_receive, folder_made, tar_receive
+from seamlessflow.client.errors import ApiError, Json, refusal_read
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
-Json = dict[str, Any]
 # A large model is unpacked and proven before the answer comes.
 UPLOAD_READ_TIMEOUT_S = 3600.0
 SUBMIT_PAUSES_S = (0.5, 2.0)
 _PASSING_STATUSES = (502, 503, 504)  # of a proxy before a web process that restarts
-
-
-class ApiError(Exception):
-    """The platform refused a request, or could not be reached."""
-
-    def __init__(self, detail: str, *, status: int | None = None, problem: Json | None = None) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.problem = problem or {}
 
 
 class JobFailed(Exception):
@@ -127,14 +119,19 @@ class Client:
 
         Raises FileExistsError, ApiError.
         """
-        if folder.exists():
-            raise FileExistsError(f"{folder} exists already")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as aside:
-            self._receive(
-                f"jobs/{_segment(job_id)}/versions/{version}/export", {"form": form}, Path(aside) / "folder"
-            )
-            (Path(aside) / "folder").rename(folder)
+        with folder_made(folder) as made:
+            path = f"jobs/{_segment(job_id)}/versions/{version}/export"
+            tar_receive(self._http, path, made, params={"form": form})
+
+    def trajectories_export(self, job_id: str, folder: Path) -> None:
+        """Write a job's trajectories as a new folder of Parquet files, whole or not at all.
+
+        Raises FileExistsError, ApiError.
+        """
+        with folder_made(folder) as made:
+            for name in ("sessions.parquet", "nodes.parquet"):
+                with (made / name).open("wb") as file:
+                    file_receive(self._http, f"jobs/{_segment(job_id)}/trajectories/{name}", file)
 
     def session_get(self, session_id: str, *, tokens: bool = False) -> Json:
         """A session's trajectory tree; with `tokens`, ids and logprobs of each node too."""
@@ -319,21 +316,6 @@ class Client:
         answer = self._send("POST", "uploads", files=files, params=params, timeout=self._upload_timeout)
         return str(answer["uri"])
 
-    def _receive(self, path: str, params: Mapping[str, str], folder: Path) -> None:
-        """A tar, kept in a file until all of it is there, then unpacked."""
-        try:
-            with self._http.stream("GET", path, params=params) as response, tempfile.TemporaryFile() as file:
-                if not response.is_success:
-                    response.read()
-                    raise _refusal(response)
-                for chunk in response.iter_bytes():
-                    file.write(chunk)
-                file.seek(0)
-                with tarfile.open(fileobj=file, mode="r:") as archive:
-                    archive.extractall(folder, filter="data")
-        except (httpx.TransportError, tarfile.TarError) as error:
-            raise ApiError(f"{self.base_url} broke off or cannot be reached ({error})") from error
-
     def _send(self, method: str, path: str, **arguments: Any) -> Json:
         try:
             response = self._http.request(method, path, **arguments)
@@ -342,7 +324,7 @@ class Client:
                 f"{self.base_url} cannot be reached ({error}); start the platform with `seamlessflow up`"
             ) from error
         if not response.is_success:
-            raise _refusal(response)
+            raise refusal_read(response)
         try:
             return dict(response.json()) if response.content else {}
         except (ValueError, TypeError) as error:
@@ -364,15 +346,3 @@ def _segment(identifier: str) -> str:
     if not re.fullmatch(r"[\w-]+", identifier, re.ASCII):
         raise ApiError(f"{identifier!r} is not an identifier", status=404)
     return identifier
-
-
-def _refusal(response: httpx.Response) -> ApiError:
-    try:
-        problem = dict(response.json())
-    except (ValueError, TypeError):
-        problem = {}
-    faults = "; ".join(
-        f"{e['field']}: {e['detail']}" if e.get("field") else e["detail"] for e in problem.get("errors", [])
-    )
-    detail = faults or problem.get("detail") or f"{response.url} answered {response.status_code}"
-    return ApiError(detail, status=response.status_code, problem=problem)

@@ -39,6 +39,7 @@ urlpatterns = [
     path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
     path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
     path("uploads", common.UploadApi.as_view()),
+    path("jobs/<job:job_id>/trajectories/<str:table>", storage.JobTrajectoriesApi.as_view()),
     path("storage", storage.StorageApi.as_view()),
     path("storage/jobs", storage.StorageJobsApi.as_view()),
     path("storage/policy", storage.StoragePolicyApi.as_view()),

@@ -1,7 +1,5 @@
 """Versions over REST: one of them as a folder that transformers loads, sent as a tar."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from uuid import UUID
 
 from django.http import StreamingHttpResponse
@@ -10,6 +8,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
+from seamlessflow.control_plane.common.streaming import in_threads
 from seamlessflow.control_plane.common.tar_stream import tar_chunks, tar_size
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.policies.export import ExportForm
@@ -34,16 +33,10 @@ class JobVersionExportApi(ProjectApi):
         job = job_get_visible(access=self.access, job_id=job_id)
         members = version_export_members(job=job, version=version, form=request.query_params.get("form"))
         return StreamingHttpResponse(
-            _in_threads(tar_chunks(members)),
+            in_threads(tar_chunks(members)),
             content_type=TAR,
             headers={
                 "Content-Length": str(tar_size(members)),
                 "Content-Disposition": f'attachment; filename="version-{version}.tar"',
             },
         )
-
-
-async def _in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Reading and sums wait for disk and processor: never on the event loop."""
-    while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-        yield chunk

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -15,8 +16,11 @@ from seamlessflow.control_plane.common.bodies import body_read
 from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict, field_error
 from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.streaming import in_threads
+from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.storage.access import deletion_check, policy_check
 from seamlessflow.control_plane.storage.deletions import JudgedWish, Wish, removals_mark, wishes_judge
+from seamlessflow.control_plane.storage.exports import trajectories_export
 from seamlessflow.control_plane.storage.selectors import (
     overrides_of,
     policy_of,
@@ -40,6 +44,7 @@ from seamlessflow.core.retention.policy import SETTINGS
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 MAX_ITEMS = 500
+PARQUET = "application/vnd.apache.parquet"
 PROJECT = OpenApiParameter("project", description="Slug; may be left out with a token.")
 INSTALLATION = OpenApiParameter(
     "installation", OpenApiTypes.BOOL, description="The defaults of the installation instead of a project's."
@@ -102,6 +107,24 @@ class StoragePlanApi(ProjectApi):
         project = _project_named(self, request)
         planned = policy_plan(project.id, now=database_now())
         return Response(_answer([JudgedWish(removal, "") for removal in planned], is_dry_run=True))
+
+
+class JobTrajectoriesApi(ProjectApi):
+    @extend_schema(
+        operation_id="job_trajectories_export",
+        description="Trajectories as Parquet: `sessions.parquet` has a row per session that has ended, `nodes.parquet` "
+        "one per node of its tree with tokens, logprobs and versions. 410 where they were deleted and not kept.",
+        responses={(200, PARQUET): OpenApiTypes.BINARY},
+    )
+    def get(self, request: Request, job_id: UUID, table: str) -> StreamingHttpResponse:
+        job = job_get_visible(access=self.access, job_id=job_id)
+        chunks = trajectories_export(job, table)
+        name = f"{show_id(IdKind.JOB, job_id)}-{table}"
+        return StreamingHttpResponse(
+            in_threads(chunks),
+            content_type=PARQUET,
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
 
 
 class StorageDeletionsApi(ProjectApi):

@@ -13,6 +13,8 @@ from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import Artifact, Removal
 from seamlessflow.control_plane.common.removals import files_remove
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.storage.exports import trajectories_bytes, trajectories_keep
+from seamlessflow.control_plane.storage.models import StoredUsage
 from seamlessflow.control_plane.trajectories.partitions import node_partitions_drop
 from seamlessflow.core.retention.planner import RemovalKind
 
@@ -54,18 +56,23 @@ _LEDGER = """
 def removals_carry_out(*, now: datetime) -> int:
     """All that are marked, the oldest first. Returns how many were finished."""
     Removal.objects.filter(finished_at__lt=now - FINISHED_KEPT).delete()
-    node_partitions_drop(today=now.date())
     removals = list(Removal.objects.filter(finished_at=None).order_by("requested_at", "id"))
-    return sum(_finished(removal) for removal in removals)
+    kept = [removal for removal in removals if _is_kept(removal)]
+    if len(kept) == len(removals):
+        node_partitions_drop(today=now.date())  # a whole month goes faster than its rows
+    return sum(_finished(removal) for removal in kept)
 
 
 def removal_carry_out(removal: Removal) -> None:
+    trajectories_keep(removal)
     files_remove(removal)
     match RemovalKind(removal.kind):
         case RemovalKind.JOB:
             _job_rows_remove(removal.subject_id)
         case RemovalKind.TRAJECTORIES:
             _trajectory_rows_remove(removal.subject_id)
+            usage = StoredUsage.objects.filter(job_id=removal.subject_id)
+            usage.update(trajectories_bytes=trajectories_bytes(removal.subject_id))
         case RemovalKind.LOGS:
             _repeat(_LOGS, removal.subject_id)
         case RemovalKind.UPLOAD:
@@ -73,6 +80,16 @@ def removal_carry_out(removal: Removal) -> None:
         case RemovalKind.VERSION | RemovalKind.CHECKPOINT:
             pass  # the row of a version stays and says when its files went
     Removal.objects.filter(id=removal.id).update(finished_at=database_now())
+
+
+def _is_kept(removal: Removal) -> bool:
+    """Whether all of it that the policy wants kept is in files by now."""
+    try:
+        trajectories_keep(removal)
+    except OSError:
+        _log.exception("%s waits for its Parquet files", removal)
+        return False
+    return True
 
 
 def _finished(removal: Removal) -> bool:

@@ -13,6 +13,7 @@ from django.db.models import F, Q
 
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.places import job_folder
+from seamlessflow.control_plane.storage.exports import trajectories_bytes
 from seamlessflow.control_plane.storage.models import StoredCheckpoint, StoredUsage
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
@@ -51,7 +52,9 @@ def job_measure(job: Job, *, now: datetime) -> None:
     StoredUsage.objects.update_or_create(
         job_id=job.id,
         defaults={
-            "trajectories_bytes": 0 if job.trajectories_deleted_at else before + nodes,
+            "trajectories_bytes": trajectories_bytes(job.id)
+            if job.trajectories_deleted_at
+            else before + nodes,
             "logs_bytes": _figure(_LOGS, job.id),
             "events_bytes": _figure(_EVENTS, job.id),
             "metrics_bytes": _figure(_METRICS, job.id),

@@ -48,6 +48,7 @@ _READS = (
     f"{_JOB}/evaluations",
     f"{_JOB}/audit",
     f"{_JOB}/summary",
+    f"{_JOB}/trajectories/<str:table>",
     f"{_JOB}/vocabulary",
     "phases/<phase:phase_id>/logs",
     "uploads",

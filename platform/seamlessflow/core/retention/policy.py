@@ -39,6 +39,15 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         ),
         "uploads_unused_days": _days(90, "An upload that no job uses is deleted after so long."),
         "trajectories_days": _days(90, "Tokens and messages of an ended job are deleted after so long."),
+        "trajectories_to_parquet": Setting(
+            1,
+            0,
+            1,
+            "",
+            "Before the policy deletes trajectories it writes them to Parquet files, which stay with the job "
+            "(1: yes, 0: no).",
+            may_be_none=False,
+        ),
         "logs_days": _days(30, "Logs of an ended job are deleted after so long."),
         "events_days": _days(
             180, "Events are deleted after so long, except those of jobs at work.", minimum=1
@@ -100,7 +109,8 @@ def policy_make(*overrides: Mapping[str, int | None]) -> Policy:
 
 
 def _value_check(name: str, setting: Setting, value: object) -> int | None:
-    accepted = f"a whole number of {setting.unit} from {setting.minimum} to {setting.maximum}"
+    counted = f" of {setting.unit}" if setting.unit else ""
+    accepted = f"a whole number{counted} from {setting.minimum} to {setting.maximum}"
     if setting.may_be_none:
         accepted += ", or null for ever"
         if value is None:
