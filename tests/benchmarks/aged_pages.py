@@ -20,7 +20,9 @@ Fetch = Callable[[], Awaitable[None]]
 API = "/api/v1/"
 SCHEMA = ROOT / "api_schema" / "openapi.yaml"
 # No pages: files that are made anew and sent whole.
-DOWNLOADS = frozenset({"/api/v1/jobs/{job_id}/versions/{version}/export"})
+DOWNLOADS = frozenset(
+    {"/api/v1/jobs/{job_id}/versions/{version}/export", "/api/v1/jobs/{job_id}/trajectories/{table}"}
+)
 # What the dashboard asks besides the plain address.
 QUERIES: Mapping[str, tuple[str, ...]] = {
     "/api/v1/jobs": ("limit=200", "search=tiny", "state=running", "offset=10"),
@@ -71,15 +73,21 @@ class Visitor:
             raise RuntimeError(f"{topic}: {frame[:500]}")
 
 
-async def pages_of(visitor: Visitor) -> dict[str, Fetch]:
-    """By name, as it is shown: parameters in braces."""
-    paths: dict[str, Any] = yaml.safe_load(SCHEMA.read_text())["paths"]
-    pages: dict[str, Fetch] = {}
-    for path, methods in paths.items():
+def rest_paths(ids: Mapping[str, str]) -> dict[str, str]:
+    """By name, as it is shown (parameters in braces): the path. Raises KeyError for a parameter that `ids` lacks."""
+    declared: dict[str, Any] = yaml.safe_load(SCHEMA.read_text())["paths"]
+    paths: dict[str, str] = {}
+    for path, methods in declared.items():
         if "get" in methods and path not in DOWNLOADS:
             for query in ("", *QUERIES.get(path, ())):
                 name = f"{path}?{query}" if query else path
-                pages[name.removeprefix(API)] = _getter(visitor, name.format_map(visitor.ids))
+                paths[name.removeprefix(API)] = name.format_map(ids)
+    return paths
+
+
+async def pages_of(visitor: Visitor) -> dict[str, Fetch]:
+    """By name, as it is shown: parameters in braces."""
+    pages = {name: _getter(visitor, path) for name, path in rest_paths(visitor.ids).items()}
     pages |= {path: _getter(visitor, path) for path in OTHERS}
     pages |= await _admin_pages(visitor)
     for topic in ("jobs", "machines", "job:{job_id}", "group:{group_id}"):

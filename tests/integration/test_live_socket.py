@@ -13,6 +13,7 @@ from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from django.contrib.auth.models import AnonymousUser
 from django.db import connections
+from django.utils import timezone
 from pytest_django import Settings
 
 from seamlessflow.control_plane.common.models import SubjectType
@@ -24,7 +25,7 @@ from seamlessflow.control_plane.live.frames import Frame, FrameKind
 from seamlessflow.control_plane.live.hub import MAX_QUEUED_BATCHES, Mailbox
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.fixtures.control_plane import Cast, group_make
+from tests.fixtures.control_plane import Cast, Person, group_make
 from tests.fixtures.services import ValkeyUrls
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -240,3 +241,25 @@ async def test_a_mailbox_that_overflows_asks_for_a_snapshot() -> None:
         mailbox.put([Frame(topic="machines", epoch="e", seq=seq, kind=FrameKind.DELTA, at=0, data={})])
     assert mailbox.is_stale
     assert await mailbox.get() == ()
+
+
+async def test_pages_are_told_of_a_job_that_was_deleted(cast: Cast) -> None:
+    job = await database_sync_to_async(cast.job)()
+    await Job.objects.filter(id=job.id).aupdate(state="cancelled", ended_at=timezone.now())
+    shown = show_id(IdKind.JOB, job.id)
+    feeder = await feeder_make()
+    async with Browser() as browser:
+        await browser.say(token=cast.owner.secret, subscribe=["jobs", f"job:{shown}"])
+        assert {(await browser.hear())["kind"] for _ in range(2)} == {"snapshot"}
+        await database_sync_to_async(deletion_ask)(cast.owner, shown)
+        await tick(feeder)
+        told = [await browser.hear() for _ in range(2)]
+    feeder.close()
+    assert {frame["topic"].partition(":")[0] for frame in told} == {"jobs", "job"}
+    assert [frame["data"]["deleted"] for frame in told] == [[shown]] * 2
+
+
+def deletion_ask(person: Person, job_id: str) -> None:
+    body = {"items": [{"kind": "job", "id": job_id}], "reason": "a mistake"}
+    answer = person.call("POST", "storage/deletions", body)
+    assert answer.status_code == 200, answer.content

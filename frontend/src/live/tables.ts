@@ -23,3 +23,8 @@ export function tableWith<Row>(
 export function tableOf<Row>(rows: readonly Row[] | undefined, keyOf: (row: Row) => string | number): Table<Row> {
   return tableWith(new Map(), rows, keyOf);
 }
+
+export function tableWithout<Row>(table: Table<Row>, keys: ReadonlySet<string | number>): Table<Row> {
+  if (![...keys].some((key) => table.has(key))) return table;
+  return new Map([...table].filter(([key]) => !keys.has(key)));
+}

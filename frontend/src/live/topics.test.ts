@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { type Frame, subscriptionOf } from "./frames";
-import type { MachineRow } from "./rows";
-import { MACHINES } from "./topics";
+import type { JobRow, MachineRow } from "./rows";
+import { JOB, JOBS, MACHINES } from "./topics";
 
 const frame = (topic: string, kind: Frame["kind"], names: string[]): Frame => {
   const pool = topic === "machines" ? "default" : topic.slice("machines:".length);
@@ -20,4 +20,23 @@ it("keeps the machines of other pools when one pool sends a snapshot", () => {
 
 it("takes the topics of all pools for one subscription", () => {
   expect(["machines", "machines:", "machines:gpu"].map(subscriptionOf)).toEqual(Array(3).fill("machines"));
+});
+
+it("drops a deleted job, also from what an older frame repeats", () => {
+  const told = (data: Frame["data"]): Frame => ({
+    v: 1,
+    topic: "jobs:p",
+    epoch: "e",
+    seq: 1,
+    kind: "delta",
+    at: 0,
+    data,
+  });
+  const { initial, reduce } = JOBS.definition;
+  let state = reduce(initial, told({ jobs: [{ id: "job_a" }, { id: "job_b" }] as JobRow[] }));
+  state = reduce(state, told({ deleted: ["job_a"] }));
+  expect([...state.jobs.keys()]).toEqual(["job_b"]);
+  state = reduce(state, told({ jobs: [{ id: "job_a" }] as JobRow[] }));
+  expect([...state.jobs.keys()]).toEqual(["job_b"]);
+  expect(JOB.definition.reduce(JOB.definition.initial, told({ deleted: ["job_a"] })).isDeleted).toBe(true);
 });

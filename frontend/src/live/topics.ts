@@ -12,7 +12,7 @@ import type {
   RewardRow,
 } from "./rows";
 import type { TopicDefinition } from "./TopicStore";
-import { type Table, tableOf, tableWith } from "./tables";
+import { type Table, tableOf, tableWith, tableWithout } from "./tables";
 
 const MAX_REWARDS = 100; // of one job in the list
 const MAX_EVENTS = 500;
@@ -23,6 +23,8 @@ const MAX_INTERVALS = 20_000;
 /** Jobs of all projects the visitor reads, and the rewards published since the page looks. */
 export interface JobsState {
   jobs: Table<JobRow>;
+  /** Ids of jobs that were deleted since the page looks. */
+  deleted: ReadonlySet<string>;
   rewards: ReadonlyMap<string, readonly RewardRow[]>;
 }
 
@@ -34,6 +36,7 @@ export interface MachinesState {
 
 export interface JobTopicState {
   job: JobRow | undefined;
+  isDeleted: boolean;
   phases: Table<PhaseRow>;
   events: Table<EventRow>;
   groups: Table<GroupRow>;
@@ -49,13 +52,17 @@ const byId = (row: { id: string | number }) => row.id;
 const byName = (row: { name: string }) => row.name;
 
 function jobsReduce(state: JobsState, frame: Frame): JobsState {
-  const data = frame.data as { jobs?: JobRow[]; rewards?: (RewardRow & { job: string })[] };
-  // Jobs are never deleted: each project's snapshot may be folded into those of the others.
-  const jobs = tableWith(state.jobs, data.jobs, byId);
-  if (!data.rewards?.length) return jobs === state.jobs ? state : { ...state, jobs };
+  const data = frame.data as { jobs?: JobRow[]; deleted?: string[]; rewards?: (RewardRow & { job: string })[] };
+  const deleted = data.deleted?.length ? new Set([...state.deleted, ...data.deleted]) : state.deleted;
+  // A snapshot tells the newest jobs of one project only: it is folded into what is known of them all.
+  const known = tableWith(state.jobs, data.jobs, byId);
+  const jobs = tableWithout(known, deleted);
+  if (!data.rewards?.length) {
+    return jobs === state.jobs && deleted === state.deleted ? state : { ...state, jobs, deleted };
+  }
   const rewards = new Map(state.rewards);
   for (const row of data.rewards) rewards.set(row.job, [...(rewards.get(row.job) ?? []), row].slice(-MAX_REWARDS));
-  return { jobs, rewards };
+  return { jobs, deleted, rewards };
 }
 
 interface MachinesData {
@@ -88,6 +95,7 @@ function poolReplaced(known: Table<MachineRow>, frame: Frame, machines: MachineR
 
 interface JobData {
   jobs?: JobRow[];
+  deleted?: string[];
   phases?: PhaseRow[];
   events?: EventRow[];
   groups?: GroupRow[];
@@ -98,6 +106,7 @@ interface JobData {
 
 const EMPTY_JOB: JobTopicState = {
   job: undefined,
+  isDeleted: false,
   phases: new Map(),
   events: new Map(),
   groups: new Map(),
@@ -114,6 +123,7 @@ function jobReduce(state: JobTopicState, frame: Frame): JobTopicState {
   const liveLast = (row: PhaseRow) => (row.ended_at === null ? Number.POSITIVE_INFINITY : row.leased_at);
   return {
     job: data.jobs?.at(-1) ?? base.job,
+    isDeleted: state.isDeleted || Boolean(data.deleted?.length),
     phases: tableWith(base.phases, data.phases, byId, { most: MAX_ENDED_PHASES, age: liveLast }),
     events: tableWith(base.events, data.events, byId, { most: MAX_EVENTS, age: (row) => row.id }),
     groups: tableWith(base.groups, data.groups, byId, { most: MAX_GROUPS, age: (row) => row.index }),
@@ -124,7 +134,8 @@ function jobReduce(state: JobTopicState, frame: Frame): JobTopicState {
   };
 }
 
-const jobs: TopicDefinition<JobsState> = { initial: { jobs: new Map(), rewards: new Map() }, reduce: jobsReduce };
+export const NO_JOBS: JobsState = { jobs: new Map(), deleted: new Set(), rewards: new Map() };
+const jobs: TopicDefinition<JobsState> = { initial: NO_JOBS, reduce: jobsReduce };
 const machines: TopicDefinition<MachinesState> = {
   initial: { machines: new Map(), intervals: new Map(), edits: new Map() },
   reduce: machinesReduce,

@@ -40,6 +40,7 @@ export default function JobPage() {
   const live = useTopic(JOB.name(jobId), JOB.definition);
   if (detail.error instanceof ApiProblem && detail.error.status === 404)
     return <NotFound detail={detail.error.message} />;
+  if (live?.isDeleted) return <NotFound detail="This job was deleted." />;
   if (detail.error) return <Problem error={detail.error} />;
   if (!live?.job || !detail.data) return <Loading what="Reading the job" />;
   return <ShownJob jobId={jobId} job={live.job} live={live} />;

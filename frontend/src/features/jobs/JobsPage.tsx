@@ -12,7 +12,7 @@ import { SearchField } from "../../ui/SearchField";
 import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
 import { JobTable } from "./JobTable";
-import { hasNewJobs, listRows, STATE_FILTERS, type StateFilter } from "./jobRows";
+import { hasDeletedJobs, hasNewJobs, listRows, STATE_FILTERS, type StateFilter } from "./jobRows";
 import { NoJobs } from "./NoJobs";
 
 const PAGE_SIZE = 25;
@@ -29,7 +29,7 @@ export default function JobsPage() {
   const now = useServerNow(1000);
   const hasProjects = (useMe().data?.projects.length ?? 0) > 1;
   const page = jobs.data?.results ?? [];
-  const isDue = offset === 0 && jobs.data !== undefined && hasNewJobs(page, live);
+  const isDue = jobs.data !== undefined && (hasDeletedJobs(page, live) || (offset === 0 && hasNewJobs(page, live)));
   useEffect(() => {
     if (isDue) void queryClient.invalidateQueries({ queryKey: ["jobs"] });
   }, [isDue]);

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { JobRow } from "../../live/rows";
-import { hasNewJobs, type JobItem, listRows } from "./jobRows";
+import { NO_JOBS } from "../../live/topics";
+import { hasDeletedJobs, hasNewJobs, type JobItem, listRows } from "./jobRows";
 
 const item = {
   id: "job_a",
@@ -44,7 +45,7 @@ const reward = (batch: number, mean: number) => ({
 
 it("shows what the page says until the live topic knows better", () => {
   expect(listRows([item], undefined)[0]).toMatchObject({ numDone: 2, owner: "alice", startedAt: null });
-  const [row] = listRows([item], { jobs: new Map([["job_a", live]]), rewards: new Map() });
+  const [row] = listRows([item], { ...NO_JOBS, jobs: new Map([["job_a", live]]) });
   expect(row).toMatchObject({ numDone: 4, why: "no machine" });
 });
 
@@ -55,7 +56,7 @@ it("says the reward of the newest update, not of the curve's last point, which s
 
 it("continues the curve with rewards that are newer than it, and only those", () => {
   const rewards = new Map([["job_a", [reward(2, 0.5), reward(3, 0.75)]]]);
-  const [row] = listRows([item], { jobs: new Map(), rewards });
+  const [row] = listRows([item], { ...NO_JOBS, rewards });
   expect(row?.reward).toBe(0.75);
   expect(row?.curve).toEqual([
     [1, 0.25],
@@ -66,10 +67,17 @@ it("continues the curve with rewards that are newer than it, and only those", ()
 
 it("notices a job that was submitted after the page was read", () => {
   const jobs = (id: string, created_at: number) => ({
+    ...NO_JOBS,
     jobs: new Map([[id, { ...live, id, created_at }]]),
-    rewards: new Map(),
   });
   expect(hasNewJobs([item], jobs("job_b", Date.parse("2026-01-01T00:00:11Z")))).toBe(true);
   expect(hasNewJobs([item], jobs("job_b", Date.parse("2026-01-01T00:00:09Z")))).toBe(false);
   expect(hasNewJobs([item], jobs("job_a", Date.parse("2026-01-01T00:00:10Z")))).toBe(false);
+});
+
+it("shows no job that was deleted since the page was read", () => {
+  const state = { ...NO_JOBS, deleted: new Set(["job_a"]) };
+  expect(listRows([item], state)).toEqual([]);
+  expect(hasDeletedJobs([item], state)).toBe(true);
+  expect(hasDeletedJobs([item], NO_JOBS)).toBe(false);
 });

@@ -32,7 +32,8 @@ export const STATE_FILTERS = {
 export type StateFilter = keyof typeof STATE_FILTERS;
 
 export function listRows(page: readonly JobItem[], live: JobsState | undefined): ListRow[] {
-  return page.map((item) => {
+  const kept = page.filter((item) => !live?.deleted.has(item.id));
+  return kept.map((item) => {
     const row = live?.jobs.get(item.id);
     const known = item.reward_curve as unknown as Point[];
     const newest = known.at(-1)?.[0] ?? 0;
@@ -48,6 +49,11 @@ export function hasNewJobs(page: readonly JobItem[], live: JobsState | undefined
   const newest = Math.max(0, ...page.map((item) => Date.parse(item.created_at)));
   const ids = new Set(page.map((item) => item.id));
   return [...(live?.jobs.values() ?? [])].some((row) => row.created_at > newest && !ids.has(row.id));
+}
+
+/** Whether the page shows a job that is gone: the next ones move up. */
+export function hasDeletedJobs(page: readonly JobItem[], live: JobsState | undefined): boolean {
+  return page.some((item) => live?.deleted.has(item.id));
 }
 
 /** Of a job that is done the bar says it already. */

@@ -23,6 +23,7 @@ from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
 HOLD_KEY = 0x5EA71E57
 ASIDE = ".deleting-"
 RETENTION = "retention"  # the author in events
+JOB_DELETED = f"{RemovalKind.JOB}.deleted"
 
 
 def removal_mark(

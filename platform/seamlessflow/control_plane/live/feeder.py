@@ -23,6 +23,7 @@ from django.db.models import Max, Q
 
 from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.common.removals import JOB_DELETED
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Delta, Publisher
 from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare
@@ -135,6 +136,9 @@ class Feeder:
         for event in events:
             if event.job_id is not None and not event.kind.startswith(GROUP_EVENTS):
                 topics[job_topic(event.job_id)]["events"].append(event_row(event))
+            elif event.kind == JOB_DELETED:
+                for topic in (jobs_topic(event.project_id), job_topic(event.subject_id)):
+                    topics[topic]["deleted"].append(show_id(IdKind.JOB, event.subject_id))
             elif event.kind == MACHINE_EDITED:
                 row = edit_row(event)
                 if (machine := now.machines.get(row["machine"])) is not None:
@@ -160,7 +164,7 @@ class Feeder:
 
     def _active_jobs(self) -> list[Job]:
         recently = Q(ended_at__gt=database_now() - RECENTLY_ENDED)
-        return list(job_objects().filter(~Q(state__in=TERMINAL_JOB_STATES) | recently))
+        return list(job_objects().filter(~Q(state__in=TERMINAL_JOB_STATES) | recently, deleted_at=None))
 
     def _compare_jobs(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
         for job in jobs:
