@@ -41,6 +41,14 @@ def pytest_configure() -> None:
     assert settings.DATABASES
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a parameter of bytes after its argument: an archive holds its time of making, and a test's name must not.
+
+    The processes of a parallel run compare the names of what they collected, and refuse to start where they differ.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What one process of a parallel run (`-n 2 --dist loadgroup`) gets as a whole.
 
