@@ -11,6 +11,7 @@ const JobPage = lazy(() => import("./features/job/JobPage"));
 const SubmitPage = lazy(() => import("./features/submit/SubmitPage"));
 const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
 const TokensPage = lazy(() => import("./features/tokens/TokensPage"));
+const StoragePage = lazy(() => import("./features/storage/StoragePage"));
 const GroupPage = lazy(() => import("./features/groups/GroupPage"));
 const SessionPage = lazy(() => import("./features/sessions/SessionPage"));
 
@@ -27,6 +28,7 @@ export function App() {
             <Route path="/groups/:groupId" element={<GroupPage />} />
             <Route path="/sessions/:sessionId" element={<SessionPage />} />
             <Route path="/machines" element={<MachinesPage />} />
+            <Route path="/storage/*" element={<StoragePage />} />
             <Route path="/tokens" element={<TokensPage />} />
             <Route path="*" element={<NotFound />} />
           </Routes>

@@ -90,6 +90,7 @@ def take(browser: Browser, platform: PlatformProcess, models: Path) -> None:
             "submit": f"/jobs/new?from={running}",
             "group": f"/groups/{group}",
             "session": f"/sessions/{session}",
+            "storage": "/storage",
             "tokens": "/tokens",
         }
         for look in LOOKS:

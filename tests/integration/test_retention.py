@@ -392,6 +392,48 @@ def test_storage_is_shown_by_project_and_kind_without_a_look_at_the_disk(
     assert theirs["num_bytes"] == 0
 
 
+def test_each_part_of_a_job_is_told_with_what_it_frees_or_why_it_stays(cast: Cast) -> None:
+    job = ended_job(cast, ago=timedelta(hours=1))
+    background_run()  # keeps the newer checkpoint
+    PolicyVersion.objects.filter(job=job, version=2).update(is_pinned=True)
+
+    address = f"storage/jobs/{show_id(IdKind.JOB, job.id)}"
+    told = json.loads(cast.member.call("GET", address).content)
+    parts = {(part["kind"], part["number"]): part for part in told["items"]}
+
+    assert list(parts) == [
+        ("job", None), ("trajectories", None), ("logs", None), ("checkpoint", 3), ("version", 2), ("version", 3),
+    ]  # fmt: skip
+    assert (parts["checkpoint", 3]["num_bytes"], parts["checkpoint", 3]["refusal"]) == (1000, "")
+    assert (
+        parts["version", 2]["refusal"]
+        == parts["job", None]["refusal"]
+        == "version 2 is pinned; unpin it first"
+    )
+    assert told["dry_run"] is True
+    assert told["num_bytes"] == sum(part["num_bytes"] for part in told["items"] if not part["refusal"])
+    assert cast.outsider.call("GET", address).status_code == 404
+
+
+def test_uploads_are_told_by_size_with_the_job_that_uses_them(cast: Cast) -> None:
+    small, _ = upload_make(cast, ago=timedelta())
+    large, _ = upload_make(cast, ago=timedelta())
+    Artifact.objects.filter(id=large.id).update(num_bytes=30)
+    used = cast.job(name="reader")
+    used.spec["environment"]["tasks"] = f"artifact://{show_id(IdKind.ARTIFACT, small.id)}"
+    used.save(update_fields=["spec"])
+
+    def uploads(person: Person, query: str = "") -> list[dict[str, Any]]:
+        answer = person.call("GET", f"storage/uploads{query}")
+        assert answer.status_code == 200, answer.content
+        return list(json.loads(answer.content)["results"])
+
+    assert [(row["num_bytes"], row["used_by"]) for row in uploads(cast.owner)] == [(30, ""), (20, "reader")]
+    assert uploads(cast.owner, "?project=default") == uploads(cast.owner)
+    assert uploads(cast.outsider) == []
+    assert cast.outsider.call("GET", "storage/uploads?project=default").status_code == 400
+
+
 def test_members_delete_what_they_made_and_owners_anything(cast: Cast) -> None:
     job = ended_job(cast, ago=timedelta(hours=1))
     assert delete(cast.member, of_job(job))[0] == 403

@@ -6,9 +6,11 @@ interface Props {
   limit: number;
   count: number;
   onMove: (offset: number) => void;
+  /** What lies before and behind; lists are newest first unless said otherwise. */
+  words?: readonly [string, string];
 }
 
-export function Pager({ offset, limit, count, onMove }: Props) {
+export function Pager({ offset, limit, count, onMove, words = ["Newer", "Older"] }: Props) {
   if (count <= limit && offset === 0) return null;
   const last = Math.min(offset + limit, count);
   return (
@@ -19,13 +21,13 @@ export function Pager({ offset, limit, count, onMove }: Props) {
         disabled={offset === 0}
         onClick={() => onMove(Math.max(0, offset - limit))}
       >
-        Newer
+        {words[0]}
       </button>
       <span className="muted">
         {integer(Math.min(offset + 1, count))}–{integer(last)} of {integer(count)}
       </span>
       <button type="button" className="button" disabled={last >= count} onClick={() => onMove(offset + limit)}>
-        Older
+        {words[1]}
       </button>
     </nav>
   );

@@ -19,6 +19,7 @@ const TONES: Record<string, string> = {
   paused: "warn",
   cancelling: "warn",
   draining: "warn",
+  deleting: "warn",
   "not seen": "warn",
   cordoned: "warn",
   failed: "bad",

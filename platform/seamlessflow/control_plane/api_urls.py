@@ -42,6 +42,8 @@ urlpatterns = [
     path("jobs/<job:job_id>/trajectories/<str:table>", storage.JobTrajectoriesApi.as_view()),
     path("storage", storage.StorageApi.as_view()),
     path("storage/jobs", storage.StorageJobsApi.as_view()),
+    path("storage/jobs/<job:job_id>", storage.StoredJobApi.as_view()),
+    path("storage/uploads", storage.StorageUploadsApi.as_view()),
     path("storage/policy", storage.StoragePolicyApi.as_view()),
     path("storage/plan", storage.StoragePlanApi.as_view()),
     path("storage/deletions", storage.StorageDeletionsApi.as_view()),

@@ -31,6 +31,9 @@ export function Layout({ children }: { children: ReactNode }) {
           <NavLink to="/machines">
             <Icon name="machines" /> Machines
           </NavLink>
+          <NavLink to="/storage">
+            <Icon name="disk" /> Storage
+          </NavLink>
           <NavLink to="/tokens">
             <Icon name="key" /> API tokens
           </NavLink>

@@ -7,5 +7,9 @@ from seamlessflow.control_plane.dashboard import views
 app_name = "dashboard"
 urlpatterns = [
     path("signout", views.sign_out, name="sign_out"),
-    re_path(r"^$|^(?:jobs|groups|sessions|machines|tokens)(?:/.*)?$", views.application, name="application"),
+    re_path(
+        r"^$|^(?:jobs|groups|sessions|machines|tokens|storage)(?:/.*)?$",
+        views.application,
+        name="application",
+    ),
 ]

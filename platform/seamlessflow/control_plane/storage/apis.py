@@ -1,5 +1,6 @@
 """Storage over REST: what is stored, the policy that keeps it, and deletions with their dry run."""
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -19,13 +20,21 @@ from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_respon
 from seamlessflow.control_plane.common.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.storage.access import deletion_check, policy_check
-from seamlessflow.control_plane.storage.deletions import JudgedWish, Wish, removals_mark, wishes_judge
+from seamlessflow.control_plane.storage.deletions import (
+    JudgedWish,
+    Wish,
+    job_parts_judge,
+    removals_mark,
+    wishes_judge,
+)
 from seamlessflow.control_plane.storage.exports import trajectories_export
 from seamlessflow.control_plane.storage.selectors import (
     overrides_of,
     policy_of,
     removal_list,
     stored_jobs,
+    stored_uploads,
+    uploads_used_by,
     usages_of,
 )
 from seamlessflow.control_plane.storage.serializers import (
@@ -36,6 +45,7 @@ from seamlessflow.control_plane.storage.serializers import (
     RemovalOutput,
     StorageOutput,
     StoredJobOutput,
+    StoredUploadOutput,
 )
 from seamlessflow.control_plane.storage.services import policy_edit, policy_plan
 from seamlessflow.core.access.operations import Operation
@@ -46,6 +56,7 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 MAX_ITEMS = 500
 PARQUET = "application/vnd.apache.parquet"
 PROJECT = OpenApiParameter("project", description="Slug; may be left out with a token.")
+ONE_PROJECT = OpenApiParameter("project", description="Slug; all that you can read if left out.")
 INSTALLATION = OpenApiParameter(
     "installation", OpenApiTypes.BOOL, description="The defaults of the installation instead of a project's."
 )
@@ -70,12 +81,32 @@ def _add_usages(page: list[Project]) -> None:
 class StorageJobsApi(ProjectApi):
     @extend_schema(
         operation_id="storage_job_list",
-        parameters=PAGE_PARAMETERS,
+        parameters=[*PAGE_PARAMETERS, ONE_PROJECT],
         responses=page_serializer(StoredJobOutput),
     )
     def get(self, request: Request) -> Response:
         """Jobs by what they take, the largest first."""
-        return page_response(request, stored_jobs(project_ids=self.access.readable), StoredJobOutput)
+        return page_response(request, stored_jobs(project_ids=_readable(self, request)), StoredJobOutput)
+
+
+class StoredJobApi(ProjectApi):
+    @extend_schema(operation_id="storage_job_get", responses=DeletionOutput)
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """Each part of the job that can be deleted by itself, with its bytes and, where it must stay, why."""
+        job = job_get_visible(access=self.access, job_id=job_id)
+        return Response(_answer(job_parts_judge(job, now=database_now()), is_dry_run=True))
+
+
+class StorageUploadsApi(ProjectApi):
+    @extend_schema(
+        operation_id="storage_upload_list",
+        parameters=[*PAGE_PARAMETERS, ONE_PROJECT],
+        responses=page_serializer(StoredUploadOutput),
+    )
+    def get(self, request: Request) -> Response:
+        """Uploads by what they take, the largest first."""
+        uploads = stored_uploads(project_ids=_readable(self, request))
+        return page_response(request, uploads, StoredUploadOutput, prepare=uploads_used_by)
 
 
 class StoragePolicyApi(ProjectApi):
@@ -130,12 +161,12 @@ class JobTrajectoriesApi(ProjectApi):
 class StorageDeletionsApi(ProjectApi):
     @extend_schema(
         operation_id="storage_deletion_list",
-        parameters=PAGE_PARAMETERS,
+        parameters=[*PAGE_PARAMETERS, ONE_PROJECT],
         responses=page_serializer(RemovalOutput),
     )
     def get(self, request: Request) -> Response:
         """What was deleted, and what is still being removed, newest first; of the last 90 days."""
-        return page_response(request, removal_list(project_ids=self.access.readable), RemovalOutput)
+        return page_response(request, removal_list(project_ids=_readable(self, request)), RemovalOutput)
 
     @extend_schema(
         operation_id="storage_delete",
@@ -201,7 +232,17 @@ def _project(api: ProjectApi, request: Request) -> Project | None:
     """None for the installation."""
     if request.query_params.get("installation") == "true":
         return None
+    return _project_of(api, request.query_params.get("project"))
+
+
+def _readable(api: ProjectApi, request: Request) -> Collection[UUID]:
+    """The ids of the project that is asked for, or of all that the caller can read."""
     slug = request.query_params.get("project")
+    return [_project_of(api, slug).id] if slug else api.access.readable
+
+
+def _project_of(api: ProjectApi, slug: str | None) -> Project:
+    """Without a slug the default project, or the only one."""
     projects = list(project_list_readable(access=api.access))
     chosen = [one for one in projects if one.slug == (slug or "default")] or ([] if slug else projects[:1])
     if not chosen:

@@ -72,6 +72,23 @@ def wishes_judge(*, project_id: UUID, wishes: Sequence[Wish], reason: str, now: 
     return judged
 
 
+def job_parts_judge(job: Job, *, now: datetime) -> list[JudgedWish]:
+    """Everything of a job that can be deleted by itself: the job, its rows, each checkpoint, each version."""
+    (facts,) = job_facts([job], now=now)
+    wishes = [
+        Wish(RemovalKind.JOB, job.id),
+        *([] if facts.trajectories_bytes is None else [Wish(RemovalKind.TRAJECTORIES, job.id)]),
+        *([] if facts.logs_bytes is None else [Wish(RemovalKind.LOGS, job.id)]),
+        *(Wish(RemovalKind.CHECKPOINT, job.id, one.number) for one in facts.checkpoints),
+        *(Wish(RemovalKind.VERSION, job.id, one.number) for one in facts.versions),
+    ]
+    judged = []
+    for wish in wishes:
+        name, size, refusal = _judge(facts, wish)
+        judged.append(JudgedWish(PlannedRemoval(wish.kind, job.id, name, size, "", wish.number), refusal))
+    return judged
+
+
 def removals_mark(
     *, project_id: UUID, planned: Sequence[PlannedRemoval], author: str, is_strict: bool
 ) -> list[Removal]:

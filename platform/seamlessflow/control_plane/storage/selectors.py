@@ -99,6 +99,23 @@ def stored_jobs(*, project_ids: Collection[UUID]) -> QuerySet[Job]:
     )
 
 
+def stored_uploads(*, project_ids: Collection[UUID]) -> QuerySet[Artifact]:
+    """The largest first."""
+    kept = Artifact.objects.filter(project_id__in=project_ids, deleted_at=None)
+    return kept.select_related("project").order_by("-num_bytes", "-id")
+
+
+def uploads_used_by(page: Sequence[Artifact]) -> None:
+    """Add to each the name of a job that uses it, as `used_by`: a query per project of the page."""
+    users = {
+        artifact_id: name
+        for project_id in {upload.project_id for upload in page}
+        for name, artifact_id in _references(project_id, None)
+    }
+    for upload in page:
+        upload.used_by = users.get(upload.id, "")  # type: ignore[attr-defined]  # read by StoredUploadOutput
+
+
 def usages_of(project_ids: Sequence[UUID]) -> dict[UUID, Usage]:
     """From rows that the background process keeps: four queries, and nothing is measured here."""
     kept = {"job__project_id__in": project_ids, "job__deleted_at": None}

@@ -37,6 +37,20 @@ class StoredJobOutput(serializers.Serializer):
     rows_bytes = serializers.IntegerField(help_text="Trajectories, logs, events and metrics.")
 
 
+class StoredUploadOutput(serializers.Serializer):
+    id = ShownIdField(IdKind.ARTIFACT)
+    name = serializers.CharField()
+    project = serializers.CharField(source="project.slug")
+    num_bytes = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField(
+        allow_null=True, help_text="When a job was last submitted with it, or deleted; null for never."
+    )
+    used_by = serializers.CharField(
+        help_text="A job that names it; it must stay as long as that job is kept."
+    )
+
+
 class PolicySettingOutput(serializers.Serializer):
     name = serializers.CharField()
     value = serializers.IntegerField(allow_null=True, help_text="What counts; null: for ever.")

@@ -54,6 +54,8 @@ _READS = (
     "uploads",
     "storage",
     "storage/jobs",
+    f"storage/{_JOB}",
+    "storage/uploads",
     "storage/policy",
     "storage/plan",
     "storage/deletions",
@@ -103,7 +105,7 @@ WEB_ROUTES: Routes = {
     ("POST", "signout"): Caller.ANYBODY,
     ("GET", "healthz"): Caller.ANYBODY,
     ("GET", "metrics"): Caller.ANYBODY,
-    ("GET", r"^$|^(?:jobs|groups|sessions|machines|tokens)(?:/.*)?$"): Caller.BROWSER,
+    ("GET", r"^$|^(?:jobs|groups|sessions|machines|tokens|storage)(?:/.*)?$"): Caller.BROWSER,
 }
 GATEWAY_ROUTES: Routes = {
     ("GET", "/healthz"): Caller.ANYBODY,

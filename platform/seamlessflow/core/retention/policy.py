@@ -31,36 +31,39 @@ def _days(default: int | None, text: str, *, minimum: int = 0, of_installation: 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
         "ended_checkpoints_keep": Setting(
-            1, 0, MAX_KEPT, "checkpoints", "Newest checkpoints that an ended job keeps.", may_be_none=False
+            1,
+            0,
+            MAX_KEPT,
+            "checkpoints",
+            "An ended job keeps this many of its newest checkpoints.",
+            may_be_none=False,
         ),
-        "ended_checkpoints_days": _days(7, "After so long an ended job keeps no checkpoint."),
+        "ended_checkpoints_days": _days(7, "Delete all checkpoints of a job this long after it ends."),
         "ended_versions_days": _days(
-            1, "After so long an ended job keeps only its last, its best and its pinned policy versions."
+            1, "This long after a job ends, keep only its last, best and pinned policy versions."
         ),
-        "uploads_unused_days": _days(90, "An upload that no job uses is deleted after so long."),
-        "trajectories_days": _days(90, "Tokens and messages of an ended job are deleted after so long."),
+        "uploads_unused_days": _days(90, "Delete an upload that no job has used for this long."),
+        "trajectories_days": _days(90, "Delete the tokens and messages of a job this long after it ends."),
         "trajectories_to_parquet": Setting(
             1,
             0,
             1,
             "",
-            "Before the policy deletes trajectories it writes them to Parquet files, which stay with the job "
+            "Write trajectories to Parquet files before the policy deletes them; the files stay with the job "
             "(1: yes, 0: no).",
             may_be_none=False,
         ),
-        "logs_days": _days(30, "Logs of an ended job are deleted after so long."),
+        "logs_days": _days(30, "Delete the logs of a job this long after it ends."),
         "events_days": _days(
-            180, "Events are deleted after so long, except those of jobs at work.", minimum=1
+            180, "Delete events that are older than this, except those of running jobs.", minimum=1
         ),
         "metrics_exact_days": _days(
-            30, "After so long the metric points of an ended job are rolled up into buckets."
+            30, "Roll up the metric points of a job into buckets this long after it ends."
         ),
-        "jobs_days": _days(
-            None, "An ended job is deleted after so long, with everything that is left of it."
-        ),
+        "jobs_days": _days(None, "Delete a job, with everything it left, this long after it ends."),
         "ledger_exact_days": _days(
             14,
-            "After so long the ledger of machines is rolled up into hours.",
+            "Roll up the ledger of machines into hours after this long.",
             minimum=8,
             of_installation=True,
         ),

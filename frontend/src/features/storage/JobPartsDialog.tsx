@@ -1,0 +1,109 @@
+// Deletes a job or parts of it. What each part frees, or why it must stay, is there before anything is chosen.
+import { useState } from "react";
+import { Dialog } from "../../ui/Dialog";
+import { bytes, plural } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { Problem } from "../../ui/Problem";
+import { ReasonField } from "../../ui/ReasonField";
+import { allOf, bytesOf, chosenOf, MAX_PARTS, partKey, partWords, toggled } from "./parts";
+import { type Part, type StoredJob, useDelete, useJobParts } from "./queries";
+
+interface Props {
+  job: StoredJob;
+  project: string;
+  onClose: () => void;
+}
+
+export function JobPartsDialog({ job, project, onClose }: Props) {
+  const read = useJobParts(job.id);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [reason, setReason] = useState("");
+  const remove = useDelete(project);
+  const parts = read.data?.items ?? [];
+  const going = chosenOf(parts, chosen);
+  const isTooMany = going.length > MAX_PARTS;
+  return (
+    <Dialog title={`Delete ${job.name} or parts of it`} onClose={onClose} isWide>
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          remove.mutate({ parts: going, reason }, { onSuccess: onClose });
+        }}
+      >
+        <Problem error={read.error} />
+        {read.isPending ? <Loading what="Reading its parts" /> : null}
+        <Shortcuts parts={parts} onChoose={setChosen} />
+        <PartList parts={parts} chosen={chosen} onToggle={(part) => setChosen(toggled(chosen, part))} />
+        <p className="muted" data-testid="freed">
+          {going.length === 0
+            ? "Nothing is chosen yet."
+            : `${plural(going.length, "part")}, ${bytes(bytesOf(going))}. The metrics and events of the job stay unless you delete the whole job.`}
+        </p>
+        {isTooMany ? <p className="fault">At most {MAX_PARTS} parts can be deleted at once.</p> : null}
+        <ReasonField reason={reason} onChange={setReason} />
+        <Problem error={remove.error} />
+        <div className="button-row">
+          <button type="button" className="button" onClick={onClose}>
+            Close
+          </button>
+          <button
+            type="submit"
+            className="button main danger"
+            disabled={going.length === 0 || isTooMany || remove.isPending}
+          >
+            Delete for good
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Shortcuts({ parts, onChoose }: { parts: readonly Part[]; onChoose: (keys: ReadonlySet<string>) => void }) {
+  const shortcuts = [
+    ["All checkpoints", allOf(parts, "checkpoint", 0)],
+    ["All versions but the last", allOf(parts, "version", 1)],
+  ] as const;
+  const useful = shortcuts.filter(([, keys]) => keys.size > 1);
+  if (useful.length === 0) return null;
+  return (
+    <div className="role-checks">
+      {useful.map(([words, keys]) => (
+        <button key={words} type="button" className="link-button" onClick={() => onChoose(keys)}>
+          {words} ({keys.size})
+        </button>
+      ))}
+    </div>
+  );
+}
+
+interface ListProps {
+  parts: readonly Part[];
+  chosen: ReadonlySet<string>;
+  onToggle: (part: Part) => void;
+}
+
+function PartList({ parts, chosen, onToggle }: ListProps) {
+  return (
+    <ul className="part-list" aria-label="Parts of the job">
+      {parts.map((part) => (
+        <li key={partKey(part)}>
+          <label className="check">
+            <input
+              type="checkbox"
+              disabled={part.refusal !== ""}
+              checked={part.refusal === "" && chosen.has(partKey(part))}
+              onChange={() => onToggle(part)}
+            />
+            <span>
+              {partWords(part)}
+              {part.refusal ? <span className="why">Must stay: {part.refusal}.</span> : null}
+            </span>
+          </label>
+          <span className="muted nowrap">{bytes(part.num_bytes)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,91 @@
+// What takes space, what the retention policy deletes, and deleting by hand. One project at a time: it is in the address.
+import { NavLink, Route, Routes, useSearchParams } from "react-router";
+import { useMe } from "../../api/queries";
+import { Loading } from "../../ui/Loading";
+import { Problem } from "../../ui/Problem";
+import { useTitle } from "../../ui/useTitle";
+import { NotFound } from "../layout/NotFound";
+import { Deletions } from "./Deletions";
+import { PlanCard } from "./PlanCard";
+import { PolicyCard } from "./PolicyCard";
+import { StoredJobs } from "./StoredJobs";
+import { StoredUploads } from "./StoredUploads";
+import { UsageTable } from "./UsageTable";
+
+const TABS = [
+  ["", "Overview"],
+  ["jobs", "Jobs"],
+  ["uploads", "Uploads"],
+  ["deletions", "Deletions"],
+] as const;
+
+export interface TabProps {
+  project: string;
+  /** May delete what they made; owners anything. */
+  mayDelete: boolean;
+}
+
+export default function StoragePage() {
+  useTitle("Storage");
+  const me = useMe();
+  const [address] = useSearchParams();
+  if (me.error) return <Problem error={me.error} />;
+  if (!me.data) return <Loading />;
+  const { projects, is_staff } = me.data;
+  const asked = address.get("project");
+  const project = projects.find(({ slug }) => slug === (asked ?? "default")) ?? (asked ? undefined : projects[0]);
+  if (asked && !project) return <NotFound detail={`You are in no project named ${asked}.`} />;
+  if (!project) return <p className="none">You are in no project yet. An owner of a project can add you.</p>;
+  const tab = { project: project.slug, mayDelete: project.may_write };
+  const where = projects.length > 1 ? `?project=${project.slug}` : "";
+  return (
+    <>
+      <div className="page-head">
+        <div>
+          <h1>Storage</h1>
+          <p className="muted">What takes space, how long it is kept, and what you can delete.</p>
+        </div>
+        {projects.length > 1 ? <ProjectPicker projects={projects} chosen={project.slug} /> : null}
+      </div>
+      <nav className="tabs" aria-label="Storage">
+        {TABS.map(([path, word]) => (
+          <NavLink key={path} to={`/storage${path ? `/${path}` : ""}${where}`} end>
+            {word}
+          </NavLink>
+        ))}
+      </nav>
+      <Routes>
+        <Route
+          index
+          element={
+            <div className="stack">
+              <UsageTable chosen={project.slug} />
+              <PlanCard project={project.slug} />
+              <PolicyCard project={project.slug} isOwner={project.role === "owner"} isOperator={is_staff} />
+            </div>
+          }
+        />
+        <Route path="jobs" element={<StoredJobs {...tab} />} />
+        <Route path="uploads" element={<StoredUploads {...tab} />} />
+        <Route path="deletions" element={<Deletions project={project.slug} />} />
+        <Route path="*" element={<NotFound />} />
+      </Routes>
+    </>
+  );
+}
+
+function ProjectPicker({ projects, chosen }: { projects: readonly { slug: string; name: string }[]; chosen: string }) {
+  const [, setAddress] = useSearchParams();
+  return (
+    <label className="picker">
+      <span className="muted">Project</span>
+      <select value={chosen} onChange={(event) => setAddress({ project: event.target.value })}>
+        {projects.map(({ slug, name }) => (
+          <option key={slug} value={slug}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,119 @@
+// Uploads by what they take, the largest first. One that a kept job names must stay.
+import { useState } from "react";
+import { useSearchParams } from "react-router";
+import { Dialog } from "../../ui/Dialog";
+import { bytes, moment, NONE } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { Pager } from "../../ui/Pager";
+import { Problem } from "../../ui/Problem";
+import { ReasonField } from "../../ui/ReasonField";
+import { type StoredUpload, useDelete, useStoredUploads } from "./queries";
+import type { TabProps } from "./StoragePage";
+
+const PAGE_SIZE = 25;
+
+export function StoredUploads({ project, mayDelete }: TabProps) {
+  const [address, setAddress] = useSearchParams();
+  const offset = Number(address.get("offset") ?? 0) || 0;
+  const uploads = useStoredUploads({ project, limit: PAGE_SIZE, offset });
+  const [opened, setOpened] = useState<StoredUpload>();
+  const rows = uploads.data?.results ?? [];
+  const move = (to: number) => {
+    address.set("offset", String(to));
+    setAddress(address, { replace: true });
+  };
+  return (
+    <>
+      <Problem error={uploads.error} />
+      {uploads.isPending ? <Loading what="Reading the uploads" /> : null}
+      {uploads.data && rows.length === 0 ? (
+        <p className="none">
+          Nothing was uploaded to this project yet. <code>seamlessflow jobs submit --upload</code> sends models and
+          tasks.
+        </p>
+      ) : null}
+      {rows.length > 0 ? (
+        <div className="card flush wide">
+          <table className="table" data-testid="stored-uploads">
+            <thead>
+              <tr>
+                <th>Upload</th>
+                <th className="number">Size</th>
+                <th>Created</th>
+                <th>Last used</th>
+                <th>Used by</th>
+                <th>
+                  <span className="visually-hidden">Delete</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((upload) => (
+                <tr key={upload.id}>
+                  <td title={upload.id}>{upload.name}</td>
+                  <td className="number nowrap">{bytes(upload.num_bytes)}</td>
+                  <td className="nowrap">{moment(Date.parse(upload.created_at))}</td>
+                  <td className="nowrap">{upload.last_used_at ? moment(Date.parse(upload.last_used_at)) : NONE}</td>
+                  <td>{upload.used_by || <span className="muted">no job</span>}</td>
+                  <td className="number">
+                    {mayDelete && !upload.used_by ? (
+                      <button
+                        type="button"
+                        className="link-button"
+                        aria-label={`Delete ${upload.name}`}
+                        onClick={() => setOpened(upload)}
+                      >
+                        delete…
+                      </button>
+                    ) : null}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : null}
+      <Pager
+        offset={offset}
+        limit={PAGE_SIZE}
+        count={uploads.data?.count ?? 0}
+        onMove={move}
+        words={["Larger", "Smaller"]}
+      />
+      {opened ? <UploadDialog upload={opened} project={project} onClose={() => setOpened(undefined)} /> : null}
+    </>
+  );
+}
+
+interface DialogProps {
+  upload: StoredUpload;
+  project: string;
+  onClose: () => void;
+}
+
+function UploadDialog({ upload, project, onClose }: DialogProps) {
+  const [reason, setReason] = useState("");
+  const remove = useDelete(project);
+  return (
+    <Dialog title={`Delete ${upload.name}?`} onClose={onClose}>
+      <p>No job uses it. Deleting it frees {bytes(upload.num_bytes)} and cannot be undone; it can be uploaded again.</p>
+      <ReasonField reason={reason} onChange={setReason} />
+      <Problem error={remove.error} />
+      <div className="button-row">
+        <button type="button" className="button" onClick={onClose}>
+          Keep it
+        </button>
+        <button
+          type="button"
+          className="button main danger"
+          disabled={remove.isPending}
+          onClick={() =>
+            remove.mutate({ parts: [{ kind: "upload", id: upload.id, number: null }], reason }, { onSuccess: onClose })
+          }
+        >
+          Delete for good
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,117 @@
+// Reads and changes of what is stored. Every change makes all of them be read anew.
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
+import { api, bodyOf, type Schemas } from "../../api/client";
+import { type PageQuery, queryClient } from "../../api/queries";
+
+export type Usage = Schemas["StorageOutput"];
+export type StoredJob = Schemas["StoredJobOutput"];
+export type StoredUpload = Schemas["StoredUploadOutput"];
+export type Setting = Schemas["PolicySettingOutput"];
+export type Part = Schemas["DeletionItemOutput"];
+export type Removal = Schemas["RemovalOutput"];
+
+const STORAGE = "storage";
+const PARTS = "parts";
+/** While files are still being removed, the list of deletions is read again. */
+const DELETIONS_EVERY_MS = 3000;
+
+/** One project's policy, or with null the defaults of the installation. */
+export type PolicyOf = string | null;
+
+export function useUsages() {
+  return useQuery({
+    queryKey: [STORAGE, "usages"],
+    queryFn: () => bodyOf(api.GET("/api/v1/storage", { params: { query: { limit: 500 } } })),
+  });
+}
+
+export function useStoredJobs(query: PageQuery & { project: string }) {
+  return useQuery({
+    queryKey: [STORAGE, "jobs", query],
+    queryFn: () => bodyOf(api.GET("/api/v1/storage/jobs", { params: { query } })),
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** What can be deleted of a job by itself. */
+export function useJobParts(jobId: string) {
+  return useQuery({
+    queryKey: [STORAGE, PARTS, jobId],
+    queryFn: () => bodyOf(api.GET("/api/v1/storage/jobs/{job_id}", { params: { path: { job_id: jobId } } })),
+    gcTime: 0,
+    staleTime: 0,
+  });
+}
+
+export function useStoredUploads(query: PageQuery & { project: string }) {
+  return useQuery({
+    queryKey: [STORAGE, "uploads", query],
+    queryFn: () => bodyOf(api.GET("/api/v1/storage/uploads", { params: { query } })),
+    placeholderData: keepPreviousData,
+  });
+}
+
+export function useRemovals(query: PageQuery & { project: string }) {
+  return useQuery({
+    queryKey: [STORAGE, "deletions", query],
+    queryFn: () => bodyOf(api.GET("/api/v1/storage/deletions", { params: { query } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) =>
+      state.data?.results.some((removal) => removal.finished_at === null) ? DELETIONS_EVERY_MS : false,
+  });
+}
+
+export function usePlan(project: string) {
+  return useQuery({
+    queryKey: [STORAGE, "plan", project],
+    queryFn: () => bodyOf(api.GET("/api/v1/storage/plan", { params: { query: { project } } })),
+  });
+}
+
+export function usePolicy(of: PolicyOf) {
+  return useQuery({
+    queryKey: [STORAGE, "policy", of],
+    queryFn: () => bodyOf(api.GET("/api/v1/storage/policy", { params: { query: policyQuery(of) } })),
+  });
+}
+
+export interface PolicyChanges {
+  settings: Record<string, number | null>;
+  reset: string[];
+}
+
+export function usePolicyEdit(of: PolicyOf) {
+  return useMutation({
+    mutationFn: (body: PolicyChanges) =>
+      bodyOf(api.PATCH("/api/v1/storage/policy", { params: { query: policyQuery(of) }, body })),
+    onSuccess: readAnew,
+  });
+}
+
+export function useDelete(project: string) {
+  return useMutation({
+    mutationFn: ({ parts, reason }: { parts: readonly Pick<Part, "kind" | "id" | "number">[]; reason: string }) =>
+      bodyOf(
+        api.POST("/api/v1/storage/deletions", {
+          params: { query: { project } },
+          body: { items: parts.map(wishOf), reason, dry_run: false },
+        }),
+      ),
+    onSuccess: readAnew,
+  });
+}
+
+type Wish = Schemas["DeletionItemInputRequest"];
+
+function wishOf({ kind, id, number }: Pick<Part, "kind" | "id" | "number">): Wish {
+  return { kind: kind as Wish["kind"], id, ...(number === null ? {} : { number }) };
+}
+
+function policyQuery(of: PolicyOf) {
+  return of === null ? { installation: true } : { project: of };
+}
+
+async function readAnew(): Promise<void> {
+  // Not the parts of the job in the dialog that is about to close: the job may be gone.
+  await queryClient.invalidateQueries({ queryKey: [STORAGE], predicate: ({ queryKey }) => queryKey[1] !== PARTS });
+}
