@@ -51,6 +51,11 @@ app.conf.update(
                 "schedule": 60.0,
                 "options": {"queue": "background", "expires": 50.0},
             },
+            "sign-in-attempts-forget": {
+                "task": "seamlessflow.sign_in_attempts_forget",
+                "schedule": 600.0,
+                "options": {"queue": "background", "expires": 500.0},
+            },
             "versions-prune": {
                 "task": "seamlessflow.versions_prune",
                 "schedule": 60.0,

@@ -5,7 +5,7 @@ from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
-from seamlessflow.control_plane.accounts.views import sign_in, sign_in_help
+from seamlessflow.control_plane.accounts.views import sign_in, sign_in_by_password, sign_in_help
 from seamlessflow.control_plane.common.health import healthz
 from seamlessflow.control_plane.common.problems import bad_request, page_not_found, server_error
 from seamlessflow.control_plane.telemetry.views import metrics
@@ -18,6 +18,7 @@ urlpatterns = [
     path("signin/<str:secret>", sign_in),
     path("healthz", healthz),
     path("metrics", metrics),
+    path("admin/login/", sign_in_by_password),
     path("admin/", admin.site.urls),
     path("", include("seamlessflow.control_plane.dashboard.urls")),
 ]

@@ -5,6 +5,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.access.operations import ProjectRole, Scope
 
@@ -79,7 +80,7 @@ class Token(models.Model):
         db_default=PROJECT_SCOPES,  # for rows of a release that knows no scopes
         help_text="What an API token may be used for; it never adds to what its user may do.",
     )
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = StoredAtField()
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -100,3 +101,14 @@ class Token(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} token {self.name}"
+
+
+class SignInCounter(models.Model):
+    """Failed sign-ins of one place, or of one name at one place; see `sign_in_attempts`."""
+
+    key = models.CharField(primary_key=True, max_length=64, help_text="SHA-256 of place and name, hex.")
+    num = models.PositiveIntegerField()
+    expires_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.num} failed sign-ins"

@@ -1,7 +1,11 @@
-"""The sign-in pages. Of the one-time link GET shows a button, POST uses it up: a preview of it costs nothing."""
+"""The sign-in pages. Of the one-time link GET shows a button, POST uses it up: a preview of it costs nothing.
+
+Invariant: no secret is looked at before `sign_in_attempts` allowed it.
+"""
 
 from http import HTTPStatus
 
+from django.contrib import admin
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -9,6 +13,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from seamlessflow.control_plane.accounts.services import sign_in_token_use
+from seamlessflow.control_plane.accounts.sign_in_attempts import (
+    SignInLocked,
+    attempt_begin,
+    attempt_succeeded,
+)
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -18,9 +27,14 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 def sign_in(request: HttpRequest, secret: str) -> HttpResponse:
     if request.method == "GET":
         return render(request, "accounts/sign_in.html")
+    try:
+        attempt = attempt_begin(address=_address(request))
+    except SignInLocked as locked:
+        return _locked(request, locked)
     user = sign_in_token_use(secret=secret)
     if user is None:
         return render(request, "accounts/sign_in.html", {"is_used": True}, status=HTTPStatus.GONE)
+    attempt_succeeded(attempt)
     login(request, user, backend=BACKEND)
     return HttpResponseRedirect("/")
 
@@ -29,3 +43,32 @@ def sign_in(request: HttpRequest, secret: str) -> HttpResponse:
 def sign_in_help(request: HttpRequest) -> HttpResponse:
     """Tells a visitor how to sign in; there is no password form besides the admin's."""
     return render(request, "accounts/sign_in_help.html")
+
+
+@never_cache
+def sign_in_by_password(request: HttpRequest) -> HttpResponse:
+    """The form of the admin site, throttled."""
+    if request.method != "POST":
+        return admin.site.login(request)
+    try:
+        attempt = attempt_begin(address=_address(request), username=request.POST.get("username", ""))
+    except SignInLocked as locked:
+        return _locked(request, locked)
+    response = admin.site.login(request)
+    if request.user.is_authenticated:
+        attempt_succeeded(attempt)
+    return response
+
+
+def _address(request: HttpRequest) -> str:
+    """Of the client: the server has replaced a trusted proxy's by the one that it names."""
+    return str(request.META.get("REMOTE_ADDR", ""))
+
+
+def _locked(request: HttpRequest, locked: SignInLocked) -> HttpResponse:
+    minutes = -(-locked.retry_after_s // 60)
+    response = render(
+        request, "accounts/sign_in_locked.html", {"minutes": minutes}, status=HTTPStatus.TOO_MANY_REQUESTS
+    )
+    response["Retry-After"] = str(locked.retry_after_s)
+    return response

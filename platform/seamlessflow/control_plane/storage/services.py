@@ -14,6 +14,7 @@ from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.removals import RETENTION, deletions_allowed
 from seamlessflow.control_plane.common.services import event_record
+from seamlessflow.control_plane.common.subjects import INSTALLATION
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.storage.aging import events_age, ledger_age, metrics_age
 from seamlessflow.control_plane.storage.carrying_out import removals_carry_out
@@ -24,8 +25,6 @@ from seamlessflow.control_plane.storage.selectors import job_facts, policy_of, u
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.retention.planner import PlannedRemoval, UploadFacts, retention_plan
 from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, Policy, settings_check
-
-INSTALLATION = UUID(int=0)
 
 
 def policy_edit(
