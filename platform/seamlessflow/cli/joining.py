@@ -1,13 +1,16 @@
 """How a host becomes a machine of a platform that runs elsewhere: by the installation's join token.
 
 Enters: a name, tags, the control plane's address and the secret SEAMLESSFLOW_JOIN_TOKEN. Leaves: the machine's own
-token in a file that only this user can read. The control plane may still be starting: it is waited for.
+token in a file that only this user can read. The control plane may still be starting, and another host of this name may
+have gone a moment ago: both are waited for. A token that is there from before proves that this host is that machine.
 """
 
 import time
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 
+import click
 import httpx
 import msgspec
 
@@ -32,10 +35,11 @@ def machine_join(
             f"{JOIN_TOKEN_VARIABLE} to the installation's join token",
             exit_code=2,
         )
-    body = msgspec.json.encode(Join(name=name, tags=list(tags)))
+    path = home.create().machine_token_file(name)
+    stored = path.read_text().strip() if path.exists() else ""
+    body = msgspec.json.encode(Join(name=name, tags=list(tags), stored_token=stored))
     answer = _post(f"{control_plane_url.rstrip('/')}/api/worker/v1/join", body, secret=secret)
     joined = msgspec.json.decode(answer, type=Joined)
-    path = home.create().machine_token_file(name)
     path.unlink(missing_ok=True)
     home.kept(path, joined.token)
     return path
@@ -43,6 +47,7 @@ def machine_join(
 
 def _post(url: str, body: bytes, *, secret: str) -> bytes:
     deadline_at = time.monotonic() + WAIT_S
+    said = ""
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
     while True:
         try:
@@ -53,10 +58,16 @@ def _post(url: str, body: bytes, *, secret: str) -> bytes:
             if answer.is_success:
                 return answer.content
             trouble = _detail(answer)
-            if answer.status_code < 500:
+            if (
+                answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+                and answer.status_code != HTTPStatus.CONFLICT
+            ):
                 raise CliError(f"{url} refused: {trouble}", exit_code=2)
         if time.monotonic() > deadline_at:
             raise CliError(f"{url}: {trouble}, for {WAIT_S:.0f} s now")
+        if not said:
+            said = f"waiting up to {WAIT_S:.0f} s: {trouble}"
+            click.echo(said, err=True)
         time.sleep(POLL_S)
 
 

@@ -1,6 +1,7 @@
 """Edits of machines' desired state: register, tags, cordon, drain.
 
-Invariant: each edit bumps `generation` (the ETag), carries a reason and an author, and leaves an event.
+Invariants: one host speaks for a machine; each edit bumps `generation` (the ETag), carries a reason and an author, and
+leaves an event.
 """
 
 import re
@@ -9,15 +10,18 @@ from http import HTTPStatus
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Max
 
 from seamlessflow.control_plane.accounts.models import Token
+from seamlessflow.control_plane.accounts.secrets import secret_digest
 from seamlessflow.control_plane.accounts.services import machine_token_create
-from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
 from seamlessflow.control_plane.common.clock import database_now
-from seamlessflow.control_plane.common.errors import ApplicationError, field_error, not_found
+from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
@@ -28,34 +32,68 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 def machine_register(
     *, name: str, tags: Collection[str] | None, author: str, is_rotating: bool = False
 ) -> tuple[Machine, str]:
-    """Create or keep the machine and make it a fresh token, whose secret is returned."""
-    if not _NAME.fullmatch(name):
-        raise field_error(
-            "name", f"{name!r} must be 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends"
-        )
-    machine, is_new = Machine.objects.get_or_create(name=name, defaults={"tags": checked_tags(tags or [])})
-    if is_new:
-        _edit_record(machine, kind="machine.registered", reason="registered", author=author)
-    elif tags is not None and set(tags) != set(machine.tags):
+    """Create or keep the machine and make it a fresh token, whose secret is returned; rotating ends earlier ones."""
+    machine, is_new = _machine_obtain(name, tags or [], author)
+    if not is_new and tags is not None and set(tags) != set(machine.tags):
         machine = machine_edit(
             machine_id=machine.id, edit=MachineEdit(tags=tags), reason="registered again", author=author
         )
     if is_rotating:
-        Token.objects.filter(machine=machine, revoked_at=None).update(revoked_at=database_now())
+        _tokens_end(machine)
     _, secret = machine_token_create(machine=machine, author=author)
     return machine, secret
 
 
 @transaction.atomic
-def machine_join(*, name: str, tags: Collection[str]) -> tuple[Machine, str]:
+def machine_join(*, name: str, tags: Collection[str], stored_token: str = "") -> tuple[Machine, str]:
     """A host registers itself, again after each restart: the tags that a person gave it meanwhile stand.
 
-    Earlier tokens end, so that of two hosts that claim one name only the later speaks for the machine.
+    Earlier tokens end, so that one host alone speaks for the machine: the one that holds its newest token, or, once
+    the machine counts as lost, whoever comes first. Raises ApplicationError: 409 while another host is heard of.
     """
-    is_known = Machine.objects.filter(name=name).exists()
-    return machine_register(
-        name=name, tags=None if is_known else tags, is_rotating=True, author=f"machine:{name}"
-    )
+    author = f"machine:{name}"
+    machine, is_new = _machine_obtain(name, tags, author)
+    if not is_new:
+        Machine.objects.select_for_update(no_key=True).get(id=machine.id)
+        _owner_check(machine, stored_token)
+    _tokens_end(machine)
+    _, secret = machine_token_create(machine=machine, author=author)
+    return machine, secret
+
+
+def _tokens_end(machine: Machine) -> None:
+    Token.objects.filter(machine=machine, revoked_at=None).update(revoked_at=database_now())
+
+
+def _machine_obtain(name: str, tags: Collection[str], author: str) -> tuple[Machine, bool]:
+    """The machine of this name, and whether it is new."""
+    if not _NAME.fullmatch(name):
+        raise field_error(
+            "name", f"{name!r} must be 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends"
+        )
+    machine, is_new = Machine.objects.get_or_create(name=name, defaults={"tags": checked_tags(tags)})
+    if is_new:
+        _edit_record(machine, kind="machine.registered", reason="registered", author=author)
+    return machine, is_new
+
+
+def _owner_check(machine: Machine, stored_token: str) -> None:
+    """Raises ApplicationError unless the host is this machine, or nobody is any more."""
+    tokens = Token.objects.filter(machine=machine, revoked_at=None)
+    if stored_token and tokens.filter(digest=secret_digest(stored_token)).exists():
+        return
+    heard = MachineHeartbeat.objects.filter(machine=machine).values_list("received_at", flat=True).first()
+    # Whoever joined a moment ago has not been heard of yet.
+    newest = max(filter(None, [heard, tokens.aggregate(newest=Max("created_at"))["newest"]]), default=None)
+    if newest is None:
+        return
+    left_s = HEARTBEAT_LIMIT_S - (database_now() - newest).total_seconds()
+    if left_s > 0:
+        raise conflict(
+            f"name: another host goes by {machine.name!r} and was heard of "
+            f"{HEARTBEAT_LIMIT_S - left_s:.0f} s ago. Stop that one, or choose another name. If it is gone, the name "
+            f"is free in {left_s:.0f} s"
+        )
 
 
 def machine_edit(

@@ -71,7 +71,7 @@ def worker_view(
 def join(request: HttpRequest) -> HttpResponse:
     join_authenticate(request)
     body = _decode(request, Join)
-    machine, secret = machine_join(name=body.name, tags=body.tags)
+    machine, secret = machine_join(name=body.name, tags=body.tags, stored_token=body.stored_token)
     return _json(Joined(name=machine.name, tags=list(machine.tags), token=secret))
 
 

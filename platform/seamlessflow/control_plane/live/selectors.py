@@ -28,11 +28,11 @@ from seamlessflow.control_plane.live.rows import (
     phase_row,
 )
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 
 MAX_JOBS = 200
 MAX_EVENTS = 60

@@ -17,8 +17,9 @@ from django.db import close_old_connections, connections
 from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL
 from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
 from seamlessflow.control_plane.scheduling.doorbells import BellRinger, EnginesBehind
-from seamlessflow.control_plane.scheduling.selectors import HEARTBEAT_LIMIT_S, snapshot_load
+from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
+from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.runtime.connections import KEEPALIVES, connection_cut
 

@@ -19,10 +19,10 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.job_spec import spec_roles
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
+from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
-HEARTBEAT_LIMIT_S = 15.0
 DEFAULT_POOL = "default"
 _DEMAND = """
     SELECT j.id,

@@ -7,7 +7,7 @@ Other routes under `/api/worker/v1`, authenticated by a phase credential (`Autho
 `POST /publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204);
 by the machine token: `POST /phases/<uuid>/logs?stream=&offset=&lost=` (bytes → {"next_offset": n}; `lost`: so many
 bytes before `offset` are gone at the sender, so the log goes on after a gap); by the installation's join token:
-`POST /join` (Join → Joined).
+`POST /join` (Join → Joined, 409 while another host goes by the name).
 """
 
 from typing import Any
@@ -24,11 +24,16 @@ PROTOCOL_VERSION = 1
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that asks to be a machine. Tags count when it is new; a known machine keeps those it was given."""
+    """A host that asks to be a machine. Tags count when it is new; a known machine keeps those it was given.
+
+    `stored_token`: what the host was given when it joined before. It proves that the host is that machine; without it
+    nobody takes the name of a machine that is heard of.
+    """
 
     protocol_version: int = PROTOCOL_VERSION
     name: str
     tags: list[str] = []
+    stored_token: str = ""
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import FailPhase
 from seamlessflow.core.scheduling.snapshot import MachineView, PhaseView
 
+HEARTBEAT_LIMIT_S = 15.0  # silent for longer, a machine counts as lost
 SUSPICION_S = 120.0
 START_LIMIT_S = 1800.0
 DRAIN_LIMIT_S = 600.0
