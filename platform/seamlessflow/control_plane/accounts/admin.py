@@ -1,27 +1,69 @@
 """People, projects and tokens in the admin site. Secrets of tokens are nowhere to be shown.
 
-Nobody is deleted, because events name them: an account is closed by taking `Active` away.
+Nobody is deleted, because events name them: an account is closed by taking `Active` away. Invariant: who is no
+superuser gains no power here: gives no permission, edits no other account, adds nobody to a project of others.
 """
+
+from http import HTTPStatus
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from seamlessflow.control_plane.accounts.models import Membership, Project, Token, User
+from seamlessflow.control_plane.accounts.admin_access import access_of_staff, may_edit
+from seamlessflow.control_plane.accounts.models import Membership, Project, Token, TokenKind, User
+from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.accounts.services import token_revoke
 from seamlessflow.control_plane.common.admin import KeptAdmin, ReadOnlyAdmin, author_of
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.core.access.operations import Operation
+
+POWERS = ("is_staff", "is_superuser", "groups", "user_permissions")
+
+# Permissions are given to people one by one, by superusers: a group would be a second way.
+admin.site.unregister(Group)
 
 
 @admin.register(User)
 class PersonAdmin(KeptAdmin, UserAdmin):  # type: ignore[type-arg]
     list_display = ["username", "email", "is_active", "is_staff", "is_superuser", "last_login"]
 
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> tuple[str, ...]:
+        fixed = tuple(super().get_readonly_fields(request, obj))
+        return fixed if _is_superuser(request) else (*fixed, *POWERS)
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """Also asked before a password is set: whoever sets that of another may sign in as them."""
+        is_other = obj is not None and obj.pk != request.user.pk
+        return super().has_change_permission(request, obj) and (not is_other or _is_superuser(request))
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return bool(getattr(request.user, "is_superuser", False))
+
 
 class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
     model = Membership
     extra = 0
     autocomplete_fields = ["user"]
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_add_permission(request, obj) and self._may_edit(request, obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_change_permission(request, obj) and self._may_edit(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and self._may_edit(request, obj)
+
+    def _may_edit(self, request: HttpRequest, project: Any) -> bool:
+        """Of a project that is only being made nobody is an owner yet: superusers make them."""
+        if not isinstance(project, Project):
+            return _is_superuser(request)
+        return may_edit(request, Operation.MEMBER_EDIT, project.id)
 
 
 @admin.register(Project)
@@ -44,5 +86,21 @@ class TokenAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Revoke: what uses it is refused from now on")
     def revoke(self, request: HttpRequest, tokens: QuerySet[Token]) -> None:
+        access = access_of_staff(request)
         for token in tokens:
-            token_revoke(token=token, author=author_of(request))
+            try:
+                _revocation_check(access, token)
+            except ApplicationError as error:
+                self.message_user(request, f"{token}: {error.detail}", level="warning")
+            else:
+                token_revoke(token=token, author=author_of(request))
+
+
+def _revocation_check(access: Access, token: Token) -> None:
+    """A machine's token is the operators' affair, one for the installation its user's. Raises ApplicationError."""
+    if token.kind == TokenKind.MACHINE:
+        access.check(Operation.MACHINE_EDIT)
+    elif token.project_id is not None:
+        access.check(Operation.TOKEN_REVOKE, token.project_id, author_id=token.user_id)
+    elif not access.user.is_superuser and token.user_id != access.user.id:
+        raise ApplicationError("only its user and superusers may revoke it", status=HTTPStatus.FORBIDDEN)

@@ -4,10 +4,12 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from seamlessflow.control_plane.accounts.admin_access import rows_allowed
 from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, ReasonActionForm, author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services import job_desire
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.lifecycle.jobs import DesiredJobState
 
 
@@ -36,7 +38,15 @@ class JobAdmin(ReadOnlyAdmin):
 
     def _desire(self, request: HttpRequest, jobs: QuerySet[Job], desired: DesiredJobState) -> None:
         reason = request.POST.get("reason", "").strip() or "asked for in the admin site"
-        for job in jobs:
+        allowed = rows_allowed(
+            self,
+            request,
+            jobs,
+            Operation.JOB_EDIT,
+            project_of=lambda job: job.project_id,
+            author_of=lambda job: job.created_by_id,
+        )
+        for job in allowed:
             try:
                 job_desire(job_id=job.id, desired=desired, reason=reason, author=author_of(request))
             except ApplicationError as error:

@@ -4,8 +4,10 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from seamlessflow.control_plane.accounts.admin_access import rows_allowed
 from seamlessflow.control_plane.common.admin import ReadOnlyAdmin
 from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.core.access.operations import Operation
 
 
 @admin.register(PolicyVersion)
@@ -20,8 +22,20 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Pin: retention keeps its weights")
     def pin(self, request: HttpRequest, versions: QuerySet[PolicyVersion]) -> None:
-        versions.filter(deleted_at=None).update(is_pinned=True)
+        self._pin(request, versions.filter(deleted_at=None), is_pinned=True)
 
     @admin.action(description="Unpin: retention may delete its weights")
     def unpin(self, request: HttpRequest, versions: QuerySet[PolicyVersion]) -> None:
-        versions.update(is_pinned=False)
+        self._pin(request, versions, is_pinned=False)
+
+    def _pin(self, request: HttpRequest, versions: QuerySet[PolicyVersion], *, is_pinned: bool) -> None:
+        allowed = rows_allowed(
+            self,
+            request,
+            versions.select_related("job"),
+            Operation.JOB_EDIT,
+            project_of=lambda version: version.project_id,
+            author_of=lambda version: version.job.created_by_id,
+        )
+        ids = [version.id for version in allowed]
+        PolicyVersion.objects.filter(id__in=ids).update(is_pinned=is_pinned)

@@ -6,11 +6,14 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
+from seamlessflow.control_plane.accounts.admin_access import access_of_staff, may_edit
+from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.common.admin import ReadOnlyAdmin, author_of
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.storage.models import RetentionPolicy
 from seamlessflow.control_plane.storage.services import policy_edit
+from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, settings_check
 
 
@@ -53,6 +56,18 @@ class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         """An empty set of settings says the same, and leaves an event."""
         return False
+
+    def has_change_permission(self, request: HttpRequest, obj: RetentionPolicy | None = None) -> bool:
+        allowed = super().has_change_permission(request, obj)
+        return allowed and (obj is None or may_edit(request, Operation.RETENTION_EDIT, obj.project_id))
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        """A policy is made for a project that the caller may edit the policy of."""
+        if db_field.name == "project":
+            access = access_of_staff(request)
+            editable = [one for one in access.readable if access.may(Operation.RETENTION_EDIT, one)]
+            options["queryset"] = Project.objects.filter(id__in=editable)
+        return super().formfield_for_foreignkey(db_field, request, **options)
 
     def save_model(
         self, request: HttpRequest, obj: RetentionPolicy, form: RetentionPolicyForm, change: bool

@@ -1,0 +1,54 @@
+"""What staff may do in the admin site: what the table of operations gives them, beside Django's permissions.
+
+Enters: a request and the rows of an action. Leaves: those that the caller may change; of the others a warning says why.
+Invariant: nobody gains in the admin site what REST would refuse to the same person.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.contrib.admin import ModelAdmin
+from django.db.models import Model
+from django.http import HttpRequest
+
+from seamlessflow.control_plane.accounts.models import User
+from seamlessflow.control_plane.accounts.selectors import Access, access_of
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.core.access.operations import Operation
+
+Row = TypeVar("Row", bound=Model)
+
+
+def access_of_staff(request: HttpRequest) -> Access:
+    """Superusers own every project; other staff have the roles that their memberships give them."""
+    assert isinstance(request.user, User)
+    return access_of(user=request.user, token=None)
+
+
+def may_edit(request: HttpRequest, operation: Operation, project_id: UUID | None) -> bool:
+    """Without a project: for the installation, which is the operators'."""
+    access = access_of_staff(request)
+    return access.is_operator if project_id is None else access.may(operation, project_id)
+
+
+def rows_allowed(
+    page: "ModelAdmin[Any]",
+    request: HttpRequest,
+    rows: Iterable[Row],
+    operation: Operation,
+    *,
+    project_of: Callable[[Row], UUID],
+    author_of: Callable[[Row], UUID | None] = lambda row: None,
+) -> list[Row]:
+    """Those of the rows that the caller may do it to."""
+    access = access_of_staff(request)
+    allowed = []
+    for row in rows:
+        try:
+            access.check(operation, project_of(row), author_id=author_of(row))
+        except ApplicationError as error:
+            page.message_user(request, f"{row}: {error.detail}", level="warning")
+        else:
+            allowed.append(row)
+    return allowed
