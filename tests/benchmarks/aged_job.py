@@ -194,6 +194,7 @@ def _told(job: Job, workers: list[Worker], phase: Phase, forest: WrittenForest) 
         "group_id": show_id(IdKind.GROUP, forest.group_id),
         "session_id": show_id(IdKind.SESSION, forest.session_ids[0]),
         "index": 1,
+        "slug": job.project.slug,
         "machines": [str(worker.machine.id) for worker in workers],
         "cookies": {name: cookie.value for name, cookie in browser.cookies.items()},
     }

@@ -2,7 +2,7 @@
 
 from tests.benchmarks.aged_pages import rest_paths
 
-KNOWN = ("job_id", "machine_id", "phase_id", "group_id", "session_id", "index")
+KNOWN = ("job_id", "machine_id", "phase_id", "group_id", "session_id", "index", "slug")
 
 
 def test_each_address_of_the_rest_api_can_be_fetched() -> None:

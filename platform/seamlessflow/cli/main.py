@@ -26,6 +26,7 @@ COMMANDS = {
     "submit": "jobs",
     "jobs": "jobs",
     "machines": "machines",
+    "members": "members",
     "storage": "storage",
     "tokens": "tokens",
 }

@@ -240,6 +240,22 @@ class Client:
     def token_revoke(self, token_id: str) -> None:
         self._send("DELETE", f"tokens/{_segment(token_id)}")
 
+    def member_list(self, project: str) -> list[Json]:
+        return list(self._pages(_members(project)))
+
+    def member_add(self, project: str, username: str, *, role: str, is_invited: bool = False) -> Json:
+        """The member; of an account that is made for it `sign_in_link` opens a browser session, once."""
+        return self._send(
+            "POST", _members(project), json={"username": username, "role": role, "invite": is_invited}
+        )
+
+    def member_change(self, project: str, username: str, *, role: str) -> Json:
+        return self._send("PATCH", f"{_members(project)}/{_segment(username)}", json={"role": role})
+
+    def member_remove(self, project: str, username: str) -> None:
+        """Their tokens of the project end. Raises ApiError (409) for the last owner."""
+        self._send("DELETE", f"{_members(project)}/{_segment(username)}")
+
     def storage(self) -> list[Json]:
         """Bytes by project and kind."""
         return list(self._pages("storage"))
@@ -339,6 +355,10 @@ def _content_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uname = member.gname = ""
     member.mtime, member.mode = 0, 0o644
     return member
+
+
+def _members(project: str) -> str:
+    return f"projects/{_segment(project)}/members"
 
 
 def _segment(identifier: str) -> str:

@@ -4,6 +4,7 @@ from django.urls import include, path, register_converter
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from seamlessflow.control_plane.accounts import apis as accounts
+from seamlessflow.control_plane.accounts import member_apis as members
 from seamlessflow.control_plane.cluster import apis as cluster
 from seamlessflow.control_plane.common import apis as common
 from seamlessflow.control_plane.common import fields
@@ -47,6 +48,8 @@ urlpatterns = [
     path("storage/policy", storage.StoragePolicyApi.as_view()),
     path("storage/plan", storage.StoragePlanApi.as_view()),
     path("storage/deletions", storage.StorageDeletionsApi.as_view()),
+    path("projects/<slug:slug>/members", members.MemberListAddApi.as_view()),
+    path("projects/<slug:slug>/members/<str:username>", members.MemberDetailApi.as_view()),
     path("me", accounts.MeApi.as_view()),
     path("tokens", accounts.TokenListCreateApi.as_view()),
     path("tokens/<token:token_id>", accounts.TokenRevokeApi.as_view()),

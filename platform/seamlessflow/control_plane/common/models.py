@@ -20,7 +20,7 @@ class SubjectType(models.TextChoices):
     SESSION = "session"
     TOKEN = "token"
     ARTIFACT = "artifact"
-    PROJECT = "project"  # the installation: the identifier is zero
+    PROJECT = "project"  # with the identifier zero: the installation
 
 
 class Event(models.Model):

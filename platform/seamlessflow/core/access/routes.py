@@ -33,6 +33,7 @@ ADMIN_SITE = "admin/"  # Django's own routes, all of them for staff
 _JOB = "jobs/<job:job_id>"
 _MACHINE = "machines/<machine:machine_id>"
 _SESSION = "sessions/<session:session_id>"
+_MEMBERS = "projects/<slug:slug>/members"
 _GROUP = "groups/<group:group_id>"
 
 _READS = (
@@ -56,6 +57,7 @@ _READS = (
     "storage/jobs",
     f"storage/{_JOB}",
     "storage/uploads",
+    _MEMBERS,
     "storage/policy",
     "storage/plan",
     "storage/deletions",
@@ -84,6 +86,9 @@ _OPERATIONS: Routes = {
     ("PATCH", _MACHINE): Operation.MACHINE_EDIT,
     ("POST", "machines/preview"): Operation.MACHINE_EDIT,
     ("POST", f"{_MACHINE}/preview"): Operation.MACHINE_EDIT,
+    ("POST", _MEMBERS): Operation.MEMBER_EDIT,
+    ("PATCH", f"{_MEMBERS}/<str:username>"): Operation.MEMBER_EDIT,
+    ("DELETE", f"{_MEMBERS}/<str:username>"): Operation.MEMBER_EDIT,
     ("GET", "me"): Operation.ABOUT_ME,
     ("GET", "tokens"): Operation.TOKEN_LIST,
     ("POST", "tokens"): Operation.TOKEN_CREATE,
@@ -105,7 +110,7 @@ WEB_ROUTES: Routes = {
     ("POST", "signout"): Caller.ANYBODY,
     ("GET", "healthz"): Caller.ANYBODY,
     ("GET", "metrics"): Caller.ANYBODY,
-    ("GET", r"^$|^(?:jobs|groups|sessions|machines|tokens|storage)(?:/.*)?$"): Caller.BROWSER,
+    ("GET", r"^$|^(?:jobs|groups|sessions|machines|tokens|members|storage)(?:/.*)?$"): Caller.BROWSER,
 }
 GATEWAY_ROUTES: Routes = {
     ("GET", "/healthz"): Caller.ANYBODY,
