@@ -10,6 +10,7 @@ const JobsPage = lazy(() => import("./features/jobs/JobsPage"));
 const JobPage = lazy(() => import("./features/job/JobPage"));
 const SubmitPage = lazy(() => import("./features/submit/SubmitPage"));
 const MachinesPage = lazy(() => import("./features/machines/MachinesPage"));
+const MembersPage = lazy(() => import("./features/members/MembersPage"));
 const TokensPage = lazy(() => import("./features/tokens/TokensPage"));
 const StoragePage = lazy(() => import("./features/storage/StoragePage"));
 const GroupPage = lazy(() => import("./features/groups/GroupPage"));
@@ -29,6 +30,7 @@ export function App() {
             <Route path="/sessions/:sessionId" element={<SessionPage />} />
             <Route path="/machines" element={<MachinesPage />} />
             <Route path="/storage/*" element={<StoragePage />} />
+            <Route path="/members" element={<MembersPage />} />
             <Route path="/tokens" element={<TokensPage />} />
             <Route path="*" element={<NotFound />} />
           </Routes>

@@ -92,6 +92,7 @@ def take(browser: Browser, platform: PlatformProcess, models: Path) -> None:
             "session": f"/sessions/{session}",
             "storage": "/storage",
             "tokens": "/tokens",
+            "members": "/members",
         }
         for look in LOOKS:
             visitor.shoot(look, pages)

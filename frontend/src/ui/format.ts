@@ -36,6 +36,11 @@ export function moment(ms: number | null): string {
   return new Date(ms).toLocaleString(LOCALE, parts);
 }
 
+/** `1 Feb 2027`: for what is far away. */
+export function day(ms: number): string {
+  return new Date(ms).toLocaleDateString(LOCALE, { day: "numeric", month: "short", year: "numeric" });
+}
+
 export function integer(value: number | null | undefined): string {
   return value === null || value === undefined ? NONE : signed(Math.round(value).toLocaleString(LOCALE));
 }

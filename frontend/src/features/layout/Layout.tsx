@@ -34,6 +34,9 @@ export function Layout({ children }: { children: ReactNode }) {
           <NavLink to="/storage">
             <Icon name="disk" /> Storage
           </NavLink>
+          <NavLink to="/members">
+            <Icon name="people" /> Members
+          </NavLink>
           <NavLink to="/tokens">
             <Icon name="key" /> API tokens
           </NavLink>

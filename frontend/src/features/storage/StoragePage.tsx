@@ -5,6 +5,7 @@ import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
 import { NotFound } from "../layout/NotFound";
+import { chosenProject, NoProject, ProjectPicker } from "../layout/ProjectPicker";
 import { Deletions } from "./Deletions";
 import { PlanCard } from "./PlanCard";
 import { PolicyCard } from "./PolicyCard";
@@ -32,10 +33,8 @@ export default function StoragePage() {
   if (me.error) return <Problem error={me.error} />;
   if (!me.data) return <Loading />;
   const { projects, is_staff } = me.data;
-  const asked = address.get("project");
-  const project = projects.find(({ slug }) => slug === (asked ?? "default")) ?? (asked ? undefined : projects[0]);
-  if (asked && !project) return <NotFound detail={`You are in no project named ${asked}.`} />;
-  if (!project) return <p className="none">You are in no project yet. An owner of a project can add you.</p>;
+  const project = chosenProject(projects, address.get("project"));
+  if (!project) return <NoProject asked={address.get("project")} />;
   const tab = { project: project.slug, mayDelete: project.may_write };
   const where = projects.length > 1 ? `?project=${project.slug}` : "";
   return (
@@ -45,7 +44,7 @@ export default function StoragePage() {
           <h1>Storage</h1>
           <p className="muted">What takes space, how long it is kept, and what you can delete.</p>
         </div>
-        {projects.length > 1 ? <ProjectPicker projects={projects} chosen={project.slug} /> : null}
+        <ProjectPicker projects={projects} chosen={project.slug} />
       </div>
       <nav className="tabs" aria-label="Storage">
         {TABS.map(([path, word]) => (
@@ -71,21 +70,5 @@ export default function StoragePage() {
         <Route path="*" element={<NotFound />} />
       </Routes>
     </>
-  );
-}
-
-function ProjectPicker({ projects, chosen }: { projects: readonly { slug: string; name: string }[]; chosen: string }) {
-  const [, setAddress] = useSearchParams();
-  return (
-    <label className="picker">
-      <span className="muted">Project</span>
-      <select value={chosen} onChange={(event) => setAddress({ project: event.target.value })}>
-        {projects.map(({ slug, name }) => (
-          <option key={slug} value={slug}>
-            {name}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }

@@ -1,9 +1,9 @@
-// API tokens: listed, made (the secret is shown once), revoked.
+// API tokens: what each may do, until when, and who used it last; created and revoked.
 import { useMutation } from "@tanstack/react-query";
-import { type FormEvent, useState } from "react";
-import { api, bodyOf, type Schemas } from "../../api/client";
-import { queryClient, useMe, useTokens } from "../../api/queries";
-import { CopyButton } from "../../ui/CopyButton";
+import { useState } from "react";
+import { api, bodyOf } from "../../api/client";
+import { queryClient, useTokens } from "../../api/queries";
+import { useServerNow } from "../../live/LiveProvider";
 import { Dialog } from "../../ui/Dialog";
 import { moment, NONE } from "../../ui/format";
 import { Icon } from "../../ui/Icon";
@@ -11,14 +11,15 @@ import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { useTitle } from "../../ui/useTitle";
-
-type Token = Schemas["TokenOutput"];
+import { NewTokenDialog } from "./NewTokenDialog";
+import { expiryWords, stateOf, type Token } from "./tokenWords";
 
 const PAGE = { limit: 500, offset: 0 };
 
 export default function TokensPage() {
   useTitle("API tokens");
   const tokens = useTokens(PAGE);
+  const now = useServerNow(60_000);
   const [isNew, setNew] = useState(false);
   const rows = tokens.data?.results ?? [];
   return (
@@ -27,7 +28,8 @@ export default function TokensPage() {
         <div>
           <h1>API tokens</h1>
           <p className="muted">
-            For the command line, the client and CI. A token does what its owner may do in one project.
+            For the command line, the client and CI. A token does what its scopes allow, and never more than its creator
+            may do.
           </p>
         </div>
         <button type="button" className="button main" onClick={() => setNew(true)}>
@@ -36,24 +38,31 @@ export default function TokensPage() {
       </div>
       <Problem error={tokens.error} />
       {tokens.isPending ? <Loading what="Reading the tokens" /> : null}
-      {tokens.data && rows.length === 0 ? <p className="none">No token yet.</p> : null}
-      {rows.length > 0 ? <TokenTable rows={rows} /> : null}
-      {isNew ? <NewToken onClose={() => setNew(false)} /> : null}
+      {tokens.data && rows.length === 0 ? (
+        <p className="none">
+          There is no token yet. Create one to use <code>seamlessflow</code> or the REST API from another host or from
+          CI.
+        </p>
+      ) : null}
+      {rows.length > 0 ? <TokenTable rows={rows} now={now} /> : null}
+      {isNew ? <NewTokenDialog onClose={() => setNew(false)} /> : null}
     </>
   );
 }
 
-function TokenTable({ rows }: { rows: readonly Token[] }) {
+function TokenTable({ rows, now }: { rows: readonly Token[]; now: number }) {
   return (
     <div className="card flush wide">
-      <table className="table">
+      <table className="table" data-testid="tokens">
         <thead>
           <tr>
             <th>Name</th>
-            <th>Owner</th>
+            <th>Scopes</th>
             <th>Project</th>
-            <th>Made</th>
+            <th>Created by</th>
+            <th>Created</th>
             <th>Last used</th>
+            <th>Expires</th>
             <th>State</th>
             <th>
               <span className="visually-hidden">Revoke</span>
@@ -63,15 +72,25 @@ function TokenTable({ rows }: { rows: readonly Token[] }) {
         <tbody>
           {rows.map((token) => (
             <tr key={token.id}>
-              <td>{token.name}</td>
+              <td className="nowrap">{token.name}</td>
+              <td>
+                <span className="tags">
+                  {token.scopes.map((scope) => (
+                    <span key={scope} className="tag">
+                      {scope}
+                    </span>
+                  ))}
+                </span>
+              </td>
+              <td>{token.project ?? <span className="muted">installation</span>}</td>
               <td>{token.user}</td>
-              <td>{token.project}</td>
               <td className="nowrap">{moment(Date.parse(token.created_at))}</td>
               <td className="nowrap">{token.last_used_at ? moment(Date.parse(token.last_used_at)) : NONE}</td>
+              <td className="nowrap">{expiryWords(token)}</td>
               <td>
-                <StateBadge state={token.revoked_at ? "revoked" : "active"} />
+                <StateBadge state={stateOf(token, now)} />
               </td>
-              <td className="number">{token.revoked_at ? null : <Revoke token={token} />}</td>
+              <td className="number">{stateOf(token, now) !== "active" ? null : <Revoke token={token} />}</td>
             </tr>
           ))}
         </tbody>
@@ -93,7 +112,7 @@ function Revoke({ token }: { token: Token }) {
       </button>
       {isAsked ? (
         <Dialog title={`Revoke ${token.name}?`} onClose={() => setAsked(false)}>
-          <p>What uses it is refused from now on. It cannot be taken back.</p>
+          <p>Requests with this token are refused from now on. This cannot be undone.</p>
           <Problem error={revoke.error} />
           <div className="button-row">
             <button type="button" className="button" onClick={() => setAsked(false)}>
@@ -110,80 +129,6 @@ function Revoke({ token }: { token: Token }) {
           </div>
         </Dialog>
       ) : null}
-    </>
-  );
-}
-
-function NewToken({ onClose }: { onClose: () => void }) {
-  const projects = useMe().data?.projects.filter((project) => project.may_write) ?? [];
-  const [name, setName] = useState("");
-  const [project, setProject] = useState("");
-  const make = useMutation({
-    mutationFn: () => bodyOf(api.POST("/api/v1/tokens", { body: { name, ...(project ? { project } : {}) } })),
-    onSuccess: () => queryClient.invalidateQueries({ queryKey: ["tokens"] }),
-  });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    make.mutate();
-  };
-  return (
-    <Dialog title="New token" onClose={onClose} isWide>
-      {make.data ? (
-        <Secret secret={make.data.secret} onClose={onClose} />
-      ) : (
-        <form className="stack" onSubmit={submit}>
-          <label className="field">
-            <span className="field-label">Name</span>
-            <input
-              className="input"
-              value={name}
-              maxLength={120}
-              required
-              onChange={(event) => setName(event.target.value)}
-            />
-            <span className="help">What it is for: you will want to know before you revoke it.</span>
-          </label>
-          {projects.length > 1 ? (
-            <label className="field">
-              <span className="field-label">Project</span>
-              <select value={project} required onChange={(event) => setProject(event.target.value)}>
-                <option value="" />
-                {projects.map((one) => (
-                  <option key={one.slug} value={one.slug}>
-                    {one.name}
-                  </option>
-                ))}
-              </select>
-            </label>
-          ) : null}
-          <Problem error={make.error} />
-          <div className="button-row">
-            <button type="button" className="button" onClick={onClose}>
-              Close
-            </button>
-            <button type="submit" className="button main" disabled={make.isPending}>
-              Make it
-            </button>
-          </div>
-        </form>
-      )}
-    </Dialog>
-  );
-}
-
-function Secret({ secret, onClose }: { secret: string; onClose: () => void }) {
-  return (
-    <>
-      <p>Copy it now: it is shown this once.</p>
-      <div className="snippet">
-        <pre data-testid="secret">{secret}</pre>
-        <CopyButton text={secret} label="Copy the token" />
-      </div>
-      <div className="button-row">
-        <button type="button" className="button main" onClick={onClose}>
-          Done
-        </button>
-      </div>
     </>
   );
 }

@@ -1,0 +1,40 @@
+// What the scopes of a token open, and whether a token still opens anything. Pure.
+import type { Schemas } from "../../api/client";
+import { day } from "../../ui/format";
+
+export type Token = Schemas["TokenOutput"];
+export type Scope = "read" | "submit" | "sessions" | "operate" | "admin";
+
+/** In the order in which they are offered. */
+export const SCOPES: readonly { scope: Scope; meaning: string; isOfInstallation?: boolean }[] = [
+  { scope: "read", meaning: "See jobs, machines, trajectories and metrics." },
+  { scope: "submit", meaning: "Upload files; submit, pause, resume and cancel jobs; delete what they left." },
+  { scope: "sessions", meaning: "Open, reward and close external sessions at the gateway." },
+  { scope: "admin", meaning: "Create and revoke tokens, edit members and retention." },
+  { scope: "operate", meaning: "Register and edit machines.", isOfInstallation: true },
+];
+
+export const DEFAULT_SCOPES: ReadonlySet<Scope> = new Set(["read", "submit", "sessions"]);
+export const DEFAULT_DAYS = 90;
+export const MAX_DAYS = 365;
+
+/** Those that may be chosen: `operate` is for machines, which belong to the installation. */
+export function scopesFor(isInstallation: boolean) {
+  return SCOPES.filter(({ isOfInstallation }) => isInstallation || !isOfInstallation);
+}
+
+export function stateOf(token: Pick<Token, "revoked_at" | "expires_at">, nowMs: number): string {
+  if (token.revoked_at) return "revoked";
+  return token.expires_at && Date.parse(token.expires_at) <= nowMs ? "expired" : "active";
+}
+
+export function expiryWords(token: Pick<Token, "expires_at">): string {
+  return token.expires_at ? day(Date.parse(token.expires_at)) : "never";
+}
+
+/** Why a number of days is not accepted; undefined if it is. */
+export function daysFault(text: string): string | undefined {
+  const days = Number(text);
+  if (/^\d+$/.test(text) && days >= 1 && days <= MAX_DAYS) return undefined;
+  return `Enter a whole number from 1 to ${MAX_DAYS}.`;
+}
