@@ -29,6 +29,11 @@ class World {
   readonly sockets: FakeSocket[] = [];
   readonly waiting: { at: number; act: () => void }[] = [];
   time = 0;
+  numNarrowed = 0;
+
+  accessNarrowed = (): void => {
+    this.numNarrowed++;
+  };
 
   open = (): SocketLike => {
     const socket = new FakeSocket();
@@ -135,6 +140,15 @@ describe("LiveClient", () => {
     world.pass(60_000);
     expect(world.sockets).toHaveLength(1);
     expect(client.status.state).toBe("signed_out");
+  });
+
+  it("says when the server ended it because less may be seen, and connects again", () => {
+    const { world, client } = connected();
+    world.socket.drop(4403);
+    expect(world.numNarrowed).toBe(1);
+    world.pass(60_000);
+    expect(world.sockets.length).toBeGreaterThan(1);
+    expect(client.status.state).not.toBe("signed_out");
   });
 
   it("takes silence for being behind, and a dead line for a lost one", () => {

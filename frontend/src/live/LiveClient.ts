@@ -28,6 +28,8 @@ export interface Surroundings {
   open: () => SocketLike;
   now: () => number;
   after: (ms: number, act: () => void) => () => void;
+  /** The server ended the socket because its reader may see less than before. */
+  accessNarrowed?: () => void;
 }
 
 const RETRY_MS = [300, 1000, 2000, 5000, 10_000];
@@ -35,6 +37,7 @@ const RETRY_MS = [300, 1000, 2000, 5000, 10_000];
 export const SILENT_MS = 12_000;
 const DEAD_MS = 25_000;
 const SIGNED_OUT_CODE = 4401;
+const FORBIDDEN_CODE = 4403;
 
 export class LiveClient {
   readonly #world: Surroundings;
@@ -125,6 +128,7 @@ export class LiveClient {
   #closed(code: number): void {
     this.#isOpen = false;
     if (code === SIGNED_OUT_CODE) return this.#show("signed_out");
+    if (code === FORBIDDEN_CODE) this.#world.accessNarrowed?.();
     this.#show("lost");
     const delay = RETRY_MS[Math.min(this.#numRetries++, RETRY_MS.length - 1)] as number;
     this.#stopRetry = this.#world.after(delay, () => this.connect());

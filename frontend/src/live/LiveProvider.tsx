@@ -9,6 +9,7 @@ import {
   useState,
   useSyncExternalStore,
 } from "react";
+import { queryClient } from "../api/queries";
 import { type LineStatus, LiveClient, type SocketLike } from "./LiveClient";
 import { type TopicDefinition, TopicStore } from "./TopicStore";
 import { MACHINES } from "./topics";
@@ -31,7 +32,13 @@ function openSocket(): SocketLike {
 }
 
 function liveMake(): Live {
-  const client = new LiveClient({ open: openSocket, now: () => Date.now(), after });
+  const client = new LiveClient({
+    open: openSocket,
+    now: () => Date.now(),
+    after,
+    // What was read before may no longer be for these eyes.
+    accessNarrowed: () => void queryClient.resetQueries(),
+  });
   return { client, topics: new TopicStore(client, after) };
 }
 
