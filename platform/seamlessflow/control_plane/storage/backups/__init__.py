@@ -1,0 +1,1 @@
+"""Back-ups of a running installation, and restoring them into an empty one."""

@@ -1,0 +1,75 @@
+"""What the database's copy says is stored: read in the transaction whose snapshot is dumped."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+
+from seamlessflow.control_plane.policies.places import artifact_path
+from seamlessflow.core.backup.checkpoints import JobRecord
+from seamlessflow.core.backup.manifest import Missing
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+
+_JOBS = """
+    SELECT j.id, j.name, j.state = ANY(%s), j.published_batch,
+           coalesce(max(b.number) FILTER (WHERE b.payload IS NULL), 0), coalesce(max(b.number), 0)
+    FROM jobs_job j LEFT JOIN trajectory_batch b ON b.job_id = j.id
+    WHERE j.deleted_at IS NULL GROUP BY j.id
+"""
+_VERSIONS = """
+    SELECT v.job_id, j.name, v.version, v.uri FROM policies_policyversion v JOIN jobs_job j ON j.id = v.job_id
+    WHERE v.deleted_at IS NULL AND j.deleted_at IS NULL
+"""
+_UPLOADS = "SELECT id, name, uri FROM common_artifact WHERE deleted_at IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Places are relative to the artifact store."""
+
+    live: Mapping[UUID, JobRecord]  # jobs that have not ended
+    names: Mapping[UUID, str]  # of every job
+    versions: Mapping[UUID, frozenset[Path]]  # folders of weights, by job
+    uploads: frozenset[Path]
+    missing: tuple[Missing, ...]
+
+
+def record_read() -> Record:
+    """In the transaction that the caller has opened."""
+    root = settings.ARTIFACT_ROOT.resolve()
+    live: dict[UUID, JobRecord] = {}
+    names: dict[UUID, str] = {}
+    for job_id, name, has_ended, *numbers in _rows(_JOBS, [[state.value for state in TERMINAL_JOB_STATES]]):
+        names[job_id] = name
+        if not has_ended:
+            live[job_id] = JobRecord(*numbers)
+    versions: dict[UUID, set[Path]] = defaultdict(set)
+    uploads, missing = set(), []
+    for job_id, name, number, uri in _rows(_VERSIONS):
+        path = artifact_path(uri)
+        if path is None:
+            continue  # of the initial model, outside of the store
+        if path.exists():
+            versions[job_id].add(path.relative_to(root))
+        else:
+            missing.append(
+                Missing(job_id=str(job_id), job_name=name, what=f"the weights of version {number}")
+            )
+    for upload_id, name, uri in _rows(_UPLOADS):
+        if (path := artifact_path(uri)) is None or not path.exists():
+            missing.append(Missing(what=f"the upload {name!r} ({upload_id})"))
+        else:
+            uploads.add(path.relative_to(root))
+    kept = {job_id: frozenset(paths) for job_id, paths in versions.items()}
+    return Record(live, names, kept, frozenset(uploads), tuple(missing))
+
+
+def _rows(statement: str, parameters: Sequence[list[str]] = ()) -> Iterator[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        yield from cursor.fetchall()

@@ -1,0 +1,164 @@
+"""Restores a back-up into an empty installation.
+
+Enters: a whole back-up, an empty database and an empty artifact store. Leaves: the installation as of the moment of the
+snapshot, its machines away and its jobs as they were. Invariants: a back-up that is incomplete or damaged changes
+nothing in the database; a job of which something is missing is paused with the reason instead of failing in a loop;
+no credential of a phase that was live then works here.
+"""
+
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.services import event_record
+from seamlessflow.control_plane.common.subjects import INSTALLATION
+from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire
+from seamlessflow.control_plane.policies.models import PolicyVersion
+from seamlessflow.control_plane.policies.places import artifact_path
+from seamlessflow.control_plane.storage.backups.programs import database_restore
+from seamlessflow.control_plane.storage.backups.taking import Say, file_copy
+from seamlessflow.core.backup.manifest import (
+    DUMP_NAME,
+    FILES_NAME,
+    INCOMPLETE_NAME,
+    MANIFEST_NAME,
+    DamagedBackup,
+    Manifest,
+    StoredFile,
+    manifest_decode,
+)
+from seamlessflow.core.lifecycle.jobs import DesiredJobState
+
+RESTORING = ".restoring"
+# What a web or background process leaves in a store before anything is stored.
+OF_NOBODY = ("incoming", "celerybeat-schedule", RESTORING)
+# Phases of the time after the snapshot may be at work on hosts that nobody stopped: their fences are below.
+FENCE_LEAP = 1_000_000
+_PLACES = (
+    ("policies_policyversion", "uri"),
+    ("policies_policyversion", "checkpoint_uri"),
+    ("common_artifact", "uri"),
+    ("jobs_job", "model_path"),
+    ("jobs_job", "tasks_path"),
+    ("jobs_job", "evaluation_tasks_path"),
+)
+
+
+class RestoreRefused(ValueError):
+    """An installation that is not empty, with what to do."""
+
+
+def restore(folder: Path, *, say: Say) -> Manifest:
+    """Raises DamagedBackup, RestoreRefused, ProgramFailed."""
+    manifest = manifest_read(folder)
+    root: Path = settings.ARTIFACT_ROOT.resolve()
+    if _num_tables() and (root / RESTORING).exists():
+        say("going on after an interruption: the database is there")
+    else:
+        _empty_check(root)
+        (root / RESTORING).touch()
+        _files_copy(folder, root, manifest, say)
+        say("restoring the database")
+        database_restore(folder / DUMP_NAME)
+    with transaction.atomic():
+        _places_move(Path(manifest.artifact_root), root)
+        Machine.objects.update(last_fence=F("last_fence") + FENCE_LEAP)
+        paused = _missing_settle(manifest)
+        event_record(
+            kind="installation.restored",
+            subject_type=SubjectType.PROJECT,
+            subject_id=INSTALLATION,
+            author=PLATFORM,
+            reason=f"from the back-up of {manifest.made_at.isoformat(timespec='seconds')}",
+            data={"num_files": len(manifest.files), "missing": len(manifest.missing)},
+        )
+    for name, reason in paused.items():
+        say(f"{name} is paused: {reason}")
+    (root / RESTORING).unlink()
+    return manifest
+
+
+def manifest_read(folder: Path) -> Manifest:
+    """Of a back-up whose files are all there, in their sizes. Raises DamagedBackup."""
+    if (folder / INCOMPLETE_NAME).exists() or not (folder / MANIFEST_NAME).exists():
+        raise DamagedBackup(f"{folder} holds no whole back-up: it was interrupted, or is none")
+    manifest = manifest_decode((folder / MANIFEST_NAME).read_bytes())
+    _size_check(folder / DUMP_NAME, manifest.database)
+    for file in manifest.files:
+        _size_check(folder / FILES_NAME / file.path, file)
+    return manifest
+
+
+def _size_check(path: Path, file: StoredFile) -> None:
+    if not path.is_file():
+        raise DamagedBackup(f"{file.path} is missing from the back-up")
+    if path.stat().st_size != file.num_bytes:
+        raise DamagedBackup(f"{file.path} has {path.stat().st_size} bytes, not {file.num_bytes}")
+
+
+def _files_copy(folder: Path, root: Path, manifest: Manifest, say: Say) -> None:
+    say(f"copying {len(manifest.files)} files of {manifest.num_bytes / 1e9:.2f} GB")
+    for file in manifest.files:
+        if file_copy(folder / FILES_NAME / file.path, root / file.path, file.path) != file:
+            raise DamagedBackup(f"{file.path}: its bytes are not those that were backed up")
+
+
+def _num_tables() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+        (number,) = cursor.fetchone()
+    return int(number)
+
+
+def _empty_check(root: Path) -> None:
+    if num_tables := _num_tables():
+        raise RestoreRefused(f"the database has {num_tables} tables; restore into an empty one")
+    if (root / RESTORING).exists():
+        return  # an interrupted restore of files: they are copied anew
+    found = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith(OF_NOBODY))
+    if found:
+        raise RestoreRefused(
+            f"the artifact store {root} is not empty ({found[0]}); restore into an empty one"
+        )
+
+
+def _places_move(before: Path, now: Path) -> None:
+    """Places in the database are absolute."""
+    if before == now:
+        return
+    with connection.cursor() as cursor:
+        for table, column in _PLACES:
+            for old, new in ((before.as_uri(), now.as_uri()), (str(before), str(now))):
+                cursor.execute(
+                    f"UPDATE {table} SET {column} = %(new)s || substr({column}, length(%(old)s) + 1) "  # noqa: S608
+                    f"WHERE starts_with({column}, %(old)s || '/')",
+                    {"old": old, "new": new},
+                )
+
+
+def _missing_settle(manifest: Manifest) -> dict[str, str]:
+    """Jobs that were paused, with why. What is not there is not offered as if it were."""
+    for version in PolicyVersion.objects.filter(deleted_at=None):
+        path = artifact_path(version.uri)
+        if path is not None and not path.exists():
+            PolicyVersion.objects.filter(id=version.id).update(deleted_at=database_now())
+    paused = {}
+    for missing in manifest.missing:
+        if not missing.job_id:
+            continue
+        reason = f"the back-up that this installation was restored from lacks {missing.what}"
+        try:
+            job_desire(
+                job_id=UUID(missing.job_id), desired=DesiredJobState.PAUSE, reason=reason, author=PLATFORM
+            )
+        except ApplicationError:
+            continue  # it has ended: what is gone keeps nobody
+        paused[missing.job_name] = reason
+    return paused

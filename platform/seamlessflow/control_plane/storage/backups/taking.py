@@ -1,0 +1,214 @@
+"""Takes a back-up while jobs run.
+
+Order, and what each step makes impossible: deletions are held first, so no file that the database's copy names can go;
+then one snapshot is opened and, at that moment, checkpoints are linked, so that one which fits the copy is there
+whatever trainers do afterwards; then the database is dumped from that snapshot and the files it names are copied; the
+manifest comes last. Files of later versions are harmless: nothing names them, and they are left out.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import psycopg
+from django.conf import settings
+from django.db import connection, transaction
+
+from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.removals import HOLD_KEY
+from seamlessflow.control_plane.storage.backups.programs import database_dump
+from seamlessflow.control_plane.storage.backups.record import Record, record_read
+from seamlessflow.control_plane.storage.backups.staging import CHECKPOINT, checkpoints_link, staging
+from seamlessflow.core.backup.checkpoints import checkpoint_fault, fitting_checkpoints
+from seamlessflow.core.backup.manifest import (
+    DUMP_NAME,
+    FILES_NAME,
+    INCOMPLETE_NAME,
+    MANIFEST_NAME,
+    Manifest,
+    Missing,
+    StoredFile,
+)
+
+CHUNK_BYTES = 4 * 1024 * 1024
+SAY_EVERY_S = 5.0
+NUM_TRIES = 3
+CHECKPOINTS = "checkpoints"
+VERSIONS = "versions"
+
+Say = Callable[[str], None]
+
+
+class BackupRefused(ValueError):
+    """A folder that cannot take a back-up, with what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where each file is, and where it belongs in the store."""
+
+    files: list[tuple[Path, Path]]
+    missing: tuple[Missing, ...]
+
+
+def back_up(folder: Path, *, say: Say) -> Manifest:
+    """Leaves a whole back-up in `folder`, or one that says that it is not. Raises BackupRefused, ProgramFailed."""
+    root: Path = settings.ARTIFACT_ROOT.resolve()
+    _folder_prepare(folder, root)
+    with _deletions_held(say), staging(root) as staged:
+        database, plan = _snapshot_taken(folder, root, staged, say)
+        files = _files_copy(plan, folder / FILES_NAME, say)
+    manifest = Manifest(
+        made_at=database_now(),
+        artifact_root=str(root),
+        database=database,
+        files=files,
+        missing=list(plan.missing),
+    )
+    _write(folder / MANIFEST_NAME, msgspec.json.format(msgspec.json.encode(manifest)))
+    (folder / INCOMPLETE_NAME).unlink()
+    return manifest
+
+
+def _folder_prepare(folder: Path, root: Path) -> None:
+    """Empty, or what an interrupted back-up left, which is begun anew."""
+    if folder.resolve().is_relative_to(root):
+        raise BackupRefused(f"{folder} lies in the artifact store {root}; choose a folder outside of it")
+    folder.mkdir(parents=True, exist_ok=True)
+    found = sorted(entry.name for entry in folder.iterdir())
+    if found and INCOMPLETE_NAME not in found:
+        raise BackupRefused(
+            f"{folder} is not empty ({found[0]}); choose a folder that is, or that does not exist"
+        )
+    _write(folder / INCOMPLETE_NAME, b"This back-up was interrupted. Take it anew into this folder.\n")
+
+
+@contextmanager
+def _deletions_held(say: Say) -> Iterator[None]:
+    """By a connection of its own: the lock ends with it, also if this process is killed."""
+    parameters = {k: v for k, v in connection.get_connection_params().items() if k in _CONNECT}
+    with psycopg.connect(**parameters, autocommit=True) as holder:
+        if holder.execute("SELECT pg_try_advisory_lock(%s)", [HOLD_KEY]).fetchone() != (True,):
+            say("waiting for deletions, or another back-up, to finish")
+            holder.execute("SELECT pg_advisory_lock(%s)", [HOLD_KEY])
+        yield
+
+
+_CONNECT = ("host", "port", "user", "password", "dbname")
+
+
+def _snapshot_taken(folder: Path, root: Path, staged: Path, say: Say) -> tuple[StoredFile, _Plan]:
+    """The database as of one moment, and what belongs to it."""
+    for attempt in range(1, NUM_TRIES + 1):
+        with transaction.atomic(durable=True):
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                cursor.execute("SELECT pg_export_snapshot()")
+                (snapshot,) = cursor.fetchone()
+            record = record_read()
+            linked = checkpoints_link(root, staged, record.live)
+            faults = {
+                job_id: fault
+                for job_id, job in record.live.items()
+                if (fault := checkpoint_fault(job, linked[job_id]))
+            }
+            if faults and attempt < NUM_TRIES:
+                say("a trainer deleted a checkpoint at that moment: taking the snapshot again")
+                continue
+            say("copying the database")
+            database_dump(folder / DUMP_NAME, snapshot=snapshot)
+        break
+    lost = tuple(
+        Missing(job_id=str(job_id), job_name=record.names[job_id], what=f"a checkpoint that fits: {fault}")
+        for job_id, fault in faults.items()
+    )
+    plan = _plan(replace(record, missing=(*record.missing, *lost)), root, staged)
+    return _described(folder / DUMP_NAME, DUMP_NAME), plan
+
+
+def _plan(record: Record, root: Path, staged: Path) -> _Plan:
+    files = [pair for place in sorted(record.uploads) for pair in _under(root, root / place)]
+    for job_id in sorted(record.names):
+        of_job = root / str(job_id)
+        for version in sorted(record.versions.get(job_id, ())):
+            files += _under(root, root / version)
+        job = record.live.get(job_id)
+        if job is None:
+            files += _under(root, of_job / CHECKPOINTS)
+        else:
+            of_staged = staged / str(job_id) / CHECKPOINTS
+            on_disk = {int(entry.name.removeprefix(CHECKPOINT)) for entry in _entries(of_staged)}
+            for batch in fitting_checkpoints(job, on_disk):
+                files += _under(staged, of_staged / f"{CHECKPOINT}{batch}")
+        for entry in _entries(of_job):
+            if entry.name not in (CHECKPOINTS, VERSIONS):
+                files += _under(root, entry)
+    unique = {target: source for source, target in files}  # an upload may be a version, as version 0 is
+    return _Plan([(source, target) for target, source in unique.items()], record.missing)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _under(base: Path, place: Path) -> list[tuple[Path, Path]]:
+    """Every file of a file or folder, without what is half-made: such names begin with a dot."""
+    if place.is_file():
+        return [(place, place.relative_to(base))]
+    found = []
+    for parent, folders, names in os.walk(place):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [
+            (Path(parent) / name, (Path(parent) / name).relative_to(base))
+            for name in sorted(names)
+            if not name.startswith(".")
+        ]
+    return found
+
+
+def _files_copy(plan: _Plan, target: Path, say: Say) -> list[StoredFile]:
+    total = sum(source.stat().st_size for source, _ in plan.files)
+    say(f"copying {len(plan.files)} files of {total / 1e9:.2f} GB")
+    stored, copied, said_s = [], 0, time.monotonic()
+    for source, place in plan.files:
+        stored.append(file_copy(source, target / place, str(place)))
+        copied += stored[-1].num_bytes
+        if time.monotonic() - said_s > SAY_EVERY_S:
+            said_s = time.monotonic()
+            say(f"{copied / 1e9:.2f} of {total / 1e9:.2f} GB ({100 * copied // max(total, 1)} %)")
+    return stored
+
+
+def file_copy(source: Path, target: Path, name: str) -> StoredFile:
+    """Copy durably; the digest is that of the bytes as they were read."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, num_bytes = hashlib.sha256(), 0
+    with source.open("rb") as reader, target.open("wb") as writer:
+        while chunk := reader.read(CHUNK_BYTES):
+            writer.write(chunk)
+            digest.update(chunk)
+            num_bytes += len(chunk)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return StoredFile(path=name, num_bytes=num_bytes, sha256=digest.hexdigest())
+
+
+def _described(path: Path, name: str) -> StoredFile:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return StoredFile(path=name, num_bytes=path.stat().st_size, sha256=digest)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or absent."""
+    aside = path.with_name(f".{path.name}")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

@@ -1,0 +1,1 @@
+"""Rules of back-ups, free of input and output."""
