@@ -13,6 +13,7 @@ from seamlessflow.core.types.tags import Role
 from tests.fixtures.database_proxy import database_proxy
 from tests.fixtures.gateway_world import GatewayWorld
 
+LISTEN = b"LISTEN sf_engines"
 PATIENCE_S = 60.0
 
 
@@ -60,19 +61,23 @@ async def test_livez_answers_while_the_database_is_away(
         world.kill_gateway()
 
 
+@pytest.mark.parametrize("when", ["while it listens", "before it is answered"])
 async def test_half_dead_connection_that_listens_is_made_anew(
-    gateway_world: GatewayWorld, short_folder: Path
+    gateway_world: GatewayWorld, short_folder: Path, when: str
 ) -> None:
     world = gateway_world
     async with database_proxy(world.database_url, short_folder) as proxy:
         world.environ["DATABASE_URL"] = proxy.url
+        if when == "before it is answered":
+            proxy.cut_at = LISTEN
         await world.start_engines(lambda prompt: "yes<|im_end|>")
 
         async def listens() -> bool:
-            return any(not passage.is_cut for passage in proxy.that_said(b"LISTEN sf_engines"))
+            return any(not passage.is_cut for passage in proxy.that_said(LISTEN))
 
-        await world.until(listens, what="the gateway to listen")
-        for passage in proxy.that_said(b"LISTEN sf_engines"):
-            passage.is_cut = True
+        if when == "while it listens":
+            await world.until(listens, what="the gateway to listen")
+            for passage in proxy.that_said(LISTEN):
+                passage.is_cut = True
         await world.until(listens, what="the gateway to listen anew", timeout_s=PATIENCE_S)
         world.kill_gateway()

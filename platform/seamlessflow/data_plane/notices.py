@@ -8,6 +8,7 @@ is back.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import LiteralString
 
 from psycopg import AsyncConnection
 
@@ -29,20 +30,20 @@ async def notices_hear(database_url: str, heard: Callable[[str], Awaitable[None]
                 database_url, autocommit=True, connect_timeout=5, **KEEPALIVES
             )
             async with connection:
-                await connection.execute(f"LISTEN {CHANNEL}")
+                await _ask(connection, f"LISTEN {CHANNEL}")
                 while True:
                     async for notify in connection.notifies(timeout=CHECK_S):
                         await heard(notify.payload)
-                    await _check(connection)
+                    await _ask(connection, "SELECT 1")
         except DATABASE_AWAY as error:
             log.warning("listening for engines begins anew: %s", str(error).strip())
         await asyncio.sleep(RETRY_S)
 
 
-async def _check(connection: Connection) -> None:
+async def _ask(connection: Connection, statement: LiteralString) -> None:
     """Raises psycopg.OperationalError if the server gives no answer."""
     cutting = asyncio.get_running_loop().call_later(ANSWER_S, connection_cut, connection.fileno())
     try:
-        await connection.execute("SELECT 1")
+        await connection.execute(statement)
     finally:
         cutting.cancel()

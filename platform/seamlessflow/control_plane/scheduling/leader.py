@@ -84,7 +84,8 @@ class Leader:
         self._ringer.close()
 
     def _run_session(self, session: psycopg.Connection) -> None:
-        session.execute(f"LISTEN {SCHEDULER_CHANNEL}")
+        with _answering(session):
+            session.execute(f"LISTEN {SCHEDULER_CHANNEL}")
         if not self._lead_won(session):
             return
         _log.info("this process leads")
