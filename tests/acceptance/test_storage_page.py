@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -14,28 +13,27 @@ from tests.acceptance.platform_process import PlatformProcess, eventually
 pytestmark = pytest.mark.browser
 
 
-def ended_job(platform: PlatformProcess, model_root: Path) -> dict[str, Any]:
-    """One that another test has left, or a short one."""
+def job_ended(platform: PlatformProcess, model_root: Path) -> None:
+    """Make sure that some job has ended: another test's, or a short one."""
     with platform.client() as client:
         if not any(job["ended_at"] for job in client.job_list()):
             client.job_submit(calculator_spec(model_root, num_updates=1))
-        ended = eventually(
-            lambda: [job for job in client.job_list() if job["ended_at"]],
-            timeout_s=180,
-            what="the end of a job",
+        eventually(
+            lambda: any(job["ended_at"] for job in client.job_list()), timeout_s=180, what="the end of a job"
         )
-    return dict(ended[0])
 
 
 def test_what_a_job_left_is_seen_and_deleted_for_good(
     page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
 ) -> None:
-    job = ended_job(platform, model_root)
+    job_ended(platform, model_root)
     page.get_by_role("link", name="Storage").click()
     expect(page.get_by_test_id("usage")).to_contain_text("default")
     assert accessibility_faults(page) == []
     page.get_by_role("navigation", name="Storage").get_by_role("link", name="Jobs").click()
-    row = page.get_by_test_id("stored-jobs").locator("tr", has=page.locator(f"a[href='/jobs/{job['id']}']"))
+    rows = page.get_by_test_id("stored-jobs").locator("tr", has=page.get_by_role("button"))
+    job_id = str(rows.first.get_by_role("link").get_attribute("href")).rpartition("/")[2]
+    row = page.get_by_test_id("stored-jobs").locator("tr", has=page.locator(f"a[href='/jobs/{job_id}']"))
     row.get_by_role("button").click()
 
     dialog = page.get_by_role("dialog")
@@ -53,7 +51,7 @@ def test_what_a_job_left_is_seen_and_deleted_for_good(
     expect(page.get_by_test_id("deletions").locator("tr", has_text="only a try")).to_contain_text(
         "The whole job"
     )
-    assert page.request.get(f"{web_url(platform)}/api/v1/jobs/{job['id']}").status == 404
+    assert page.request.get(f"{web_url(platform)}/api/v1/jobs/{job_id}").status == 404
     assert complaints == []
 
 

@@ -85,6 +85,8 @@ def world(cast: Cast) -> dict[str, str]:
         "index": "0",
         "version": "0",
         "table": "no.such.table",
+        "slug": cast.owner.project.slug,
+        "username": cast.member.user.username,
     }
 
 
