@@ -2,7 +2,8 @@
 
 The end of a turn (the JSON answer, or the last event) is sent only after its commit. A client that vanishes has its
 engine work aborted; its partial turn is kept for a marked retry with the same body, which continues it or, when it was
-committed after all, is answered from the record.
+committed after all, is answered from the record. Requests with the same body and `Idempotency-Key` are one turn,
+however often they arrive: a repeat waits for the one in flight. Without mark and key the same body is another turn.
 """
 
 import asyncio
@@ -84,9 +85,12 @@ class ChatRoute:
     ) -> None:
         body = await held.read(scope, receive)
         request = chat_request_parse(body, temperature=session.sampling.temperature)
-        digest = hashlib.sha256(body).digest()
-        is_retry = header(scope, b"x-stainless-retry-count").strip("0 ") != ""
-        if is_retry:
+        key = header(scope, b"idempotency-key")
+        digest = hashlib.sha256(f"{key}\n".encode() + body if key else body).digest()
+        is_retry = bool(key) or header(scope, b"x-stainless-retry-count").strip("0 ") != ""
+        if key:
+            await self._wait_same(session, digest)
+        elif is_retry:
             await self._wait_predecessor(session, digest)
         self._check_open(session)
         del body
@@ -118,6 +122,11 @@ class ChatRoute:
             raise ApiError(HTTPStatus.BAD_REQUEST, "The job is over.", code="job_over")
         if not session.is_open:
             raise ApiError(HTTPStatus.BAD_REQUEST, "The session is closed.", code="session_closed")
+
+    async def _wait_same(self, session: LiveSession, digest: bytes) -> None:
+        """Whoever waits for the first of them must not lose its answer to a repeat that nobody may wait for."""
+        while (task := session.in_flight.get(digest)) is not None and not task.done():
+            await asyncio.wait([task])
 
     async def _wait_predecessor(self, session: LiveSession, digest: bytes) -> None:
         """The same request may still be in flight: its client gave up before we noticed. Its commit is waited for."""

@@ -2,12 +2,14 @@
 
 Speaks the gateway's OpenAI endpoint as any agent does, for a quarter of what the official SDK costs a call; agents that
 a job brings use whichever client they like. What may pass (no connection, 408, 409, 429, 5xx) is tried again with the
-same bytes, marked as the SDK marks it, so that the gateway continues a turn instead of sampling it anew.
+same bytes, marked as the SDK marks it and under the same Idempotency-Key, so that the gateway continues a turn instead
+of sampling it anew, and samples once what a network delivers twice.
 """
 
 import asyncio
 import logging
 import random
+import uuid
 from collections.abc import Mapping, Sequence
 
 import aiohttp
@@ -20,6 +22,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 REQUEST_TIMEOUT_S = 3600.0  # the gateway may hold a request through updates and hand-overs
 CONNECT_TIMEOUT_S = 5.0
 RETRY_HEADER = "x-stainless-retry-count"
+KEY_HEADER = "Idempotency-Key"
 _PASSING = frozenset({408, 409, 429})
 _MAX_REFUSAL_CHARACTERS = 500
 
@@ -98,10 +101,11 @@ class PolicyClient:
         if tools:
             body["tools"] = tools
         raw = _encode(body)
+        key = uuid.uuid4().hex
         num_retries = 0
         while True:
             try:
-                return await self._post(policy, raw, num_retries)
+                return await self._post(policy, raw, key, num_retries)
             except _Again as failure:
                 if num_retries == MAX_RETRIES:
                     raise BrokenEpisode(f"the policy did not answer: {failure}") from failure
@@ -110,11 +114,12 @@ class PolicyClient:
             await asyncio.sleep(pause_s)
             num_retries += 1
 
-    async def _post(self, policy: PolicyEndpoint, body: bytes, num_retries: int) -> Message:
+    async def _post(self, policy: PolicyEndpoint, body: bytes, key: str, num_retries: int) -> Message:
         headers = {
             "Authorization": f"Bearer {policy.api_key}",
             "Content-Type": "application/json",
             RETRY_HEADER: str(num_retries),
+            KEY_HEADER: key,
         }
         try:
             async with self._http.post(
