@@ -66,6 +66,7 @@ class Engine:
     num_slots: int  # sequences it decodes at once
     machine: str = ""
     is_behind: bool = False  # it is told to serve a newer version than it does
+    is_too_old: bool = False  # what it samples now could not be trained any more
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,10 @@ class EnginePool:
             known = self._entries.get(engine.phase_id)
             if known is None or known.engine.endpoint != engine.endpoint:
                 known = _Entry(engine)
-            elif engine.version > known.engine.version:  # a 409 may have told a newer version already
-                known.engine, known.shunned_until_s = engine, 0.0
+            elif engine.version >= known.engine.version:  # a 409 may have told a newer version already
+                if engine.version > known.engine.version:
+                    known.shunned_until_s = 0.0
+                known.engine = engine
             fresh[engine.phase_id] = known
         self._entries = fresh
         self._serve_all()
@@ -143,7 +145,7 @@ class EnginePool:
         if version is None:
             self.shun(engine)
             return
-        entry.engine = dataclasses.replace(entry.engine, version=version)
+        entry.engine = dataclasses.replace(entry.engine, version=version, is_too_old=False)
         self._serve(engine.job_id)
 
     def _release(self, entry: _Entry) -> None:
@@ -168,6 +170,7 @@ class EnginePool:
             if entry.engine.job_id == job_id
             and entry.has_room
             and not entry.is_suspected
+            and not entry.engine.is_too_old
             and entry.shunned_until_s <= now_s
         ]
 
