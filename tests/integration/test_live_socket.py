@@ -154,6 +154,28 @@ async def test_a_signed_in_browser_needs_no_token(cast: Cast) -> None:
         assert told == {"machines": [], "intervals": [], "edits": [], "truncated": []}
 
 
+async def test_a_socket_that_cannot_be_told_is_closed_and_the_page_opens_another(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went quiet before: nothing told its page that nothing would come any more."""
+    job = await database_sync_to_async(cast.job)()
+    feeder = await feeder_make()
+
+    async def fails(*_: object) -> None:
+        raise OSError("the database is away")
+
+    async with Browser(cast.owner.user) as browser:
+        await browser.say(subscribe=[f"job:{show_id(IdKind.JOB, job.id)}"])
+        assert (await browser.hear())["kind"] == "snapshot"
+        monkeypatch.setattr(LiveConsumer, "_forward", fails)
+        await rename(job, "told")
+        await tick(feeder)
+        closed = await browser.socket.receive_output(timeout=5)
+    feeder.close()
+
+    assert (closed["type"], closed["code"]) == ("websocket.close", 1011)
+
+
 async def test_a_silent_socket_stays_open(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     feeder = await feeder_make()

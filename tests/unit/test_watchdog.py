@@ -95,6 +95,24 @@ async def test_task_that_ends_by_itself_ends_the_process_and_a_cancelled_one_doe
     assert b'"dead_tasks": ["dies"]' in body
 
 
+async def test_task_that_may_return_ends_the_process_by_an_error_alone() -> None:
+    ends: list[str] = []
+
+    async def returns() -> None:
+        return
+
+    async def dies() -> None:
+        raise LookupError("gone")
+
+    tasks = [
+        task_supervised(work(), name=work.__name__, may_return=True, end=ends.append)
+        for work in (returns, dies)
+    ]
+    await asyncio.wait(tasks)
+    await asyncio.sleep(0)
+    assert ends == ["the task dies ended (LookupError('gone'))"]
+
+
 def test_thread_that_dies_ends_the_process_and_one_that_returns_does_not() -> None:
     ends: list[str] = []
     for work in (lambda: None, lambda: [][1]):

@@ -13,13 +13,17 @@ from seamlessflow.runtime.ending import log, process_end
 
 
 def task_supervised(
-    work: Coroutine[Any, Any, None], *, name: str, end: Callable[[str], object] = process_end
+    work: Coroutine[Any, Any, None],
+    *,
+    name: str,
+    may_return: bool = False,
+    end: Callable[[str], object] = process_end,
 ) -> "asyncio.Task[None]":
-    """Start `work`, which never ends unless it is cancelled."""
+    """Start `work`, which never ends unless it is cancelled; with `may_return` it may also finish without an error."""
 
     def ended(task: "asyncio.Task[None]") -> None:
-        if not task.cancelled():
-            error = task.exception()
+        error = None if task.cancelled() else task.exception()
+        if error is not None or not (may_return or task.cancelled()):
             log.critical("the task %s died", name, exc_info=error)
             end(f"the task {name} ended ({error!r})")
 

@@ -38,6 +38,7 @@ from seamlessflow.control_plane.live.guard import UNAUTHORIZED, Guarded
 from seamlessflow.control_plane.live.hub import Mailbox, hub_get, hub_leave
 
 BAD_MESSAGE = 4400
+SENDER_FAILED = 1011  # RFC 6455: an unexpected condition
 SIGN_IN_TIMEOUT_S = 10.0
 MAX_TOPICS = 32
 _log = logging.getLogger(__name__)
@@ -146,10 +147,15 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return None
 
     async def _send_loop(self) -> None:
-        while True:
-            frames = await self._mailbox.get()
-            async with self._order:
-                await self._handle(frames)
+        """Ends with the socket; a socket whose sender failed is closed, so that its page opens another."""
+        try:
+            while True:
+                frames = await self._mailbox.get()
+                async with self._order:
+                    await self._handle(frames)
+        except Exception:  # noqa: BLE001 - whatever it is, its page has to know
+            _log.exception("a socket is closed: what it should hear could not be sent")
+            await self.close(SENDER_FAILED)
 
     async def _handle(self, frames: Sequence[Frame]) -> None:
         if self._mailbox.is_behind != self._was_behind:

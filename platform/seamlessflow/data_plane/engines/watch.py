@@ -27,6 +27,7 @@ from seamlessflow.data_plane.engines.hold_clock import HoldClock
 from seamlessflow.data_plane.engines.lifeline import Lifeline
 from seamlessflow.data_plane.engines.pool import EnginePool
 from seamlessflow.data_plane.engines.suspicions import Suspicion, SuspicionLog
+from seamlessflow.runtime.tasks import task_supervised
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +164,9 @@ class EngineWatch:
         self._pool.suspect(engine.phase_id)
         for lifeline in watched.lifelines:
             lifeline.cut(f"the engine is suspected: nothing came from it for {suspicion.silent_s:.1f} s")
-        watched.proving = asyncio.create_task(self._until_proved(watched))
+        watched.proving = task_supervised(
+            self._until_proved(watched), name="suspected engine", may_return=True
+        )
         self._suspicions.began(suspicion)
         self._count()
 
