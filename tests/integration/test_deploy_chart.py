@@ -119,6 +119,21 @@ def test_agents_mount_no_artifacts_and_their_supervisor_can_give_each_session_a_
     assert agents["automountServiceAccountToken"] is False
 
 
+def test_planes_that_stand_still_are_started_again_and_a_database_that_is_away_ends_none(
+    deploy_tools: DeployTools,
+) -> None:
+    probes = {
+        name: (container["livenessProbe"], container["readinessProbe"])
+        for name, pod in pods(manifests(ask(deploy_tools, EXISTING)))
+        if name in ("flow-web", "flow-gateway")
+        for container in pod["containers"]
+    }
+    assert set(probes) == {"flow-web", "flow-gateway"}
+    for name, (liveness, readiness) in probes.items():
+        assert liveness.get("httpGet", {}).get("path") == "/livez", f"{name}: a port opens without a loop"
+        assert readiness["httpGet"]["path"] == "/healthz", name
+
+
 def test_machines_are_given_no_secret_of_the_planes(deploy_tools: DeployTools) -> None:
     found = manifests(ask(deploy_tools, EXISTING))
     workers = [pod for name, pod in pods(found) if name in ("flow-alpha", "flow-agents")]

@@ -70,9 +70,9 @@ def head(path: str, token: str, num_bytes: int) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def send_unfinished(wires: Wires, path: str) -> None:
+async def send_unfinished(wires: Wires, path: str, token: str = "sft_no-such-token") -> None:
     """A large body without its end, as far as the gateway takes it."""
-    _, writer = await wires.open(head(path, "sft_no-such-token", BODY_BYTES))
+    _, writer = await wires.open(head(path, token, BODY_BYTES))
     # That the gateway takes no more of it is what this is for.
     with contextlib.suppress(TimeoutError, ConnectionError):
         async with asyncio.timeout(5.0):
@@ -114,6 +114,17 @@ async def test_unfinished_bodies_of_strangers_take_no_memory(wires: Wires) -> No
         await asyncio.gather(*(send_unfinished(wires, path) for _ in range(NUM_STRANGERS)))
         grown = resident_bytes(world) - before
         assert grown < 2 * BODY_BYTES, f"{NUM_STRANGERS} strangers at {path} hold {grown >> 20} MiB"
+
+
+async def test_unfinished_bodies_of_sessions_share_one_bound(wires: Wires) -> None:
+    world = wires.world
+    world.environ["SEAMLESSFLOW_BODY_MEMORY_MB"] = "64"
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    key = await session_key(world)
+    before = resident_bytes(world)
+    await asyncio.gather(*(send_unfinished(wires, "/v1/chat/completions", key) for _ in range(NUM_STRANGERS)))
+    grown = resident_bytes(world) - before
+    assert grown < 160 << 20, f"{NUM_STRANGERS} unfinished bodies hold {grown >> 20} MiB"
 
 
 async def test_half_sent_heads_and_bodies_are_closed_in_time(wires: Wires) -> None:

@@ -65,7 +65,10 @@ async def start_hostile(world: GatewayWorld, **codes: str) -> tuple[str, str]:
         for name, code in codes.items()
     )
     write_tiny_text(world.folder / "model", template=hostile + TEMPLATE)
-    hostile, honest = await session_keys(world)
+    try:
+        hostile, honest = await session_keys(world)
+    except TimeoutError:
+        raise AssertionError("the gateway stands still while it reads a template") from None
     return hostile, honest
 
 

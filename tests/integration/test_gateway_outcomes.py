@@ -96,6 +96,19 @@ async def test_outcome_of_a_closed_session_never_changes(gateway_world: GatewayW
     ]
 
 
+async def test_outcome_that_differs_from_that_of_a_closed_session_leaves_an_event(
+    gateway_world: GatewayWorld,
+) -> None:
+    world = gateway_world
+    path, _ = await external_session(world)
+    assert (await world.post(path + "/reward", {"reward": 0.25}, world.api_token))[0] == 204
+    assert (await world.post(path + "/close", {}, world.api_token))[0] == 204
+    assert (await world.post(path + "/reward", {"reward": 5.0}, world.api_token))[0] == 409
+
+    session = world.sql("SELECT id::text FROM trajectory_session")[0][0]
+    assert world.sql(EVENTS) == [("session", session, "gateway")]
+
+
 async def test_reward_that_comes_after_its_session_failed_changes_nothing(
     gateway_world: GatewayWorld,
 ) -> None:

@@ -43,11 +43,15 @@ async def close(world: GatewayWorld, session: dict[str, Any]) -> None:
 
 
 def let_a_day_pass(world: GatewayWorld, *, states: tuple[str, ...] = ("open",)) -> None:
-    """For sessions in these states: whatever is known of their time happened, or was due, a day earlier."""
+    let_time_pass(world, "1 day", states=states)
+
+
+def let_time_pass(world: GatewayWorld, interval: str, *, states: tuple[str, ...] = ("open",)) -> None:
+    """For sessions in these states: whatever is known of their time happened, or was due, so much earlier."""
     for (column,) in world.sql(MOMENTS):
         world.sql(
-            f"UPDATE trajectory_session SET {column} = {column} - interval '1 day' WHERE state = ANY(%s)",
-            [list(states)],
+            f"UPDATE trajectory_session SET {column} = {column} - %s::interval WHERE state = ANY(%s)",
+            [interval, list(states)],
         )
 
 
@@ -119,6 +123,23 @@ async def test_sessions_that_fell_silent_leave_their_places_and_their_group_trai
     assert world.sql("SELECT state, num_verdicts, reason FROM trajectory_group") == [
         ("ready", 2, "2 of 4 sessions have a verdict")
     ]
+
+
+async def test_session_that_goes_on_calling_outlives_a_silent_one(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await start(world)
+    silent, calling = [await opened(world, "task 1") for _ in range(2)]
+    await world.chat(silent["api_key"], [USER])
+
+    async def silent_one_is_over() -> bool:
+        await world.chat(calling["api_key"], [USER])
+        await asyncio.sleep(1.5)  # what was heard counts within a second
+        let_time_pass(world, "5 minutes")
+        return bool(world.sql(SESSIONS)[0][2] != "open")
+
+    await world.until(silent_one_is_over, what="the silent session ends", timeout_s=30)
+    assert world.sql(SESSIONS) == [(0, 1, "failed", None), (1, 1, "open", None)]
+    await world.chat(calling["api_key"], [USER])
 
 
 async def test_calls_and_turns_that_run_keep_a_session_alive(gateway_world: GatewayWorld) -> None:

@@ -24,6 +24,17 @@ async def test_a_gateway_works_by_a_role_that_may_not_change_people(gateway_worl
     assert may_change_people == (False,)
 
 
+async def test_without_a_role_of_its_own_the_gateway_goes_on_and_says_so(gateway_world: GatewayWorld) -> None:
+    gateway_world.gateway_database_url = ""
+    await gateway_world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
+
+    lines = (gateway_world.folder / "gateway.log").read_text().splitlines()
+    said = [line for line in lines if "which may change every table" in line]
+
+    assert len(said) == 1
+    assert "the gateway works by the role seamlessflow" in said[0]
+
+
 @pytest.mark.django_db(transaction=True)
 def test_an_event_rings_no_bell_that_nobody_hears() -> None:
     """A NOTIFY takes one lock over the whole server at commit, so each event would queue behind every other."""

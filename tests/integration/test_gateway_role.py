@@ -13,7 +13,6 @@ from seamlessflow.cli.local.migration import gateway_database
 from seamlessflow.control_plane.common.gateway_role import gateway_role_grant
 from seamlessflow.control_plane.env import DatabaseAddress
 from seamlessflow.core.access.gateway_grants import ALL, GATEWAY_ROLE, GRANTS, Grant, grant_statements
-from tests.fixtures.gateway_world import GatewayWorld
 
 REFUSED = (
     "SELECT * FROM accounts_token",
@@ -79,19 +78,6 @@ def test_the_database_holds_the_stated_grants_and_no_others(migrated_database_ur
 
     assert set(rows) == {right for table, grant in GRANTS.items() for right in stated(table, grant)}
     assert {table for (table,) in deletes} == {table for table, grant in GRANTS.items() if grant.is_delete}
-
-
-async def test_without_a_role_of_its_own_the_gateway_goes_on_and_says_so(gateway_world: GatewayWorld) -> None:
-    gateway_world.gateway_database_url = ""
-    await gateway_world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
-
-    (line,) = [line for line in log_of(gateway_world) if "which may change every table" in line]
-
-    assert "the gateway works by the role seamlessflow" in line
-
-
-def log_of(world: GatewayWorld) -> list[str]:
-    return (world.folder / "gateway.log").read_text().splitlines()
 
 
 async def test_the_launcher_falls_back_to_the_owner_where_the_role_cannot_be_used(

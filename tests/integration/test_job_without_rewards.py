@@ -1,5 +1,6 @@
 """A job whose agents bring no rewards pauses itself, says why, and tries again when it is resumed."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -38,8 +39,8 @@ async def fail_groups(world: GatewayWorld, agent: PhaseClaims, *, num_groups: in
         assert status == 200
 
 
-def scheduler_start(world: GatewayWorld, valkey: ValkeyUrls, folder: Path) -> "subprocess.Popen[bytes]":
-    environ = os.environ | {
+def control_plane_environ(world: GatewayWorld, valkey: ValkeyUrls, folder: Path) -> dict[str, str]:
+    return os.environ | {
         "DATABASE_URL": world.database_url,
         "BROKER_URL": valkey.broker,
         "EVENTS_URL": valkey.events,
@@ -48,8 +49,15 @@ def scheduler_start(world: GatewayWorld, valkey: ValkeyUrls, folder: Path) -> "s
         "DJANGO_SETTINGS_MODULE": "seamlessflow.control_plane.settings",
         "PYTHONPATH": str(ROOT / "platform"),
     }
-    command = [sys.executable, "-m", "django", "run_scheduler", "--alive-file", str(folder / "alive")]
-    return subprocess.Popen(command, env=environ)
+
+
+RESUME = """
+import sys, django
+django.setup()
+from seamlessflow.control_plane.jobs.services import job_desire
+from seamlessflow.core.lifecycle.jobs import DesiredJobState
+job_desire(job_id=sys.argv[1], desired=DesiredJobState.RUN, reason="mended", author="test")
+"""
 
 
 async def test_job_whose_agents_always_crash_pauses_itself_and_says_why(
@@ -62,7 +70,9 @@ async def test_job_whose_agents_always_crash_pauses_itself_and_says_why(
     async def is_asked_to_pause() -> bool:
         return bool(world.sql(JOB)[0][0] == "pause")
 
-    scheduler = scheduler_start(world, embedded_valkey, tmp_path)
+    environ = control_plane_environ(world, embedded_valkey, tmp_path)
+    command = [sys.executable, "-m", "django", "run_scheduler", "--alive-file", str(tmp_path / "alive")]
+    scheduler = subprocess.Popen(command, env=environ)  # noqa: ASYNC220
     try:
         await world.until(is_asked_to_pause, what="the job pauses itself")
         ((author, reason),) = world.sql("SELECT author, reason FROM common_event WHERE kind = 'job.desired'")
@@ -73,6 +83,12 @@ async def test_job_whose_agents_always_crash_pauses_itself_and_says_why(
             return world.sql(JOB)[0][1:] in [("pausing", reason), ("paused", reason)]
 
         await world.until(is_pausing, what="the job goes to its pause, with the reason")
+
+        resume = [sys.executable, "-c", RESUME, str(world.job_id)]
+        await asyncio.to_thread(subprocess.run, resume, env=environ, check=True)
+
+        await asyncio.sleep(3.0)  # several cycles of the scheduler
+        assert world.sql(JOB)[0][0] == "run", "what was dropped before a resume counts after it"
     finally:
         scheduler.kill()
         scheduler.wait()

@@ -1,5 +1,7 @@
 """Sockets end when what opened them ends, and machines are shown to those whose projects they were granted to."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -21,13 +23,14 @@ CLOSED_WITHIN_S = 5.0
 
 async def close_code(browser: Browser) -> int | None:
     """The code with which the server ends the socket; None if it goes on listening."""
-    try:
-        while True:
-            message = await browser.socket.receive_output(timeout=CLOSED_WITHIN_S)
-            if message["type"] == "websocket.close":
-                return int(message["code"])
-    except TimeoutError:
-        return None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSED_WITHIN_S):
+            while True:
+                # Without a time-out of its own, which would end the socket.
+                message = await browser.socket.output_queue.get()
+                if message["type"] == "websocket.close":
+                    return int(message["code"])
+    return None
 
 
 def revoke(cast: Cast) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.database_proxy import database_proxy
 from tests.fixtures.gateway_world import GatewayWorld
+from tests.fixtures.web_world import WebWorld
 
 LISTEN = b"LISTEN sf_engines"
 PATIENCE_S = 60.0
@@ -43,6 +45,34 @@ async def test_gateway_whose_loop_stands_still_ends_itself(gateway_world: Gatewa
     assert "the gateway's event loop has stood still" in log
     assert "tasks_load" in log
     tasks.unlink()
+
+
+def test_web_process_whose_loop_stands_still_ends_itself(web_world: WebWorld) -> None:
+    web_world.kill()
+    web_world.application = "tests.fakes.web_that_stands_still:application"
+    web_world.environ["SEAMLESSFLOW_WATCHDOG_S"] = "2"
+    web_world.start()
+    assert web_world.status("GET", "/stand-still") is None
+    assert web_world.process is not None
+    try:
+        status = web_world.process.wait(PATIENCE_S / 2)
+    except subprocess.TimeoutExpired:
+        status = None
+    assert status == 70, f"the web process stands still for ever (status {status})"
+    assert "the web process's event loop has stood still" in (web_world.folder / "web.log").read_text()
+
+
+async def test_gateway_whose_lasting_task_dies_ends_itself(gateway_world: GatewayWorld) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    world.sql("ALTER TABLE scheduling_phase RENAME TO elsewhere")  # an error that nobody foresaw
+    assert world.process is not None
+    try:
+        status = await asyncio.to_thread(world.process.wait, PATIENCE_S / 2)
+    except subprocess.TimeoutExpired:
+        status = None
+    assert status == 70, f"the gateway goes on without its engine table (status {status})"
+    assert "the task upkeep ended" in (world.folder / "gateway.log").read_text()
 
 
 async def test_livez_answers_while_the_database_is_away(

@@ -42,6 +42,32 @@ def test_a_member_steers_own_jobs_and_no_others(cast: Cast) -> None:
     assert cast.owner.call("POST", job_path(others, "cancel")).status_code == 200
 
 
+def test_each_role_steers_and_revokes_what_it_may_and_no_more(cast: Cast) -> None:
+    """The answers for a job of one's own, a job of another, and the token of another."""
+    answers = {}
+    for role in ("viewer", "member", "owner"):
+        Membership.objects.filter(user=cast.member.user).update(role=role)
+        own, others = cast.job(name=f"{role}-own"), cast.job(name=f"{role}-others")
+        Job.objects.filter(id=own.id).update(created_by=cast.member.user)
+        token = Token.objects.get(user=cast.outsider.user)
+        Token.objects.filter(id=token.id).update(project=cast.owner.project, revoked_at=None)
+        answers[role] = [
+            cast.member.call("POST", job_path(own, "pause")).status_code,
+            cast.member.call("POST", job_path(others, "pause")).status_code,
+            cast.member.call("DELETE", f"tokens/{show_id(IdKind.TOKEN, token.id)}").status_code,
+        ]
+    assert answers == {"viewer": [403, 403, 403], "member": [200, 403, 403], "owner": [200, 200, 204]}
+
+
+def test_a_token_that_may_only_read_submits_nothing(cast: Cast) -> None:
+    made = cast.member.call("POST", "tokens", {"name": "ci", "scopes": ["read"]})
+    reader = Person(cast.member.user, cast.member.project, json.loads(made.content)["secret"])
+
+    assert reader.call("GET", "jobs").status_code == 200
+    assert reader.call("POST", "jobs", cast.spec()).status_code == 403
+    assert reader.call("POST", "tokens", {"name": "more"}).status_code == 403
+
+
 def test_a_member_revokes_own_tokens_and_no_others(cast: Cast) -> None:
     assert cast.member.call("DELETE", token_path(cast.owner)).status_code == 403
     assert cast.owner.call("GET", "jobs").status_code == 200
@@ -54,9 +80,12 @@ def test_the_token_of_a_project_edits_no_machine_whoever_made_it(cast: Cast) -> 
     path = f"machines/{show_id(IdKind.MACHINE, machine.id)}"
 
     assert cast.owner.user.is_staff
-    assert cast.owner.call("PATCH", path, EDIT, **{"If-Match": '"1"'}).status_code == 403
-    assert cast.owner.call("POST", "machines", {"name": "alpha"}).status_code == 403
-    assert cast.owner.call("POST", "machines/preview", {"edits": []}).status_code == 403
+    answers = {
+        "edit": cast.owner.call("PATCH", path, EDIT, **{"If-Match": '"1"'}),
+        "take over": cast.owner.call("POST", "machines", {"name": "alpha", "tags": ["rollout"]}),
+        "preview": cast.owner.call("POST", "machines/preview", {"edits": []}),
+    }
+    assert {verb: answer.status_code for verb, answer in answers.items()} == dict.fromkeys(answers, 403)
     assert Machine.objects.get(id=machine.id).generation == 1
     assert Token.objects.filter(machine=machine).count() == 1
 

@@ -61,6 +61,17 @@ def test_a_body_announced_too_large_is_refused_before_it_comes(web_world: WebWor
         assert status_read(connection, timeout_s=10) == 413
 
 
+def test_a_json_body_of_very_many_values_takes_no_memory(web_world: WebWorld) -> None:
+    body = b'{"a": [' + b"{}," * 650_000 + b"0]}"
+    web_world.peak_bytes()
+    before = web_world.peak_bytes()
+    headers = web_world.bearer | {"Content-Type": "application/json"}
+    told = web_world.ask("POST", "/api/v1/jobs", body, **headers)
+    grown = web_world.peak_bytes() - before
+    assert told.status == 400
+    assert grown < 40 * MEBIBYTE, f"a body of {len(body) >> 20} MiB took {grown // MEBIBYTE} MiB"
+
+
 def test_uploads_of_nobody_are_refused_before_they_come(web_world: WebWorld) -> None:
     length = f"Content-Length: {64 * MEBIBYTE}"
     kind = "Content-Type: multipart/form-data; boundary=a-line-that-no-file-holds"
