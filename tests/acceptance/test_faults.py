@@ -66,7 +66,8 @@ def test_job_goes_on_while_the_engine_of_beta_stands_still(
                 engine.resume()
 
         client.job_edit(job["id"], "cancel", reason="seen going on")
-        assert client.job_wait(job["id"])["state"] == "cancelled"
+        ended = eventually(lambda: state_if_over(client, job["id"]), timeout_s=60, what="the end of the job")
+        assert ended == "cancelled"
         assert_audit_holds(client, job["id"])
 
 
@@ -93,6 +94,11 @@ def wait_for_version(client: Client, job_id: str, version: int) -> dict[str, Any
         return job if job["latest_version"] >= version else None
 
     return eventually(reached, timeout_s=180, what=f"version {version}") or {}
+
+
+def state_if_over(client: Client, job_id: str) -> str | None:
+    job = client.job_get(job_id)
+    return str(job["state"]) if job["ended_at"] else None
 
 
 def is_suspected(platform: PlatformProcess, job_id: str) -> bool:

@@ -173,6 +173,30 @@ def test_the_productive_share_comes_first_and_the_rest_by_cause_in_one_order(bro
         expect(page.get_by_test_id("productive")).to_contain_text("productive 40 %")
 
 
+def test_two_causes_of_idleness_do_not_look_alike(browser: Browser) -> None:
+    job = MadeUpJob(now=NOW)
+    totals = [
+        {"state": "idle", "cause": cause, "duration_s": 50.0, "share": 0.5, "mean_in_flight": None}
+        for cause in ("no_requests", "no_batch")
+    ]
+    job.ledger = [
+        {
+            "name": "alpha", "machine_id": "mac_1", "since": "", "until": "", "intervals": [], "num_intervals": 0,
+            "totals": totals,
+        }
+    ]  # fmt: skip
+    with job.open(browser, JOB) as page:
+        bar = page.locator(".ledger-bar").first
+        expect(bar).to_be_visible()
+        looks = bar.evaluate(
+            """(bar) => [...bar.children].map((piece) => {
+                const { backgroundColor, backgroundImage, fill } = getComputedStyle(piece);
+                return [backgroundColor, backgroundImage, fill].join();
+            })"""
+        )
+    assert len(set(looks)) == len(looks) == 2
+
+
 def test_the_list_says_the_reward_of_the_newest_update(browser: Browser) -> None:
     """The curve beside it is thinned out: its last point is a mean of several updates."""
     job = MadeUpJob(now=NOW, reward_mean=0.75, reward_curve=[(50, 0.25), (100, 0.5)])
@@ -219,7 +243,8 @@ def test_no_page_is_wider_than_the_window(browser: Browser) -> None:
     job.rewards = [reward_row(step, at=NOW - 200_000 + step * 1000) for step in range(1, 101)]
     job.phases = [phase_row(1, leased_at=NOW - MINUTE_MS, is_over=False)]
     job.intervals = [interval_row(1, "serving", "", NOW - MINUTE_MS, NOW)]
-    with job.open(browser, "/") as page:
+    with job.open(browser, JOB) as page:
+        expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
         for path in (*(JOB + tab for tab in TABS), "/", "/jobs/new", "/machines", "/tokens"):
             page.evaluate(
                 "(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }",

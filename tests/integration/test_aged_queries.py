@@ -86,7 +86,6 @@ def doors(cast: Cast, job: Job, machine_id: UUID) -> dict[str, Callable[[], obje
     return {path.replace(shown, "J").replace(machine, "M"): page(path) for path in paths} | {
         "socket jobs": lambda: jobs_snapshot(job.project_id),
         "socket job": lambda: job_snapshot(job.id),
-        "socket machines": lambda: machines_snapshot("default"),
         "scheduler": snapshot_load,
     }
 
@@ -102,6 +101,14 @@ def test_pages_and_snapshots_of_a_job_read_no_more_rows_in_an_aged_installation(
 
     grown = {name: (alone[name], rows) for name, rows in aged.items() if rows > 2 * alone[name] + SLACK_ROWS}
     assert not grown, "rows read alone, and aged"
+
+
+def test_the_snapshot_of_the_machines_reads_no_past(cast: Cast) -> None:
+    job, workers = world_make(cast)
+    alone = rows_read(lambda: machines_snapshot("default"))
+    past_make(execute, PAST, project_id=job.project_id, machines=[worker.machine.id for worker in workers])
+
+    assert rows_read(lambda: machines_snapshot("default")) <= 2 * alone + SLACK_ROWS
 
 
 def test_the_list_of_jobs_reads_no_past_for_the_curves_beside_them(cast: Cast) -> None:

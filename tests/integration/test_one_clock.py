@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, phase_make, worker_make
 
 SHIFTS = [timedelta(minutes=5), timedelta(minutes=-5)]
+JUST_NOW_S = 14.0  # silent for one second longer, a machine counts as lost
 
 
 def shift(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
@@ -38,7 +38,7 @@ def test_a_scheduler_with_a_wrong_clock_sees_a_healthy_machine(
 ) -> None:
     worker_make("alpha", "rollout").heartbeat()
     shift(monkeypatch, by)
-    assert -1 < unheard_s() < HEARTBEAT_LIMIT_S
+    assert -1 < unheard_s() < JUST_NOW_S
 
 
 @pytest.mark.parametrize("by", SHIFTS, ids=["ahead", "behind"])
@@ -49,7 +49,7 @@ def test_a_web_process_with_a_wrong_clock_notes_the_right_moment(
     with monkeypatch.context() as wrong:
         shift(wrong, by)
         worker.heartbeat()
-    assert -1 < unheard_s() < HEARTBEAT_LIMIT_S
+    assert -1 < unheard_s() < JUST_NOW_S
 
 
 @pytest.mark.parametrize("by", SHIFTS, ids=["ahead", "behind"])

@@ -27,6 +27,7 @@ from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, Person, group_make, phase_make, worker_make
 
 LONG_AGO = timedelta(days=400)
+BACK_UP_LOCK = 0x5EA71E57  # what a back-up holds in the database while it copies
 
 
 def background_run() -> None:
@@ -159,10 +160,13 @@ def test_logs_events_points_and_ledger_of_long_ago_do_not_stay_for_ever(cast: Ca
 
     background_run()
 
-    assert LedgerInterval.objects.filter(machine=alpha.machine).count() == 4
-    assert not LogChunk.objects.filter(phase=phase).exists()
-    assert not Event.objects.filter(job_id=job.id, kind="job.state").exists()
-    assert MetricPoint.objects.filter(job=job).count() == 500
+    left = {
+        "ledger": LedgerInterval.objects.filter(machine=alpha.machine).count(),
+        "logs": LogChunk.objects.filter(phase=phase).count(),
+        "events": Event.objects.filter(job_id=job.id, kind="job.state").count(),
+        "points": MetricPoint.objects.filter(job=job).count(),
+    }
+    assert left == {"ledger": 4, "logs": 0, "events": 0, "points": 500}
 
 
 def test_points_that_were_rolled_up_are_answered_as_before(cast: Cast) -> None:
@@ -309,11 +313,7 @@ def test_trajectories_go_and_figures_stay(cast: Cast) -> None:
 
 
 def test_a_month_goes_as_a_whole_once_nobody_keeps_a_session_of_it(cast: Cast) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE TABLE trajectory_node_2024_03 PARTITION OF trajectory_node "
-            "FOR VALUES FROM ('2024-03-01') TO ('2024-04-01')"
-        )
+    month_make("2024-03-01", "2024-04-01")
     first, second = ended_job(cast, ago=timedelta(hours=1)), ended_job(cast, ago=timedelta(hours=1))
     for job in (first, second):
         nodes_make(job, month="2024-03-01")
@@ -327,6 +327,27 @@ def test_a_month_goes_as_a_whole_once_nobody_keeps_a_session_of_it(cast: Cast) -
     assert not has_table("trajectory_node_2024_03")
 
 
+def test_trajectories_of_long_ago_become_parquet_files_and_their_month_goes(cast: Cast) -> None:
+    month_make("2024-03-01", "2024-04-01")
+    job = ended_job(cast)
+    nodes_make(job, month="2024-03-01")
+
+    background_run()
+    background_run()
+
+    assert num_nodes(job) == 0, "tokens and messages stay for ever"
+    assert not has_table("trajectory_node_2024_03")
+    assert list(job_folder(job.id).rglob("*.parquet"))
+
+
+def month_make(first: str, end: str) -> None:
+    name = f"trajectory_node_{first[:7].replace('-', '_')}"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TABLE {name} PARTITION OF trajectory_node FOR VALUES FROM (%s) TO (%s)", [first, end]
+        )
+
+
 def has_table(name: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [name])
@@ -334,11 +355,9 @@ def has_table(name: str) -> bool:
 
 
 def test_nothing_goes_while_a_back_up_copies(cast: Cast) -> None:
-    from seamlessflow.control_plane.common.removals import HOLD_KEY
-
     job = ended_job(cast)
     with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": psycopg.Cursor}) as backup:
-        backup.execute("SELECT pg_advisory_lock(%s)", [HOLD_KEY])
+        backup.execute("SELECT pg_advisory_lock(%s)", [BACK_UP_LOCK])
         background_run()
         assert bytes_under(job_folder(job.id)) == 2030
     background_run()

@@ -498,7 +498,7 @@ async def test_an_update_order_is_served_soon(stage: Stage) -> None:
     assert took_s < 0.5
 
 
-@pytest.mark.parametrize("role", [Role.ROLLOUT, Role.TRAIN])
+@pytest.mark.parametrize("role", [Role.ROLLOUT, Role.TRAIN, Role.AGENT])
 async def test_a_stopped_child_is_killed_and_its_phase_fails_as_stalled(
     stage: Stage, role: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.worker import PhaseOrder, Resident, WeightsReference
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.train import trainer as trainer_module
 from seamlessflow_workers.train.trainer import Trainer
 from tests.integration.trainer_harness import CREDENTIAL, JOB, PROJECT, Planes, make_spec
 
@@ -39,8 +40,10 @@ class HangingEngine:
 async def test_a_step_that_never_ends_fails_the_phase(
     tmp_path: Path, start_planes: Callable[..., Planes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("FIRST_STEP_LIMIT_S", "SHORTEST_LIMIT_S"):
-        monkeypatch.setattr(f"seamlessflow_workers.train.step_watch.{name}", 1.0, raising=False)
+    watch: type = getattr(trainer_module, "StepWatch", object)
+    monkeypatch.setattr(
+        trainer_module, "StepWatch", type("ImpatientWatch", (watch,), {"limit_s": 1.0}), raising=False
+    )
     planes, engine, executor = start_planes(), HangingEngine(), ThreadPoolExecutor(1)
     spec = make_spec(num_updates=2)
     resident = Resident(
