@@ -1,0 +1,133 @@
+"""The matrix of faults: each is made to happen to a job on a local installation, and the history is checked.
+
+`python -m tests.benchmarks faults`; FAULTS in the environment names some of them, joined by commas (`1a,7,9c`; `7` is
+7a and 7b). Fault 15, an upgrade under running jobs, is not here yet. A row per fault: how many sentences its
+requirements and the history checker found wrong; all of them are in build/bench/faults/findings.txt. Fault 9 needs
+root, fault 8 libfaketime: where one is missing its rows are not met, and say so.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from seamlessflow.cli.local.services import plan_services
+from seamlessflow.cli.local.state import Home
+from tests.acceptance.models import endless_model, example_model, example_tasks
+from tests.benchmarks.faults import clocks, disks, jobs, partitions, processes, watchers
+from tests.benchmarks.faults.trial import Fault, Verdict, said, tried
+from tests.benchmarks.faults.world import Environ, world_running
+from tests.benchmarks.report import Bound, Goal, Measured, Row
+
+FOLDER = Path("build/bench/faults")
+ON_ONE_INSTALLATION = (*processes.FAULTS, *partitions.FAULTS, *watchers.FAULTS, *jobs.FAULTS)
+DISK_SIZES = {"artifacts": "96m", "logs": "32m", "database": "384m"}
+
+
+async def measure() -> Sequence[Row]:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "findings.txt").write_text("")
+    for home in FOLDER.glob("home*"):  # jobs that a broken run left would hold the machines
+        shutil.rmtree(home)
+    names = [name for name in os.environ.get("FAULTS", "").split(",") if name]
+    models = _models(FOLDER.absolute() / "models")
+    verdicts = await _run(names, models, ON_ONE_INSTALLATION, "home")
+    verdicts += await _clock_verdicts(names, models)
+    verdicts += await _disk_verdicts(names, models)
+    return [_row(verdict) for verdict in sorted(verdicts, key=lambda verdict: _order(verdict.fault))]
+
+
+def is_chosen(fault: Fault, names: Sequence[str]) -> bool:
+    """No name chooses all; a number without a letter all of its variants."""
+    return not names or fault.number in names or fault.number.rstrip("abcd") in names
+
+
+def _order(fault: Fault) -> tuple[int, str]:
+    return int(fault.number.rstrip("abcd")), fault.number
+
+
+async def _run(
+    names: Sequence[str],
+    models: Path,
+    faults: Sequence[Fault],
+    folder: str,
+    *,
+    machine_environ: Callable[[str], Environ] = lambda name: {},
+    plane_environ: Environ | None = None,
+    server_environ: Environ | None = None,
+) -> list[Verdict]:
+    """All chosen ones, one after another, on one installation."""
+    chosen = [fault for fault in faults if is_chosen(fault, names)]
+    if not chosen:
+        return []
+    async with world_running(
+        Home(FOLDER.absolute() / folder),
+        models,
+        machine_environ=machine_environ,
+        plane_environ=plane_environ,
+        server_environ=server_environ,
+    ) as world:
+        verdicts = []
+        for fault in chosen:
+            verdicts.append(verdict := await asyncio.to_thread(tried, world, fault))
+            sys.stdout.write(said(verdict))
+            sys.stdout.flush()
+            with (FOLDER / "findings.txt").open("a") as file:
+                file.write(said(verdict, most=sys.maxsize))
+        return verdicts
+
+
+async def _clock_verdicts(names: Sequence[str], models: Path) -> list[Verdict]:
+    file = FOLDER.absolute() / "server-clock"
+    file.write_text("+0s")
+    skew, step = clocks.skew_fault(), clocks.step_fault(file)
+    if clocks.library() is None:
+        return _skipped([skew, step], names, "libfaketime is not installed")
+    skewed = await _run(names, models, [skew], "home-skewed", machine_environ=clocks.skewed_machine)
+    steered: Mapping[str, str] = clocks.steerable_server(file)
+    return skewed + await _run(
+        names, models, [step], "home-steered", plane_environ=steered, server_environ=steered
+    )
+
+
+async def _disk_verdicts(names: Sequence[str], models: Path) -> list[Verdict]:
+    home = Home(FOLDER.absolute() / "home-small").create()
+    database = next(
+        Path(spec.cwd)
+        for spec in plan_services(home, environ={}).specs
+        if spec.name == "postgres" and spec.cwd is not None
+    )
+    folders = {"artifacts": home.artifacts, "logs": home.logs, "database": database}
+    faults = disks.faults_of(**folders)
+    if not any(is_chosen(fault, names) for fault in faults):
+        return []
+    if not disks.may_mount():
+        return _skipped(faults, names, "only root may mount small disks")
+    with ExitStack() as mounted:
+        mounted.enter_context(disks.small_disks({folders[name]: size for name, size in DISK_SIZES.items()}))
+        return await _run(names, models, faults, "home-small")
+
+
+def _skipped(faults: Sequence[Fault], names: Sequence[str], why: str) -> list[Verdict]:
+    verdicts = [Verdict(fault, [f"skipped: {why}"], (), 0.0) for fault in faults if is_chosen(fault, names)]
+    for verdict in verdicts:
+        sys.stdout.write(said(verdict))
+    return verdicts
+
+
+def _models(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    calculator = example_model(folder / "calculator")
+    example_tasks(folder / "tasks.jsonl")
+    if not (folder / "endless").exists():
+        endless_model(folder / "endless", like=calculator)
+    return folder
+
+
+def _row(verdict: Verdict) -> Row:
+    count, none = (Measured((value,), min_repeats=1) for value in (float(len(verdict.faults)), 0.0))
+    name = f"{verdict.fault.number} {verdict.fault.title}"
+    return Row(name, "faults", count, "none", none, Goal(0, bound=Bound.AT_MOST))

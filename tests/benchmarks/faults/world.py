@@ -1,0 +1,150 @@
+"""An installation whose planes and machines talk over links that a fault can cut.
+
+Enters: a folder, and what machines and planes find in their environment besides. Leaves: a `World`. Every machine
+reaches the web by a link of its own; whoever speaks to the gateway does it by one link for all.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from seamlessflow.cli.connection import CLI_TOKEN_FILE
+from seamlessflow.cli.local.environment import (
+    Addresses,
+    gateway_environment,
+    machine_environment,
+    plane_environment,
+)
+from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
+from seamlessflow.cli.local.machines import LocalMachine, supervisor_spec
+from seamlessflow.cli.local.planes import plane_specs
+from seamlessflow.cli.local.ports import held_port
+from seamlessflow.cli.local.process_tree import ProcessTree
+from seamlessflow.cli.local.services import ServiceUrls, plan_services
+from seamlessflow.cli.local.stack import Stack
+from seamlessflow.cli.local.state import Home
+from seamlessflow.cli.platform import welcome
+from seamlessflow.client import Client
+from tests.benchmarks.faults.links import LOOPBACK, Link, link_opened
+
+WEB_PORT, GATEWAY_PORT = 8570, 8670
+MACHINES: tuple[LocalMachine, ...] = LAYOUTS[MULTIPLEXED]
+Environ = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    home: Home
+    models: Path
+    urls: ServiceUrls
+    web_url: str
+    gateway_url: str
+    web_links: Mapping[str, Link]  # by machine
+    gateway_link: Link
+    loop: asyncio.AbstractEventLoop
+    machines: tuple[LocalMachine, ...] = MACHINES
+
+    @property
+    def token(self) -> str:
+        return (self.home.root / CLI_TOKEN_FILE).read_text().strip()
+
+    def client(self) -> Client:
+        return Client(self.web_url, self.token)
+
+    def database(self) -> "psycopg.Connection[tuple[object, ...]]":
+        return psycopg.connect(self.urls.database_url, autocommit=True)
+
+    def find(self, *words: str, under: str | None = None) -> list[psutil.Process]:
+        """Our processes whose command line holds all `words`, optionally below one whose line holds `under`."""
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            line = command_line(process)
+            if all(word in line for word in words) and (under is None or _is_under(process, under)):
+                found.append(process)
+        return found
+
+
+def command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _is_under(process: psutil.Process, words: str) -> bool:
+    try:
+        return any(words in command_line(parent) for parent in process.parents())
+    except psutil.NoSuchProcess:
+        return False
+
+
+@asynccontextmanager
+async def world_running(
+    home: Home,
+    models: Path,
+    *,
+    machine_environ: Callable[[str], Environ] = lambda name: {},
+    plane_environ: Environ | None = None,
+    server_environ: Environ | None = None,
+) -> AsyncIterator[World]:
+    """`machine_environ`: of one machine, by name; `server_environ`: of the database and the broker."""
+    environ = {**os.environ, "MODEL_ROOTS": str(models)}
+    home.create()
+    with home.lock(), _addresses() as addresses:
+        async with AsyncExitStack() as stack, ProcessTree(log_dir=home.logs) as tree:
+            services = plan_services(home, environ=environ)
+            gateway_link = await stack.enter_async_context(link_opened(addresses.gateway_url))
+            web_links = {
+                machine.name: await stack.enter_async_context(link_opened(addresses.web_url))
+                for machine in MACHINES
+            }
+            await tree.start(
+                *(replace(spec, env={**spec.env, **(server_environ or {})}) for spec in services.specs)
+            )
+            public = Addresses(addresses.web_url, gateway_link.url)
+            planes = plane_environment(home, services.urls, public, environ=environ) | dict(
+                plane_environ or {}
+            )
+            machines = machine_environment(home, services.urls, public, environ=environ)
+            installation = Stack(home, tree, services.urls, addresses, planes, machines)
+            await installation.prepare(MACHINES)
+            database_url, _ = await installation.gateway_database()
+            specs = plane_specs(
+                addresses,
+                env=planes,
+                gateway_env=gateway_environment(planes, database_url=database_url),
+                cwd=home.root,
+            )
+            supervisors = [
+                supervisor_spec(
+                    home,
+                    machine,
+                    addresses=Addresses(web_links[machine.name].url, gateway_link.url),
+                    env=machines | dict(machine_environ(machine.name)),
+                )
+                for machine in MACHINES
+            ]
+            await asyncio.gather(tree.start(*specs), tree.start(*supervisors))
+            await welcome(installation)
+            yield World(
+                home,
+                models,
+                services.urls,
+                addresses.web_url,
+                gateway_link.url,
+                web_links,
+                gateway_link,
+                asyncio.get_running_loop(),
+            )
+
+
+@contextmanager
+def _addresses() -> Iterator[Addresses]:
+    with held_port(WEB_PORT) as web, held_port(GATEWAY_PORT) as gateway:
+        yield Addresses(f"http://{LOOPBACK}:{web}", f"http://{LOOPBACK}:{gateway}")
