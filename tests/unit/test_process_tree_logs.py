@@ -1,5 +1,8 @@
 """Logs of child processes: bounded, in order, and quotable."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from seamlessflow.cli.local.log_files import NUM_GENERATIONS, RotatedLog, log_tail
@@ -21,6 +24,31 @@ def test_log_of_an_earlier_run_is_continued(tmp_path: Path) -> None:
         log.write(word.encode())
         log.close()
     assert (tmp_path / "web.log").read_text() == "first\nsecond\n"
+
+
+@contextmanager
+def files_of_at_most(num_bytes: int) -> Iterator[None]:
+    """As on a full disk: what does not fit is cut, then refused."""
+    former, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (former, hard))
+
+
+def test_a_full_disk_costs_lines_that_the_log_owns_up_to_and_stops_nobody(tmp_path: Path) -> None:
+    log = RotatedLog(tmp_path / "web.log")
+    log.write(b"before\n")
+    with files_of_at_most(10):
+        log.write(b"lost 1\n")
+        log.write(b"lost 2\n")
+    log.write(b"after\n")
+    log.close()
+
+    before, part, notice, after = (tmp_path / "web.log").read_text().splitlines()
+    assert (before, part, after) == ("before", "los", "after")
+    assert notice.startswith("[14 bytes of this log were lost: ")
 
 
 def test_tail_quotes_the_end_only(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 Enters: chunks of bytes from a pipe. Leaves: `<name>.log` and a few older generations, `<name>.log.1` being
 the newest of them.
-Invariant: a log never takes more than `MAX_BYTES * (NUM_GENERATIONS + 1)` of disk.
+Invariants: a log never takes more than `MAX_BYTES * (NUM_GENERATIONS + 1)` of disk. A disk that is full costs lines,
+which the log owns up to once there is room again, and never stops whoever prints them.
 """
 
+import errno
+import os
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 MAX_BYTES = 8 * 1024 * 1024
 NUM_GENERATIONS = 3
@@ -20,25 +23,41 @@ class RotatedLog:
         self.path = path
         self._max_bytes = max_bytes
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = path.open("ab", buffering=0)
+        self._file: FileIO = path.open("ab", buffering=0)
         self._size = path.stat().st_size
+        self._num_lost, self._lost_by = 0, ""
 
     def write(self, chunk: bytes) -> None:
-        if self._size and self._size + len(chunk) > self._max_bytes:
-            self._rotate()
-        self._file.write(chunk)
-        self._size += len(chunk)
+        try:
+            if self._num_lost:
+                self._append(f"\n[{self._num_lost} bytes of this log were lost: {self._lost_by}]\n".encode())
+                self._num_lost = 0
+            self._append(chunk)
+        except OSError as error:
+            self._num_lost, self._lost_by = self._num_lost + len(chunk), error.strerror or str(error)
 
     def close(self) -> None:
         self._file.close()
 
+    def _append(self, data: bytes) -> None:
+        """All of it, or OSError: on a disk that is nearly full the system takes a part."""
+        if self._size and self._size + len(data) > self._max_bytes:
+            self._rotate()
+        num_taken = self._file.write(data)
+        self._size += num_taken
+        if num_taken < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def _rotate(self) -> None:
+        """Where no new file can be made the full one is written on."""
+        fresh = self.path.with_name(f"{self.path.name}.new").open("ab", buffering=0)
         self._file.close()
         for generation in range(NUM_GENERATIONS, 0, -1):
             source = self.path if generation == 1 else _generation(self.path, generation - 1)
             if source.exists():
                 source.replace(_generation(self.path, generation))
-        self._file = self.path.open("ab", buffering=0)
+        Path(fresh.name).replace(self.path)
+        self._file = fresh
         self._size = 0
 
 
