@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-DyZJNswf.js";var t=e();function n({title:e,figure:n,testId:r,children:i}){return(0,t.jsxs)(`div`,{className:`card tile`,children:[(0,t.jsx)(`h2`,{children:e}),(0,t.jsx)(`p`,{className:`tile-figure`,"data-testid":r,children:n}),(0,t.jsx)(`div`,{className:`muted`,children:i})]})}export{n as t};
