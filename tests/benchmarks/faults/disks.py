@@ -39,7 +39,7 @@ def small_disks(sizes: dict[Path, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for folder in sizes:
+        for folder in reversed(sizes):
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
