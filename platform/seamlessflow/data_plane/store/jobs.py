@@ -52,7 +52,8 @@ async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
 
 # Of a rollout phase whose version is `v`, of the job `j`: whatever it samples now is beyond the staleness bound.
 IS_TOO_OLD = """coalesce(
-    j.published_batch - coalesce(v.batch_number, 0) > (j.spec->'algorithm'->>'max_staleness')::int, false)"""
+    v.version IS NOT NULL
+    AND j.published_batch - coalesce(v.batch_number, 0) > (j.spec->'algorithm'->>'max_staleness')::int, false)"""
 
 
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
