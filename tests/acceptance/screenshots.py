@@ -31,7 +31,7 @@ Look = tuple[Theme, int]
 LOOKS: tuple[Look, ...] = (("light", 1280), ("light", 1920), ("dark", 1280), ("dark", 1920))
 HEIGHT = 900
 LONG_PAGES = frozenset({"job"})  # whole, however far they go down
-SETTLE_MS = 1500
+STEADY_AFTER_MS = 1500
 NUM_UPDATES_SEEN = 25
 # A group that grows: its answers are of different lengths and do not begin together.
 ANSWERS = (900, 700, 1000, 500, 1100, 800)
@@ -159,7 +159,7 @@ def grown_until_seen(page: Page, visitor: "Visitor", client: Client, agents: Age
             continue
         if session != seen:
             page.goto(f"{visitor.web_url}/groups/{client.session_get(session)['group_id']}")
-            settle(page)
+            finalize(page)
             seen = session
         is_growing = "growing" in page.get_by_test_id("forest-count").inner_text()
         if is_growing and len(versions_painted(page)) >= NUM_VERSIONS_SEEN:
@@ -194,7 +194,7 @@ class Visitor:
             for name, path in pages.items():
                 page.goto(self.web_url + path)
                 page.wait_for_load_state("networkidle")  # tokens of a forest come page by page
-                settle(page)
+                finalize(page)
                 if name in LONG_PAGES:
                     stretch(page, look)
                 page.screenshot(path=picture(name, look))
@@ -225,16 +225,16 @@ def picture(name: str, look: Look) -> Path:
     return FOLDER / f"{name}-{theme}-{width}.png"
 
 
-def settle(page: Page) -> None:
+def finalize(page: Page) -> None:
     page.get_by_test_id("line").filter(has_text="live").wait_for()
-    page.wait_for_timeout(SETTLE_MS)
+    page.wait_for_timeout(STEADY_AFTER_MS)
 
 
 def stretch(page: Page, look: Look) -> None:
     """A window as high as the page: a picture of the whole would cut the navigation off where the window ends."""
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": look[1], "height": height})
-    page.wait_for_timeout(SETTLE_MS)
+    page.wait_for_timeout(STEADY_AFTER_MS)
 
 
 def choose_answer(page: Page) -> None:
@@ -244,7 +244,7 @@ def choose_answer(page: Page) -> None:
     page.get_by_role("button", name="Outline").click()
     page.get_by_role("button", name="Show all").click()
     page.mouse.move(1, 1)
-    page.wait_for_timeout(SETTLE_MS)
+    page.wait_for_timeout(STEADY_AFTER_MS)
 
 
 def edit(page: Page) -> None:
@@ -252,7 +252,7 @@ def edit(page: Page) -> None:
     page.get_by_role("button", name="Edit alpha").click()
     page.get_by_role("checkbox", name="rollout").set_checked(False)
     page.get_by_test_id("preview").wait_for()
-    page.wait_for_timeout(SETTLE_MS)
+    page.wait_for_timeout(STEADY_AFTER_MS)
 
 
 if __name__ == "__main__":

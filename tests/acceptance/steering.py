@@ -74,9 +74,9 @@ def admin_site(platform: PlatformProcess) -> Iterator[httpx.Client]:
         yield browser
 
 
-def admin_bulk_edit(browser: httpx.Client, machine_ids: list[str], **wish: str) -> list[str]:
+def admin_bulk_edit(browser: httpx.Client, machine_ids: list[str], **fields: str) -> list[str]:
     """The bulk action: the dry run's sentences, after the edit was applied as it was shown."""
-    chosen: dict[str, Any] = {"action": "retag", "_selected_action": machine_ids, "work": "leave", **wish}
+    chosen: dict[str, Any] = {"action": "retag", "_selected_action": machine_ids, "work": "leave", **fields}
     shown = _post(browser, CHANGELIST, chosen | {"step": "preview"})
     seen = dict(re.findall(r'name="(seen_[^"]+)" value="([^"]*)"', shown.text))
     done = _post(browser, CHANGELIST, chosen | seen | {"step": "apply"})

@@ -30,7 +30,7 @@ def test_demo_without_learning_stays_where_it_started(tmp_path: Path) -> None:
 
 
 def run_demo(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The demo decides by itself whether it kept its promise; its exit code is the verdict.
+    """The demo decides by itself whether it kept its promise; its exit code is the outcome.
 
     The example model comes from the checkout's cache where it is there: building it has tests of its own.
     """

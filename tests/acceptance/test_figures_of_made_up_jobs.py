@@ -230,11 +230,11 @@ def test_what_was_typed_for_one_kind_of_job_is_there_when_it_is_chosen_again(bro
         source = page.locator("[data-field='model.source']").get_by_role("textbox")
         source.fill("hub://my-model")
         kinds = page.get_by_role("group", name="What it trains")
-        kinds.get_by_text("SFT on recorded trajectories").click()
+        kinds.get_by_text("SFT on an offline dataset").click()
         page.locator("[data-field='data.jobs']").get_by_role("textbox").fill("job_1")
         kinds.get_by_text("Reinforcement learning").click()
         expect(source).to_have_value("hub://my-model")
-        kinds.get_by_text("SFT on recorded trajectories").click()
+        kinds.get_by_text("SFT on an offline dataset").click()
         expect(page.locator("[data-field='data.jobs']").get_by_role("textbox")).to_have_value("job_1")
 
 

@@ -88,7 +88,7 @@ def watched_until_two_versions(page: Page, client: Client, agents: Agents) -> li
             num_grown += is_growing
             painted = versions_painted(page)
             if is_growing and len(painted) >= 2:
-                # The group is not settled yet: the figure tells what the forest shows.
+                # The group is not finalized yet: the figure tells what the forest shows.
                 figure = page.locator("dl div", has_text="Versions").locator("dd")
                 expect(figure).to_have_text(re.compile(r"^\d+–\d+$"))
                 return painted

@@ -52,7 +52,7 @@ def test_versions_are_measured_while_the_job_trains_and_planes_die(
     assert len(rows) >= 2, "and so is an early one"
     assert len(rows) <= 2 + NUM_UPDATES // 3
     for version, row in rows.items():
-        assert (row["state"], row["num_tasks_done"], row["num_verdicts"]) == (
+        assert (row["state"], row["num_tasks_done"], row["num_rewarded"]) == (
             "finished", NUM_HELD_OUT, NUM_HELD_OUT * NUM_SAMPLES,
         )  # fmt: skip
         assert version == row["min_version"] <= row["max_version"] <= NUM_UPDATES

@@ -170,10 +170,10 @@ def test_a_paused_job_frees_its_machines_and_goes_on_on_others(
         assert_audit_holds(client, job_id)
         trainers = {phase["machine"] for phase in phases_of(client, job_id) if phase["role"] == "train"}
         assert trainers == {"alpha", "beta"}
-        wishes = [
+        requests = [
             e for e in client.job_part(job_id, "events", limit=500)["results"] if e["kind"] == "job.desired"
         ]
-        assert "the other job first" in {event["reason"] for event in wishes}
+        assert "the other job first" in {event["reason"] for event in requests}
 
 
 def test_a_cancelled_job_leaves_whole_artifacts_and_free_machines(

@@ -163,7 +163,7 @@ async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[
 async def feed(
     http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group_size: int = GROUP_SIZE
 ) -> None:
-    """Short sessions with a verdict each: what the trainer eats, batch by batch with time to roll out in between."""
+    """Short sessions with an outcome each: what the trainer eats, batch by batch with time to roll out in between."""
     for index in itertools.count():
         if index % GROUPS_PER_BATCH == 0:
             await asyncio.sleep(BETWEEN_BATCHES_S)

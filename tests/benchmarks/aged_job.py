@@ -85,8 +85,8 @@ def _learning_make(job: Job, now: datetime) -> None:
     of_job = {"project_id": job.project_id, "job": job}
     groups = [
         RolloutGroup(
-            **of_job, id=new_id(), index=index, size=1, state="batched", num_verdicts=1, reward_mean=0.5,
-            reward_std=0.1, batch_number=1 + index // GROUPS_PER_UPDATE, created_at=now, ready_at=now, settled_at=now,
+            **of_job, id=new_id(), index=index, size=1, state="batched", num_rewarded=1, reward_mean=0.5,
+            reward_std=0.1, batch_number=1 + index // GROUPS_PER_UPDATE, created_at=now, ready_at=now, finalized_at=now,
         )
         for index in range(NUM_UPDATES * GROUPS_PER_UPDATE)
     ]  # fmt: skip
@@ -120,7 +120,7 @@ def _learning_make(job: Job, now: datetime) -> None:
     )
     Evaluation.objects.bulk_create(
         Evaluation(
-            **of_job, id=new_id(), version=number, state="finished", num_tasks=4, samples_per_task=1, num_verdicts=4,
+            **of_job, id=new_id(), version=number, state="finished", num_tasks=4, samples_per_task=1, num_rewarded=4,
             reward_mean=0.5, pass_at_1=0.5, started_at=now, ended_at=now,
         )
         for number in range(10, NUM_UPDATES, 10)
@@ -144,7 +144,7 @@ def _record_make(job: Job, workers: list[Worker], phase: Phase, now: datetime) -
     Event.objects.bulk_create(
         Event(
             **moved, subject_type=(SubjectType.GROUP, SubjectType.PHASE)[number % 2], subject_id=new_id(),
-            kind=("group.state", "phase.state")[number % 2], to_state="ready", reason="all verdicts are in", at=now,
+            kind=("group.state", "phase.state")[number % 2], to_state="ready", reason="all outcomes are in", at=now,
         )
         for number in range(NUM_EVENTS)
     )  # fmt: skip

@@ -23,7 +23,7 @@ from tests.benchmarks.web_world import WebWorld, web_world
 
 NUM_CLIENTS = 200
 WINDOW_S = 12.0
-SETTLE_S = 2.0
+STEADY_AFTER_S = 2.0
 NUM_REPEATS = 3
 BASELINE = "the same load, no client"
 SHARE_GOAL = Goal(5, Bound.AT_MOST)
@@ -108,7 +108,7 @@ async def _sample(world: WebWorld, num_clients: int) -> Sample:
         used_s, elapsed_s = cpu_s(world.web_pid) - used_before_s, time.perf_counter() - started_s
         num_frames = sum(client.num_frames for client in clients)
         numbered = await _numbered(world)
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(STEADY_AFTER_S)
         _raise_early(tasks)
         for task in tasks:
             task.cancel()

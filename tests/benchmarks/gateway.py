@@ -106,7 +106,7 @@ class Bench:
         """Recording was on: all turns of the sessions of this phase are stored, none joined its tree uncleanly."""
         rows = self.world.sql(
             """SELECT count(*) FILTER (WHERE n.kind = 2 AND n.num_tokens = %s),
-                      count(*) FILTER (WHERE n.kind < 2 AND n.verdict <> 'clean')
+                      count(*) FILTER (WHERE n.kind < 2 AND n.outcome <> 'clean')
                FROM trajectory_node n JOIN trajectory_session s ON s.id = n.session_id
                JOIN trajectory_group g ON g.id = s.group_id WHERE g.lease_phase_id = %s""",
             [NUM_TOKENS, agent.phase_id],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seamlessflow.core.trajectory.messages import message_digests
-from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree, Verdict
+from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.rendering.chat_template import template_messages
 from seamlessflow.data_plane.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
@@ -29,7 +29,7 @@ async def measure(folder: Path, *, num_turns: int, num_tokens: int) -> list[Row]
     tree, messages = _session(text, num_turns=num_turns, num_tokens=num_tokens)
     conversation = Conversation(messages, None, {})
     plan = plan_turn(tree, text, conversation)
-    assert plan.verdict is Verdict.CLEAN
+    assert plan.drift is Drift.CLEAN
     context = tree.nodes[0].context
     samples = await interleaved(
         {

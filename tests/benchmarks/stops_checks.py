@@ -31,7 +31,7 @@ CHECKS: Mapping[str, str] = {
         SELECT n.session_id, n.num_tokens FROM trajectory_node n JOIN jobs_job j ON j.id = n.job_id
         WHERE n.job_id = %(job)s AND n.kind = 2
         AND n.num_tokens > (j.spec->'rollout'->>'max_tokens_per_turn')::int""",
-    "a task has two verdicts for one place in its group": """
+    "a task has two outcomes for one place in its group": """
         SELECT group_id, slot FROM trajectory_session WHERE job_id = %(job)s AND reward IS NOT NULL
         GROUP BY group_id, slot HAVING count(*) > 1""",
     "an engine that was suspected neither rejoined nor was replaced": """

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from seamlessflow.core.trajectory.messages import message_digests
-from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, Verdict
+from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.data_plane.store.node_rows import (
     COLUMNS,
     NodeFacts,
@@ -96,7 +96,7 @@ class Recording:
         world.insert(
             "trajectory_group", id=group, project_id=world.project_id, job_id=world.job_id,
             index=int(self._chance.integers(1 << 60)), external_key="", task={}, size=GROUP_SIZE, state="open",
-            reason="", num_verdicts=0, created_at=MONTH,
+            reason="", num_rewarded=0, created_at=MONTH,
         )  # fmt: skip
         keys = [SessionKey(uuid4(), MONTH, world.project_id, world.job_id) for _ in range(GROUP_SIZE)]
         for slot, key in enumerate(keys):
@@ -139,7 +139,7 @@ class Recording:
             messages=[said], turn_id=turn_id, finish_reason="stop", request_digest=turn_id.bytes * 2
         )
         return [
-            NodeRow(key, prompt, NodeFacts(messages=[asked], turn_id=turn_id, verdict=Verdict.CLEAN)),
+            NodeRow(key, prompt, NodeFacts(messages=[asked], turn_id=turn_id, drift=Drift.CLEAN)),
             NodeRow(key, answer, facts),
         ]
 

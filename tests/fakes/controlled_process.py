@@ -27,21 +27,21 @@ from seamlessflow.core.protocol.child import (
     decode_to_child,
     encode_line,
 )
-from seamlessflow.core.protocol.worker import Resident
+from seamlessflow.core.protocol.worker import WarmProcess
 from seamlessflow.core.types.ledger import LedgerState
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--control-fd", type=int, required=True)
-    parser.add_argument("--resident", type=Path, required=True)
+    parser.add_argument("--warm-process", type=Path, required=True)
     parser.add_argument("--rendezvous-fd", type=int)
     options = parser.parse_args()
     if options.rendezvous_fd is not None:  # whoever trains with others can listen for them
         socket.socket(fileno=options.rendezvous_fd).getsockname()
-    resident = msgspec.json.decode(options.resident.read_bytes(), type=Resident)
+    warm_process = msgspec.json.decode(options.warm_process.read_bytes(), type=WarmProcess)
     control = socket.socket(fileno=options.control_fd)
-    print(f"fake {resident.role} is ready", flush=True)
+    print(f"fake {warm_process.role} is ready", flush=True)
     control.sendall(encode_line(Ready()))
     for line in control.makefile("rb"):
         if json.loads(line)["type"] == "ping":  # read plainly: not every version of the protocol has it

@@ -23,12 +23,12 @@ from seamlessflow.core.protocol.worker import (
     Interval,
     PhaseOrder,
     PhaseReport,
-    Resident,
+    WarmProcess,
     WeightsReference,
 )
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 
 TOKEN = "machine-token"
 POLL_S = 0.005
@@ -42,7 +42,7 @@ class FakeControlPlane:
         self.tags = ["rollout", "train"]
         self.job_id, self.project_id = uuid4(), uuid4()
         self.orders: dict[UUID, PhaseOrder] = {}
-        self.residents: list[Resident] = []
+        self.warm_processes: list[WarmProcess] = []
         self.heartbeats: list[Heartbeat] = []
         self.arrivals_s: list[float] = []
         self.intervals: dict[UUID, list[Interval]] = {}
@@ -83,8 +83,8 @@ class FakeControlPlane:
         return f"http://127.0.0.1:{self._port}"
 
     def reside(self, role: Role, *, weights: WeightsReference | None = None, **spec: Any) -> None:
-        self.residents.append(
-            Resident(
+        self.warm_processes.append(
+            WarmProcess(
                 job_id=self.job_id,
                 project_id=self.project_id,
                 role=role,
@@ -163,7 +163,7 @@ class FakeControlPlane:
             name="alpha",
             tags=self.tags,
             orders=list(self.orders.values()),
-            residents=self.residents,
+            warm_processes=self.warm_processes,
             interval_s=self.interval_s,
             num_intervals_acked=len(stored),
         )
@@ -186,7 +186,7 @@ def job_spec() -> dict[str, Any]:
     }
 
 
-def weights_in(folder: Path, version: int, *, images: ShardImages | None = None) -> WeightsReference:
+def weights_in(folder: Path, version: int, *, sealed: SealedShards | None = None) -> WeightsReference:
     """A whole version; the fake engine reads nothing of it."""
     tensors = HeldTensors(a=RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4))
     published = weights_publish(
@@ -196,7 +196,7 @@ def weights_in(folder: Path, version: int, *, images: ShardImages | None = None)
         version=version,
         parent_version=0,
         dtype="float32",
-        images=images,
+        sealed=sealed,
     )
     return WeightsReference(version=version, uri=published.uri)
 

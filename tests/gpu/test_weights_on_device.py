@@ -55,15 +55,15 @@ def offer(model: Path, versions: Path, transport: str, on_bucket: Callable[[], N
     offers = WeightOffers(
         versions, WeightTransport(transport), memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=on_bucket
     )
-    held, images = HeldTensors(), offers.images()
+    held, shards = HeldTensors(), offers.shards()
     for file in sorted(model.glob("*.safetensors")):
         for name, tensor in load_file(file).items():
             raw = tensor.contiguous().numpy().tobytes()
             held[name] = RawTensor("F32", tuple(tensor.shape), raw, len(raw))
     published = weights_publish(
-        versions, held, job_id=JOB, version=1, parent_version=0, dtype="float32", images=images
+        versions, held, job_id=JOB, version=1, parent_version=0, dtype="float32", sealed=shards
     )
-    offers.offer(images, version=1, manifest_sha256=published.manifest_sha256)
+    offers.offer(shards, version=1, manifest_sha256=published.manifest_sha256)
     return offers
 
 

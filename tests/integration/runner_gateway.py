@@ -97,7 +97,7 @@ class FakeGateway:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def verdicts(self) -> dict[UUID, SessionFinish]:
+    def outcomes(self) -> dict[UUID, SessionFinish]:
         return {finish.session_id: finish for finish in self.finished}
 
     async def _lease(self, request: web.Request) -> web.Response:

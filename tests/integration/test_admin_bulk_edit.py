@@ -41,12 +41,12 @@ def hidden(page: HttpResponse) -> dict[str, str]:
 
 
 def test_a_retag_shows_the_dry_run_and_then_edits_all(browser: Client, machines: list[Machine]) -> None:
-    wish = {"add": "big", "remove": "train", "work": "drain", "reason": "night shift"}
+    fields = {"add": "big", "remove": "train", "work": "drain", "reason": "night shift"}
 
     asked = post(browser, machines)
-    shown = post(browser, machines, step="preview", **wish)
+    shown = post(browser, machines, step="preview", **fields)
     unchanged = list(Machine.objects.values_list("generation", flat=True))
-    done = post(browser, machines, step="apply", **wish, **hidden(shown))
+    done = post(browser, machines, step="apply", **fields, **hidden(shown))
 
     assert b"Show what would happen" in asked.content
     assert "alpha: {rollout, train} → {big, rollout}, draining" in shown.content.decode()
@@ -61,15 +61,15 @@ def test_a_retag_shows_the_dry_run_and_then_edits_all(browser: Client, machines:
 
 
 def test_a_machine_edited_after_the_dry_run_stops_all_edits(browser: Client, machines: list[Machine]) -> None:
-    wish = {"work": "cordon", "reason": "night"}
-    shown = post(browser, machines, "cordon", step="preview", **wish)
+    fields = {"work": "cordon", "reason": "night"}
+    shown = post(browser, machines, "cordon", step="preview", **fields)
     machine_edit(machine_id=machines[1].id, edit=MachineEdit(tags=["agent"]), reason="b", author="user:x")
 
-    refused = post(browser, machines, "cordon", step="apply", **wish, **hidden(shown))
+    refused = post(browser, machines, "cordon", step="apply", **fields, **hidden(shown))
 
     assert b"the machine is at generation 2, not 1" in refused.content
     assert not Machine.objects.filter(is_cordoned=True).exists()
-    assert post(browser, machines, "cordon", step="apply", **wish, **hidden(refused)).status_code == 302
+    assert post(browser, machines, "cordon", step="apply", **fields, **hidden(refused)).status_code == 302
     assert Machine.objects.filter(is_cordoned=True).count() == 2
 
 
@@ -85,25 +85,25 @@ def test_nothing_is_applied_that_was_not_shown(browser: Client, machines: list[M
 
 
 @pytest.mark.parametrize(
-    "wish,word",
+    "fields,word",
     [
         ({"work": "cordon"}, "This field is required"),
         ({"work": "leave", "reason": "r", "add": "Bad!"}, "must match"),
         ({"work": "leave", "reason": "r", "add": "gpu", "remove": "gpu"}, "both added and removed"),
     ],
 )
-def test_a_bad_wish_is_named_on_the_form(
-    browser: Client, machines: list[Machine], wish: dict[str, str], word: str
+def test_a_bad_edit_is_named_on_the_form(
+    browser: Client, machines: list[Machine], fields: dict[str, str], word: str
 ) -> None:
-    assert word in post(browser, machines, step="preview", **wish).content.decode()
+    assert word in post(browser, machines, step="preview", **fields).content.decode()
 
 
 def test_undoing_a_drain_lets_machines_work_again(browser: Client, machines: list[Machine]) -> None:
     machine_edit(machine_id=machines[0].id, edit=MachineEdit(is_draining=True), reason="r", author="user:x")
-    wish = {"work": "take", "reason": "back"}
+    fields = {"work": "take", "reason": "back"}
 
-    shown = post(browser, machines[:1], "uncordon", step="preview", **wish)
-    post(browser, machines[:1], "uncordon", step="apply", **wish, **hidden(shown))
+    shown = post(browser, machines[:1], "uncordon", step="preview", **fields)
+    post(browser, machines[:1], "uncordon", step="apply", **fields, **hidden(shown))
 
     machine = Machine.objects.get(name="alpha")
     assert (machine.is_draining, machine.is_cordoned) == (False, False)

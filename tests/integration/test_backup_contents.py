@@ -13,7 +13,11 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.control_plane.storage.backups.record import record_read
-from seamlessflow.control_plane.storage.backups.restoring import _missing_settle, _places_move, manifest_read
+from seamlessflow.control_plane.storage.backups.restoring import (
+    _missing_handle,
+    _places_move,
+    manifest_read,
+)
 from seamlessflow.control_plane.storage.backups.staging import checkpoints_link, staging
 from seamlessflow.control_plane.storage.backups.taking import BackupRefused, _folder_prepare, _plan
 from seamlessflow.core.backup.manifest import DamagedBackup, Manifest, StoredFile
@@ -88,7 +92,7 @@ def test_a_version_that_is_not_there_is_named_and_pauses_its_job(cast: Cast) -> 
         files=[],
         missing=list(record.missing),
     )
-    paused = _missing_settle(manifest)
+    paused = _missing_handle(manifest)
 
     job.refresh_from_db()
     assert (job.desired, paused[job.name]) == ("pause", job.pause_reason)

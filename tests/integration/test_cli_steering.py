@@ -143,8 +143,8 @@ def test_steering_a_job_says_what_was_asked_and_keeps_the_reason(cast: Cast) -> 
         "jobs", "resume", shown
     )
     assert Job.objects.get().state == "cancelled"
-    wishes = Event.objects.filter(kind="job.desired").order_by("id").values_list("reason", "author")
-    assert list(wishes) == [("lunch", "user:olga"), ("back", "user:olga"), ("wrong model", "user:olga")]
+    requests = Event.objects.filter(kind="job.desired").order_by("id").values_list("reason", "author")
+    assert list(requests) == [("lunch", "user:olga"), ("back", "user:olga"), ("wrong model", "user:olga")]
 
 
 @pytest.mark.usefixtures("signed_in")

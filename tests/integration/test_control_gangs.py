@@ -50,14 +50,14 @@ def orders_in_training(cast: Cast) -> tuple[Job, dict[str, Worker], dict[str, Ph
     activate()
     cycle()
     ready_groups(job, 2)
-    assert {ring.machine for ring in cycle()} == {"alpha", "beta"}
+    assert {wake_up.machine for wake_up in cycle()} == {"alpha", "beta"}
     for name in ("alpha", "beta"):
         (order,) = workers[name].heartbeat().orders
         assert order.is_draining
         workers[name].heartbeat(phases=[report(order, PhaseState.ENDED)])
-    rings = cycle()
-    assert {ring.machine for ring in rings} == {"alpha", "beta"}
-    assert len({ring.fence for ring in rings}) == 1
+    wake_ups = cycle()
+    assert {wake_up.machine for wake_up in wake_ups} == {"alpha", "beta"}
+    assert len({wake_up.fence for wake_up in wake_ups}) == 1
     orders = {name: workers[name].heartbeat().orders[0] for name in ("alpha", "beta")}
     job.refresh_from_db()
     return job, workers, orders
@@ -175,8 +175,8 @@ def test_each_machine_rolls_out_again_as_soon_as_its_part_is_over(cast: Cast) ->
     (back,) = workers["alpha"].heartbeat(phases=[report(orders["alpha"], PhaseState.ENDED)]).orders
     assert back.role is Role.ROLLOUT
 
-    (ring,) = cycle()
-    assert ring.machine == "beta"
+    (wake_up,) = cycle()
+    assert wake_up.machine == "beta"
     assert workers["beta"].heartbeat().orders[0].is_draining
     (back,) = workers["beta"].heartbeat(phases=[report(orders["beta"], PhaseState.ENDED)]).orders
     assert back.role is Role.ROLLOUT

@@ -65,14 +65,14 @@ def test_the_dry_run_of_a_retag_says_what_happens_to_each_running_thing(cast: Ca
 
     shown = preview(cast.operator, ("alpha", {"tags": ["train"]}))
 
-    (fate,) = shown["phases"]
-    assert (fate["machine"], fate["fate"], fate["successors"], fate["load"]) == (
+    (impact,) = shown["phases"]
+    assert (impact["machine"], impact["impact"], impact["successors"], impact["load"]) == (
         "alpha",
         "drains",
         ["beta"],
         12,
     )
-    assert fate["sentence"] == (
+    assert impact["sentence"] == (
         "alpha: the rollout phase of calculator drains, because alpha lacks the tag rollout; "
         "its requests are handed over to beta and go on from their own tokens."
     )
@@ -86,12 +86,12 @@ def test_the_dry_run_of_several_edits_at_once_sees_them_together(cast: Cast) -> 
 
     shown = preview(cast.operator, ("alpha", {"tags": ["rollout"]}), ("beta", {"tags": ["rollout", "train"]}))
 
-    assert [(fate["machine"], fate["fate"]) for fate in shown["phases"]] == [
+    assert [(impact["machine"], impact["impact"]) for impact in shown["phases"]] == [
         ("alpha", "stays"),
         ("alpha", "drains"),
         ("beta", "stays"),
     ]
-    assert [fate["is_turn"] for fate in shown["phases"]] == [False, True, False]
+    assert [impact["is_turn"] for impact in shown["phases"]] == [False, True, False]
     assert shown["jobs"][0]["sentence"] == "calculator trains on beta instead of alpha."
 
 
@@ -169,7 +169,11 @@ def test_the_dry_run_agrees_with_what_the_scheduler_then_does(cast: Cast) -> Non
     cycle()
 
     drained = set(Phase.objects.filter(state=PhaseState.DRAINING).values_list("machine__name", flat=True))
-    ending = {fate["machine"] for fate in shown["phases"] if fate["fate"] == "drains" and not fate["is_turn"]}
+    ending = {
+        impact["machine"]
+        for impact in shown["phases"]
+        if impact["impact"] == "drains" and not impact["is_turn"]
+    }
     assert drained == ending == {"gamma"}
 
 

@@ -1,4 +1,4 @@
-"""The worker protocol: heartbeats, orders, residents, publications, metrics and logs."""
+"""The worker protocol: heartbeats, orders, warm_processes, publications, metrics and logs."""
 
 import json
 from datetime import timedelta
@@ -149,27 +149,27 @@ def test_new_boot_fails_what_the_old_one_had_taken_and_keeps_what_it_had_not(cas
     assert beta.heartbeat().orders[0].phase_id == untaken.id
 
 
-def test_residents_follow_tags_placement_cordon_and_the_wish_to_run(cast: Cast) -> None:
+def test_warm_processes_follow_tags_placement_cordon_and_the_desired_state(cast: Cast) -> None:
     cast.job(is_running=True, placement={"train": ["big"]})
     alpha = worker_make("alpha", "rollout", "train")
 
-    assert [resident.role for resident in alpha.heartbeat().residents] == [Role.ROLLOUT]
+    assert [warm_process.role for warm_process in alpha.heartbeat().warm_processes] == [Role.ROLLOUT]
     machine_edit(
         machine_id=alpha.machine.id, edit=MachineEdit(tags=["train", "big"]), reason="test", author="system"
     )
-    (resident,) = alpha.heartbeat().residents
-    assert (resident.role, resident.spec["train"]["num_updates"]) == (Role.TRAIN, 2)
+    (warm_process,) = alpha.heartbeat().warm_processes
+    assert (warm_process.role, warm_process.spec["train"]["num_updates"]) == (Role.TRAIN, 2)
     machine_edit(
         machine_id=alpha.machine.id, edit=MachineEdit(is_cordoned=True), reason="test", author="system"
     )
-    assert alpha.heartbeat().residents == []
+    assert alpha.heartbeat().warm_processes == []
 
 
-def test_paused_job_has_no_residents(cast: Cast) -> None:
+def test_paused_job_has_no_warm_processes(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
     Job.objects.filter(id=job.id).update(desired="pause")
 
-    assert beta.heartbeat().residents == []
+    assert beta.heartbeat().warm_processes == []
 
 
 def test_intervals_are_stored_once_and_touch(cast: Cast) -> None:

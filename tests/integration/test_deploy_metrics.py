@@ -39,7 +39,7 @@ def exposed(cast: Cast) -> dict[str, set[str]]:
     """Sample name → labels, of both planes, with at least one sample of each family."""
     phase_make(cast.job(is_running=True), worker_make("beta", "rollout").machine, Role.ROLLOUT)
     gateway_metrics.RETRIES.labels("stored").inc(0)
-    gateway_metrics.VERDICTS.labels("clean").inc(0)
+    gateway_metrics.DRIFTS.labels("clean").inc(0)
     gateway_metrics.REFUSALS.labels("429").inc(0)
     Client().get("/healthz")  # a request to count
     page = Client().get("/metrics").content.decode() + generate_latest(gateway_metrics.REGISTRY).decode()

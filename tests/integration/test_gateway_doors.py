@@ -28,7 +28,7 @@ SHORT_TIMEOUTS = {
 PATIENCE_S = 40.0  # for what takes two to four seconds on an idle machine
 
 
-def resident_bytes(world: GatewayWorld) -> int:
+def rss_bytes(world: GatewayWorld) -> int:
     assert world.process is not None
     size: int = psutil.Process(world.process.pid).memory_info().rss
     return size
@@ -109,10 +109,10 @@ async def test_unfinished_bodies_of_strangers_take_no_memory(wires: Wires) -> No
     world = wires.world
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     session = show_id(IdKind.SESSION, world.job_id)
-    before = resident_bytes(world)
+    before = rss_bytes(world)
     for path in ("/v1/chat/completions", "/v1/sessions", f"/v1/sessions/{session}/reward"):
         await asyncio.gather(*(send_unfinished(wires, path) for _ in range(NUM_STRANGERS)))
-        grown = resident_bytes(world) - before
+        grown = rss_bytes(world) - before
         assert grown < 2 * BODY_BYTES, f"{NUM_STRANGERS} strangers at {path} hold {grown >> 20} MiB"
 
 
@@ -121,9 +121,9 @@ async def test_unfinished_bodies_of_sessions_share_one_bound(wires: Wires) -> No
     world.environ["SEAMLESSFLOW_BODY_MEMORY_MB"] = "64"
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     key = await session_key(world)
-    before = resident_bytes(world)
+    before = rss_bytes(world)
     await asyncio.gather(*(send_unfinished(wires, "/v1/chat/completions", key) for _ in range(NUM_STRANGERS)))
-    grown = resident_bytes(world) - before
+    grown = rss_bytes(world) - before
     assert grown < 160 << 20, f"{NUM_STRANGERS} unfinished bodies hold {grown >> 20} MiB"
 
 

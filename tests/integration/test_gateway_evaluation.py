@@ -11,7 +11,7 @@ from tests.fixtures.gateway_world import NUM_HELD_OUT, GatewayWorld
 USER = {"role": "user", "content": "?"}
 BATCH: dict[str, Any] = {"applied_batch": 0, "durable_batch": 0, "policy_version": 0, "wait_s": 0.0}
 EVALUATION = {"tasks": "held_out", "every_versions": 2, "samples_per_task": 2, "temperature": 0.5}
-ROWS = "SELECT version, state, num_verdicts, reward_mean, pass_at_1, pass_at_k FROM trajectory_evaluation ORDER BY 1"
+ROWS = "SELECT version, state, num_rewarded, reward_mean, pass_at_1, pass_at_k FROM trajectory_evaluation ORDER BY 1"
 
 
 def answer(prompt: str) -> str:
@@ -19,7 +19,7 @@ def answer(prompt: str) -> str:
 
 
 async def measure(world: GatewayWorld, agent: Any, *rewards: float | None) -> None:
-    """Run every session of the evaluation under way, one turn each; None: it has no verdict in three tries."""
+    """Run every session of the evaluation under way, one turn each; None: it has no outcome in three tries."""
     groups = await world.lease(agent, is_evaluation=True)
     sessions = [session for group in groups for session in group["sessions"]]
     for reward, session in zip(rewards, sessions, strict=True):
@@ -59,7 +59,7 @@ async def test_a_version_is_measured_whole_and_its_figures_are_metrics(gateway_w
     }  # fmt: skip
     ((sampled,),) = world.sql("SELECT sum(num_sampled_tokens)::int FROM trajectory_session")
     assert values["eval/num_sampled_tokens"] == sampled > 0
-    assert (values["eval/num_verdicts"], values["eval/version_lag_max"]) == (4, 0)
+    assert (values["eval/num_rewarded"], values["eval/version_lag_max"]) == (4, 0)
     assert [row[0] for row in world.sql("SELECT to_state FROM common_event WHERE kind = 'evaluation.state'")] == [
         "running", "finished",
     ]  # fmt: skip
@@ -88,7 +88,7 @@ async def test_held_out_groups_are_no_part_of_training(gateway_world: GatewayWor
     ]  # fmt: skip
 
 
-async def test_sessions_without_a_verdict_do_not_count_but_do_not_stop_it_either(
+async def test_sessions_without_an_outcome_do_not_count_but_do_not_stop_it_either(
     gateway_world: GatewayWorld,
 ) -> None:
     world = gateway_world
@@ -213,7 +213,7 @@ async def test_a_gateway_that_dies_measures_on_and_counts_nothing_twice(gateway_
 async def test_sessions_that_end_at_once_finish_it_once(
     gateway_world: GatewayWorld, num_gateway_deaths: int
 ) -> None:
-    """The last verdicts of several groups commit side by side: exactly one of them sees the evaluation whole."""
+    """The last outcomes of several groups commit side by side: exactly one of them sees the evaluation whole."""
     world = gateway_world
     await world.start_engines(answer, evaluation=EVALUATION)
     agent = world.make_phase(Role.AGENT)

@@ -221,7 +221,7 @@ async def test_a_killed_gateway_loses_nothing_and_doubles_nothing(gateway_world:
         engine.step_s = 0.0
         await gateway_world.start_gateway()
         assert (await turn).choices[0].message.content == TEXT
-    rows = gateway_world.sql("SELECT kind, parent_index, verdict FROM trajectory_node ORDER BY node_index")
+    rows = gateway_world.sql("SELECT kind, parent_index, drift FROM trajectory_node ORDER BY node_index")
     assert rows == [(0, None, "clean"), (2, 0, None), (1, 1, "clean"), (2, 2, None)]
     assert gateway_world.sql("SELECT max(num_turns) FROM trajectory_session") == [(2,)]
 

@@ -1,4 +1,4 @@
-"""Groups, verdicts, batches: leases that outlive runners, bounds of admission, staleness."""
+"""Groups, outcomes, batches: leases that outlive runners, bounds of admission, staleness."""
 
 import asyncio
 import json
@@ -114,7 +114,7 @@ async def test_many_ends_are_taken_at_once_and_only_the_wrong_ones_refused(
         status, raw = await world.phase_post(agent, "/runner/v1/sessions/ended", {"finishes": finishes})
         assert status == 200, raw
         assert json.loads(raw)["refused"].keys() == {broken[0], stranger}
-    assert world.sql("SELECT state, num_verdicts FROM trajectory_group ORDER BY index LIMIT 2") == [
+    assert world.sql("SELECT state, num_rewarded FROM trajectory_group ORDER BY index LIMIT 2") == [
         ("ready", len(whole)),
         ("open", 0),
     ]
@@ -143,11 +143,11 @@ async def test_a_slot_runs_three_times_then_the_group_is_dropped(gateway_world: 
         assert (bad["attempt"], bad["slot"]) == (attempt, 1)
     await world.finish(agent, bad["session_id"], failure="crashed")
     assert world.sql("SELECT state, reason FROM trajectory_group") == [
-        ("dropped", "1 of 2 sessions have a verdict; 2 are needed")
+        ("dropped", "1 of 2 sessions have an outcome; 2 are needed")
     ]
 
 
-async def test_sessions_handed_back_by_a_drain_cost_no_try(gateway_world: GatewayWorld) -> None:
+async def test_sessions_requeued_by_a_drain_cost_no_try(gateway_world: GatewayWorld) -> None:
     world = gateway_world
     await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 0})
     for drained in range(4):  # more often than a slot may fail
@@ -155,7 +155,7 @@ async def test_sessions_handed_back_by_a_drain_cost_no_try(gateway_world: Gatewa
         (group,) = await world.lease(agent)
         assert {session["attempt"] for session in group["sessions"]} == {drained + 1}
         told, untold = group["sessions"]
-        await world.finish(agent, told["session_id"], failure="drained", is_handed_back=True)
+        await world.finish(agent, told["session_id"], failure="drained", is_requeued=True)
         world.end_phase(agent)
         assert untold["session_id"]
 
@@ -164,8 +164,8 @@ async def test_sessions_handed_back_by_a_drain_cost_no_try(gateway_world: Gatewa
     for reward, session in enumerate(group["sessions"]):
         await world.finish(agent, session["session_id"], reward=reward)
 
-    assert world.sql("SELECT state, num_verdicts FROM trajectory_group") == [("ready", 2)]
-    assert world.sql("SELECT count(*) FROM trajectory_session WHERE is_handed_back") == [(8,)]
+    assert world.sql("SELECT state, num_rewarded FROM trajectory_group") == [("ready", 2)]
+    assert world.sql("SELECT count(*) FROM trajectory_session WHERE is_requeued") == [(8,)]
 
 
 async def test_the_gateway_says_for_how_long_it_held_a_session(gateway_world: GatewayWorld) -> None:
@@ -304,7 +304,7 @@ async def test_of_a_group_with_one_session_beyond_the_bound_the_others_are_train
     assert status == 200
     batch = batch_decode(raw)
     assert sorted(batch.rewards.tolist()) == [1.0, 2.0]
-    assert batch.header.reward_mean == 1.0, "the verdict of the one left out still counts"
+    assert batch.header.reward_mean == 1.0, "the outcome of the one left out still counts"
     assert set(batch.versions[batch.loss_mask != 0].tolist()) == {1}
 
 
@@ -328,7 +328,7 @@ async def test_sessions_whose_runner_never_got_them_run_anew(gateway_world: Gate
         for reward, session in enumerate(group["sessions"]):
             await world.chat(session["api_key"], [USER])
             await world.finish(agent, session["session_id"], reward=reward)
-    states = world.sql("SELECT state, num_verdicts FROM trajectory_group WHERE id = ANY(%s)",
+    states = world.sql("SELECT state, num_rewarded FROM trajectory_group WHERE id = ANY(%s)",
                        [[kept["group_id"], lost["group_id"]]])  # fmt: skip
     assert states == [("ready", 2)] * 2
 

@@ -116,12 +116,12 @@ async def test_sessions_that_fell_silent_leave_their_places_and_their_group_trai
     assert world.sql("SELECT state FROM trajectory_group") == [("open",)]
     let_a_day_pass(world, states=("closed", "failed"))
 
-    async def is_settled() -> bool:
+    async def is_finalized() -> bool:
         return world.sql("SELECT state FROM trajectory_group") != [("open",)]
 
-    await world.until(is_settled, what="the group is settled with what it has")
-    assert world.sql("SELECT state, num_verdicts, reason FROM trajectory_group") == [
-        ("ready", 2, "2 of 4 sessions have a verdict")
+    await world.until(is_finalized, what="the group is finalized with what it has")
+    assert world.sql("SELECT state, num_rewarded, reason FROM trajectory_group") == [
+        ("ready", 2, "2 of 4 sessions have an outcome")
     ]
 
 

@@ -36,7 +36,7 @@ async def test_without_a_role_of_its_own_the_gateway_goes_on_and_says_so(gateway
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_event_rings_no_bell_that_nobody_hears() -> None:
+def test_an_event_notifies_no_channel_that_nobody_listens_to() -> None:
     """A NOTIFY takes one lock over the whole server at commit, so each event would queue behind every other."""
     name = connection.settings_dict
     with psycopg.connect(

@@ -35,11 +35,11 @@ async def test_a_chat_becomes_rows_a_ready_group_and_a_batch(gateway_world: Gate
         )
         assert second["usage"]["prompt_tokens"] > first["usage"]["total_tokens"]
         await world.finish(agent, session["session_id"], reward=float(reward))
-    rows = world.sql("SELECT kind, verdict, num_tokens FROM trajectory_node ORDER BY session_id, node_index")
+    rows = world.sql("SELECT kind, drift, num_tokens FROM trajectory_node ORDER BY session_id, node_index")
     assert [row[0] for row in rows] == [0, 2, 1, 2] * 2
     assert {row[1] for row in rows if row[0] != 2} == {"clean"}
     assert world.sql("SELECT count(*) FROM trajectory_prompt") == [(1,)]
-    assert world.sql("SELECT state, num_verdicts, reward_mean, min_version FROM trajectory_group") == [
+    assert world.sql("SELECT state, num_rewarded, reward_mean, min_version FROM trajectory_group") == [
         ("ready", 2, 0.5, 0)
     ]
     assert (
@@ -101,7 +101,7 @@ async def test_tool_calls_are_parsed_and_their_results_continue_the_same_branch(
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "It is 46."
     assert chunks[-1].usage is not None
     rows = world.sql(
-        "SELECT kind, parent_index, verdict, finish_reason FROM trajectory_node ORDER BY node_index"
+        "SELECT kind, parent_index, drift, finish_reason FROM trajectory_node ORDER BY node_index"
     )
     assert rows == [
         (0, None, "clean", None),

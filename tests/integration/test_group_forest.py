@@ -206,7 +206,7 @@ async def test_bad_numbers_are_named(cast: Cast) -> None:
         assert json.loads(answer.content)["errors"][0]["field"] == field
 
 
-async def test_a_watched_forest_tells_new_nodes_and_verdicts(cast: Cast, embedded_valkey: ValkeyUrls) -> None:
+async def test_a_watched_forest_tells_new_nodes_and_outcomes(cast: Cast, embedded_valkey: ValkeyUrls) -> None:
     job = await database_sync_to_async(cast.job)(algorithm={"advantage_norm": "mean"})
     forest = await write(job, num_sessions=2, num_nodes=8)
     await Session.objects.filter(id=forest.session_ids[1]).aupdate(state="open", reward=None, closed_at=None)
@@ -226,7 +226,7 @@ async def test_a_watched_forest_tells_new_nodes_and_verdicts(cast: Cast, embedde
         await tick(feeder)
         delta = await browser.hear()
         before, row = delta["data"]["sessions"]
-        # A verdict moves the baseline of the group, so the other session's advantage changes too.
+        # An outcome moves the baseline of the group, so the other session's advantage changes too.
         assert (before["num_nodes"], before["advantage"], row["advantage"]) == (4, -0.5, 0.5)
         assert (row["num_nodes"], row["state"]) == (5, "closed")
         (node,) = delta["data"]["nodes"]

@@ -1,12 +1,10 @@
 """The list of jobs as the dashboard asks for it: several states, a search, the curve of rewards."""
 
-import importlib
 import json
 from typing import Any
 
 import msgspec
 import pytest
-from django.db import connection
 
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.models import Job, RewardCurve
@@ -111,33 +109,6 @@ def test_what_a_stored_curve_lacks_is_read_from_the_groups(cast: Cast) -> None:
     RewardCurve.objects.create(job=job, through=1, points=[[1, 0.0, 1]])
     Job.objects.filter(id=job.id).update(published_batch=3)
     assert job_reward_curves([job.id])[job.id] == [(1, 0.0), (2, 1.0), (3, 2.0)]
-
-
-@pytest.mark.parametrize("num_updates", [1, 47, 48, 97, 300])
-def test_the_migration_makes_the_curves_that_publications_would_have_made(
-    cast: Cast, num_updates: int
-) -> None:
-    job = cast.job()
-    example = group_make(job, 0)
-    RolloutGroup.objects.bulk_create(
-        RolloutGroup(
-            id=new_id(), project_id=job.project_id, job=job, index=number, batch_number=number, size=1,
-            reward_mean=number % 7, created_at=example.created_at,
-        )
-        for number in range(1, num_updates + 2)
-    )  # fmt: skip
-    Job.objects.filter(id=job.id).update(published_batch=num_updates)
-    expected = job_reward_curves([job.id])[job.id]
-    migration = importlib.import_module("seamlessflow.control_plane.jobs.migrations.0008_reward_curve")
-    with connection.cursor() as cursor:
-        cursor.execute(migration._CURVES)
-
-    through, points = RewardCurve.objects.values_list("through", "points").get(job=job)
-
-    assert through == num_updates
-    assert [last for last, _, _ in points] == [last for last, _ in expected]
-    assert [mean for _, mean, _ in points] == pytest.approx([mean for _, mean in expected])
-    assert sum(weight for _, _, weight in points) == num_updates
 
 
 def test_rewards_know_when_their_update_was_published(cast: Cast) -> None:

@@ -94,15 +94,15 @@ async def test_job_whose_agents_always_crash_pauses_itself_and_says_why(
         scheduler.wait()
 
 
-def settle(job: Job, causes: Sequence[str]) -> None:
-    """Groups that settle one after another now: '' had its rewards, the others were dropped for that cause."""
+def finalize(job: Job, causes: Sequence[str]) -> None:
+    """Groups that finalize one after another now: '' had its rewards, the others were dropped for that cause."""
     first = RolloutGroup.objects.filter(job=job).count()
     for index, cause in enumerate(causes, start=first):
         group = group_make(job, index)
         RolloutGroup.objects.filter(id=group.id).update(
-            state="dropped" if cause else "ready", drop_cause=cause, settled_at=timezone.now()
+            state="dropped" if cause else "ready", drop_cause=cause, finalized_at=timezone.now()
         )
-        if cause == "verdicts":
+        if cause == "too_few_rewarded":
             Session.objects.create(
                 id=group.id,
                 project_id=job.project_id,
@@ -130,13 +130,13 @@ def cycle(job: Job) -> str:
 @pytest.mark.django_db(transaction=True)
 def test_only_groups_without_rewards_in_a_row_count_and_a_resume_counts_anew(cast: Cast) -> None:
     job = cast.job(is_running=True)
-    barren = ["verdicts"] * 7
+    barren = ["too_few_rewarded"] * 7
     for cause in ("", "no_contrast", "stale"):
-        settle(job, [*barren, cause])
+        finalize(job, [*barren, cause])
         assert cycle(job) == "run", cause
-    settle(job, barren)
+    finalize(job, barren)
     assert cycle(job) == "run"
-    settle(job, ["verdicts"])
+    finalize(job, ["too_few_rewarded"])
     assert cycle(job) == "pause"
 
     shown: dict[str, Any] = json.loads(cast.owner.call("GET", f"jobs/{job.id}").content)
@@ -147,9 +147,9 @@ def test_only_groups_without_rewards_in_a_row_count_and_a_resume_counts_anew(cas
 
     assert cast.owner.call("POST", f"jobs/{job.id}/resume", {"reason": "mended"}).status_code == 200
     assert cycle(job) == "run"
-    settle(job, barren)
+    finalize(job, barren)
     assert cycle(job) == "run"
-    settle(job, ["verdicts"])
+    finalize(job, ["too_few_rewarded"])
     assert cycle(job) == "pause"
 
     cast.owner.call("POST", f"jobs/{job.id}/resume", {})
@@ -163,11 +163,11 @@ def test_only_groups_without_rewards_in_a_row_count_and_a_resume_counts_anew(cas
 def test_held_out_tasks_without_rewards_pause_nothing_and_the_number_is_the_jobs(cast: Cast) -> None:
     spec = {"name": "calculator", "tasks": str(cast.tasks), "pause_after_dropped_groups": 2}
     job = cast.job(is_running=True, environment=spec)
-    settle(job, ["verdicts"])
+    finalize(job, ["too_few_rewarded"])
     for index in range(5):
         RolloutGroup.objects.filter(id=group_make(job, 100 + index).id).update(
-            state="evaluated", evaluation_version=0, settled_at=timezone.now() + timedelta(seconds=1)
+            state="evaluated", evaluation_version=0, finalized_at=timezone.now() + timedelta(seconds=1)
         )
     assert cycle(job) == "run"
-    settle(job, ["verdicts"])
+    finalize(job, ["too_few_rewarded"])
     assert cycle(job) == "pause"

@@ -7,7 +7,7 @@ from django.db import connection, connections, transaction
 
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.services import Ring, phase_lease
+from seamlessflow.control_plane.scheduling.services import WakeUp, phase_lease
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import Lease
 from seamlessflow.core.types.tags import Role
@@ -31,7 +31,7 @@ def test_heartbeat_that_fails_a_phase_commits_while_its_machine_is_leased(cast: 
         machine_id=worker.machine.id, machine="alpha", job_id=job.id, role=Role.ROLLOUT, reason="test"
     )
 
-    def leased() -> Ring | None:
+    def leased() -> WakeUp | None:
         try:
             return phase_lease(lease)
         finally:
@@ -51,7 +51,7 @@ def test_heartbeat_that_fails_a_phase_commits_while_its_machine_is_leased(cast: 
             )
             leasing = threads.submit(leased)
             until(somebody_waits_for_a_lock, what="the lease waits")
-        ring = leasing.result()
+        wake_up = leasing.result()
 
-    assert ring is not None
-    assert Phase.objects.get(id=ring.phase_id).fence == ring.fence
+    assert wake_up is not None
+    assert Phase.objects.get(id=wake_up.phase_id).fence == wake_up.fence

@@ -72,7 +72,7 @@ async def test_gateway_whose_lasting_task_dies_ends_itself(gateway_world: Gatewa
     except subprocess.TimeoutExpired:
         status = None
     assert status == 70, f"the gateway goes on without its engine table (status {status})"
-    assert "the task upkeep ended" in (world.folder / "gateway.log").read_text()
+    assert "the task maintenance ended" in (world.folder / "gateway.log").read_text()
 
 
 async def test_livez_answers_while_the_database_is_away(

@@ -91,7 +91,7 @@ def node_write(session: Session, index: int, low: int, high: int, *, is_partial:
         )
 
 
-def verdict(session: Recorded, data: Mapping[str, Any]) -> str | None:
+def outcome(session: Recorded, data: Mapping[str, Any]) -> str | None:
     """Why a session is left out, before any rank; None: it is not."""
     if session.state == "open":
         return "open"
@@ -122,7 +122,7 @@ def chosen_by_hand(
     left_out: Counter[str] = Counter()
     groups: dict[tuple[Any, ...], list[Recorded]] = {}
     for session in sessions:
-        reason = verdict(session, data)
+        reason = outcome(session, data)
         if reason is not None:
             left_out[reason] += 1
             continue

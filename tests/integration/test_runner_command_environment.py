@@ -1,4 +1,4 @@
-"""Programs as agents: what they are given, what counts as a verdict, and that nothing of them stays behind."""
+"""Programs as agents: what they are given, what counts as an outcome, and that nothing of them stays behind."""
 
 import asyncio
 import os
@@ -53,14 +53,14 @@ print(json.dumps({"reward": task["worth"], "metrics": {"num_keys": len(os.enviro
 print("{}")
 print("and a last word")
 """
-    verdict = await program(source).run({"worth": 0.5}, POLICY)
-    assert verdict.reward == 0.5
-    assert verdict.metrics == {"num_keys": 5}
+    outcome = await program(source).run({"worth": 0.5}, POLICY)
+    assert outcome.reward == 0.5
+    assert outcome.metrics == {"num_keys": 5}
 
 
 async def test_the_last_reward_line_counts() -> None:
-    verdict = await program("print('{\"reward\": 0.1}'); print('{\"reward\": 1}')").run({}, POLICY)
-    assert verdict.reward == 1.0
+    outcome = await program("print('{\"reward\": 0.1}'); print('{\"reward\": 1}')").run({}, POLICY)
+    assert outcome.reward == 1.0
 
 
 async def test_a_crash_is_a_failure_with_the_end_of_its_output() -> None:
@@ -82,10 +82,10 @@ async def test_a_metric_that_is_no_number_is_a_failure_that_names_it() -> None:
         await program("""print('{"reward": 1, "metrics": {"depth": NaN}}')""").run({}, POLICY)
 
 
-async def test_the_greatest_rewards_are_verdicts() -> None:
+async def test_the_greatest_rewards_are_outcomes() -> None:
     for reward in ("-1000000", "1e6"):
-        verdict = await program(f"""print('{{"reward": {reward}}}')""").run({}, POLICY)
-        assert verdict.reward == float(reward)
+        outcome = await program(f"""print('{{"reward": {reward}}}')""").run({}, POLICY)
+        assert outcome.reward == float(reward)
 
 
 async def test_a_program_without_a_reward_is_a_failure() -> None:
@@ -99,8 +99,8 @@ async def test_a_program_that_does_not_exist_is_a_failure() -> None:
 
 
 async def test_a_flood_of_output_is_read_and_only_its_end_kept() -> None:
-    verdict = await program("print('x' * 5_000_000); print('{\"reward\": 1}')").run({}, POLICY)
-    assert verdict.reward == 1.0
+    outcome = await program("print('x' * 5_000_000); print('{\"reward\": 1}')").run({}, POLICY)
+    assert outcome.reward == 1.0
 
 
 SPAWNS_A_GRANDCHILD = """
@@ -112,7 +112,7 @@ time.sleep(600)
 """
 
 
-async def test_the_tasks_own_timeout_is_a_verdict_and_kills_grandchildren(note_folder: Path) -> None:
+async def test_the_tasks_own_timeout_is_an_outcome_and_kills_grandchildren(note_folder: Path) -> None:
     note = note_folder / "pid"
     environment = program(SPAWNS_A_GRANDCHILD.format(path=str(note)))
     finish = await run_episode(environment, {}, POLICY, session_id=uuid4(), timeout_s=2.0, held_s=never_held)
@@ -136,7 +136,7 @@ async def test_cancelling_an_episode_kills_grandchildren(note_folder: Path) -> N
     await until(lambda: not is_alive(grandchild), what="the grandchild is gone")
 
 
-async def test_a_program_that_leaves_children_behind_is_cleaned_up_after_its_verdict(
+async def test_a_program_that_leaves_children_behind_is_cleaned_up_after_its_outcome(
     note_folder: Path,
 ) -> None:
     source = """
@@ -145,8 +145,8 @@ child = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(6
 print('{"reward": 1, "metrics": {"pid": %d}}' % child.pid)
 """
     async with asyncio.timeout(20):
-        verdict = await program(source).run({}, POLICY)
-    await until(lambda: not is_alive(int(verdict.metrics["pid"])), what="the child is gone")
+        outcome = await program(source).run({}, POLICY)
+    await until(lambda: not is_alive(int(outcome.metrics["pid"])), what="the child is gone")
 
 
 LEAVES_A_DAEMON = """
@@ -168,8 +168,8 @@ while not os.path.exists({path!r}):
 async def test_a_daemon_in_a_session_of_its_own_ends_with_the_program(note_folder: Path) -> None:
     note = note_folder / "pid"
     source = LEAVES_A_DAEMON.format(path=str(note), rest="print('{\"reward\": 1}')")
-    verdict = await program(source).run({}, POLICY)
-    assert verdict.reward == 1.0
+    outcome = await program(source).run({}, POLICY)
+    assert outcome.reward == 1.0
     assert not is_alive(int(note.read_text())), "a process of the session goes on after its end"
 
 
@@ -209,8 +209,8 @@ for path in ({str(token)!r}, f"/proc/{{os.getpid()}}/../{os.getpid()}/environ", 
         pass
 print(json.dumps({{"reward": 0, "metrics": {{"num_read": len(read)}}}}), flush=True)
 """
-    verdict = await program(source).run({}, POLICY)
-    assert verdict.metrics == {"num_read": 0}
+    outcome = await program(source).run({}, POLICY)
+    assert outcome.metrics == {"num_read": 0}
 
 
 @AS_ROOT
@@ -221,11 +221,11 @@ time.sleep(0.5)
 print(json.dumps({"reward": 0, "metrics": {"user": os.getuid(), "group": os.getgid(), "groups": len(os.getgroups())}}))
 """
     both = await asyncio.gather(*(program(source).run({}, POLICY) for _ in range(2)))
-    users = {verdict.metrics["user"] for verdict in both}
+    users = {outcome.metrics["user"] for outcome in both}
     assert len(users) == 2
     assert 0 not in users
-    assert all(verdict.metrics["group"] == verdict.metrics["user"] for verdict in both)
-    assert all(verdict.metrics["groups"] == 0 for verdict in both)
+    assert all(outcome.metrics["group"] == outcome.metrics["user"] for outcome in both)
+    assert all(outcome.metrics["groups"] == 0 for outcome in both)
 
 
 @AS_ROOT
@@ -253,7 +253,7 @@ os.execlp("sleep", "sleep", "600")
     assert finish.is_timeout
 
 
-async def test_any_exception_of_an_environment_is_a_failure_not_a_verdict() -> None:
+async def test_any_exception_of_an_environment_is_a_failure_not_a_outcome() -> None:
     class Broken:
         async def run(self, task: object, policy: object) -> object:
             raise TimeoutError("a database of the agent's own")

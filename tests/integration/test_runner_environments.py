@@ -41,9 +41,9 @@ def policy_at(gateway: FakeGateway, api_key: str = "key-1") -> PolicyEndpoint:
 
 async def test_calculator_calls_the_tool_and_rewards_the_exact_answer() -> None:
     async with running_gateway() as gateway, environment_at(gateway, calculator()) as environment:
-        verdict = await environment.run(TASK, policy_at(gateway))
-        assert verdict.reward == 1.0
-        assert verdict.metrics == {"num_turns": 2, "num_tool_calls": 1}
+        outcome = await environment.run(TASK, policy_at(gateway))
+        assert outcome.reward == 1.0
+        assert outcome.metrics == {"num_turns": 2, "num_tool_calls": 1}
         first, second = gateway.requests_seen
         assert first["model"] == "policy"
         assert first["tools"] == [CALC_TOOL]
@@ -57,9 +57,9 @@ async def test_a_wrong_answer_earns_nothing() -> None:
         running_gateway(lambda _: {"role": "assistant", "content": "275311"}) as gateway,
         environment_at(gateway, calculator()) as environment,
     ):
-        verdict = await environment.run(TASK, policy_at(gateway))
-        assert verdict.reward == 0.0
-        assert verdict.metrics["num_turns"] == 1
+        outcome = await environment.run(TASK, policy_at(gateway))
+        assert outcome.reward == 0.0
+        assert outcome.metrics["num_turns"] == 1
 
 
 @pytest.mark.parametrize("expression", ["285**966", "__import__('os')", "285*", '"', "1*2*3"])
@@ -73,8 +73,8 @@ async def test_a_call_that_is_no_expression_is_answered_with_an_error(expression
         )
 
     async with running_gateway(insists) as gateway, environment_at(gateway, calculator()) as environment:
-        verdict = await environment.run(TASK, policy_at(gateway))
-        assert verdict.reward == 0.0
+        outcome = await environment.run(TASK, policy_at(gateway))
+        assert outcome.reward == 0.0
         assert gateway.requests_seen[-1]["messages"][-1]["content"] == "error"
 
 
@@ -83,16 +83,16 @@ async def test_an_agent_that_only_calls_ends_after_its_turns_with_nothing() -> N
         running_gateway(lambda _: tool_call("1*2")) as gateway,
         environment_at(gateway, calculator(max_turns=3)) as environment,
     ):
-        verdict = await environment.run(TASK, policy_at(gateway))
-        assert verdict.reward == 0.0
+        outcome = await environment.run(TASK, policy_at(gateway))
+        assert outcome.reward == 0.0
         assert len(gateway.requests_seen) == 3
 
 
 async def test_sessions_side_by_side_keep_their_own_keys() -> None:
     async with running_gateway() as gateway, environment_at(gateway, calculator()) as environment:
         keys = [f"key-{number}" for number in range(20)]
-        verdicts = await asyncio.gather(*(environment.run(TASK, policy_at(gateway, key)) for key in keys))
-        assert [verdict.reward for verdict in verdicts] == [1.0] * 20
+        outcomes = await asyncio.gather(*(environment.run(TASK, policy_at(gateway, key)) for key in keys))
+        assert [outcome.reward for outcome in outcomes] == [1.0] * 20
         assert sorted(gateway.keys_seen) == sorted(keys * 2)
 
 
@@ -103,8 +103,8 @@ async def test_arithmetic_is_one_turn_without_tools() -> None:
         running_gateway(lambda _: {"role": "assistant", "content": " 12 "}) as gateway,
         environment_at(gateway, section) as environment,
     ):
-        verdict = await environment.run(task, policy_at(gateway))
-        assert verdict.reward == 1.0
+        outcome = await environment.run(task, policy_at(gateway))
+        assert outcome.reward == 1.0
         assert "tools" not in gateway.requests_seen[0]
 
 
@@ -116,12 +116,12 @@ async def test_a_gateway_restart_is_ridden_out_by_marked_retries() -> None:
         await asyncio.wait({episode}, timeout=0.3)
         assert not episode.done()
         await gateway.start()
-        verdict = await episode
-        assert verdict.reward == 1.0
+        outcome = await episode
+        assert outcome.reward == 1.0
         assert gateway.num_retries > 0
 
 
-async def test_a_refused_request_is_no_verdict() -> None:
+async def test_a_refused_request_is_no_outcome() -> None:
     def refuses(messages: Messages) -> dict[str, object]:
         raise refusal()
 
@@ -140,8 +140,8 @@ async def test_what_may_pass_is_tried_again_with_the_same_bytes(monkeypatch: pyt
         return dict(honest_policy(messages))
 
     async with running_gateway(overloaded) as gateway, environment_at(gateway, calculator()) as environment:
-        verdict = await environment.run(TASK, policy_at(gateway))
-        assert verdict.reward == 1.0
+        outcome = await environment.run(TASK, policy_at(gateway))
+        assert outcome.reward == 1.0
         assert gateway.num_retries == 4
         assert gateway.requests_seen[0] == gateway.requests_seen[4]
 

@@ -27,7 +27,7 @@ from seamlessflow.core.protocol.child import (
     decode_from_child,
     encode_line,
 )
-from seamlessflow.core.protocol.worker import PhaseOrder, Resident, WeightsReference
+from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess, WeightsReference
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from tests.integration.runner_gateway import CREDENTIAL, FakeGateway, group_of, running_gateway, until
@@ -102,15 +102,15 @@ async def running_runner(
         "rollout": {"group_size": 4, "max_concurrent_sessions": 8, **rollout},
         "evaluation": evaluation or {},
     }
-    resident = Resident(
+    warm_process = WarmProcess(
         job_id=JOB, project_id=PROJECT, role=Role.AGENT, spec=spec, model_path="/models/example", weights=WEIGHTS,
         artifact_root="file:///none", gateway_url=gateway.url, control_plane_url="http://127.0.0.1:9",
     )  # fmt: skip
-    path = folder / "resident.json"
-    path.write_bytes(msgspec.json.encode(resident))
+    path = folder / "warm_process.json"
+    path.write_bytes(msgspec.json.encode(warm_process))
     ours, theirs = socket.socketpair()
     with theirs:
-        arguments = ("--control-fd", str(theirs.fileno()), "--resident", str(path))
+        arguments = ("--control-fd", str(theirs.fileno()), "--warm-process", str(path))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "seamlessflow_workers.agents", *arguments),
             pass_fds=(theirs.fileno(),),
@@ -132,7 +132,7 @@ def add_groups(gateway: FakeGateway, num_groups: int, *, num_sessions: int = 4) 
 
 async def all_finished(gateway: FakeGateway, sessions: set[UUID]) -> None:
     await until(
-        lambda: gateway.verdicts().keys() >= sessions,
+        lambda: gateway.outcomes().keys() >= sessions,
         what=f"all {len(sessions)} sessions are reported, {len(gateway.finished)} were",
     )
 
@@ -186,7 +186,7 @@ async def test_held_out_tasks_run_beside_a_full_house_in_room_of_their_own(tmp_p
         await until(lambda: gateway.num_open == 6, what="four episodes of training and two of held-out tasks")
         assert (len(gateway.groups), len(gateway.held_out)) == (1, 1), "neither takes the other's room"
         await runner.drain(phase_id)
-        reported = gateway.verdicts().keys()
+        reported = gateway.outcomes().keys()
         assert (len(reported & training), len(reported & held_out)) == (4, 2)
         assert gateway.max_open == 6
 
@@ -203,7 +203,7 @@ async def test_a_gateway_restart_loses_no_session(tmp_path: Path) -> None:
         await gateway.stop()
         await gateway.start()
         await all_finished(gateway, sessions)
-        assert {finish.reward for finish in gateway.verdicts().values()} == {1.0}
+        assert {finish.reward for finish in gateway.outcomes().values()} == {1.0}
         assert gateway.num_retries > 0
 
 
@@ -219,9 +219,9 @@ async def test_a_crashing_agent_is_a_failure_and_the_runner_goes_on(tmp_path: Pa
         await runner.begin()
         broken, whole = crashing.sessions[0].session_id, sound.sessions[0].session_id
         await all_finished(gateway, {broken, whole})
-        assert gateway.verdicts()[whole].reward == 1.0
-        assert gateway.verdicts()[broken].reward is None
-        assert "exited with code 3" in (gateway.verdicts()[broken].failure or "")
+        assert gateway.outcomes()[whole].reward == 1.0
+        assert gateway.outcomes()[broken].reward is None
+        assert "exited with code 3" in (gateway.outcomes()[broken].failure or "")
 
 
 async def test_draining_cuts_long_episodes_short_and_hands_them_back(tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ async def test_draining_cuts_long_episodes_short_and_hands_them_back(tmp_path: P
         phase_id = await runner.begin()
         await until(lambda: gateway.num_open == 4, what="the episodes run")
         await runner.drain(phase_id)
-        assert gateway.verdicts().keys() == sessions
-        assert {(finish.reward, finish.is_handed_back) for finish in gateway.finished} == {(None, True)}
+        assert gateway.outcomes().keys() == sessions
+        assert {(finish.reward, finish.is_requeued) for finish in gateway.finished} == {(None, True)}
         assert all("drained" in (finish.failure or "") for finish in gateway.finished)
         await until(lambda: gateway.num_open == 0, what="the requests are given up")
 
@@ -245,7 +245,7 @@ async def test_a_drain_with_a_longer_grace_lets_episodes_end(tmp_path: Path) -> 
         await until(lambda: gateway.num_open == 4, what="the episodes run")
         runner.say(Drain(phase_id=phase_id, grace_s=30.0))
         await runner.hears(Ended(phase_id=phase_id, reason="drained"))
-        assert gateway.verdicts().keys() == sessions
+        assert gateway.outcomes().keys() == sessions
         assert {finish.reward for finish in gateway.finished} == {1.0}
 
 
@@ -275,7 +275,7 @@ async def test_time_that_the_gateway_held_a_session_is_no_time_of_the_task(tmp_p
         gateway.held_s = 0.0
         slow = add_groups(gateway, 1)
         await all_finished(gateway, slow)
-        assert {gateway.verdicts()[session].is_timeout for session in slow} == {True}
+        assert {gateway.outcomes()[session].is_timeout for session in slow} == {True}
         await runner.drain(phase_id)
 
 

@@ -14,7 +14,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services import job_desire
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
-from seamlessflow.control_plane.scheduling.services import Ring, plan_apply
+from seamlessflow.control_plane.scheduling.services import WakeUp, plan_apply
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
@@ -30,7 +30,7 @@ from tests.fixtures.control_plane import Cast, Worker, worker_make
 MAX_QUERIES = 6
 
 
-def cycle() -> list[Ring]:
+def cycle() -> list[WakeUp]:
     return plan_apply(decide(snapshot_load()))
 
 
@@ -69,8 +69,8 @@ def ready_groups(job: Job, number: int) -> None:
 def test_a_job_goes_from_queued_to_running_and_multiplexes(cast: Cast) -> None:
     cluster()
     job = cast.job(rollout={"groups_per_batch": 2, "group_size": 2})
-    rings = cycle()
-    assert {ring.machine for ring in rings} == {"alpha", "beta", "gamma"}
+    wake_ups = cycle()
+    assert {wake_up.machine for wake_up in wake_ups} == {"alpha", "beta", "gamma"}
     assert live() == {"alpha": "rollout leased", "beta": "rollout leased", "gamma": "agent leased"}
     activate()
     cycle()
@@ -78,10 +78,10 @@ def test_a_job_goes_from_queued_to_running_and_multiplexes(cast: Cast) -> None:
     assert (job.state, job.waiting_reason) == (JobState.RUNNING, "")
 
     ready_groups(job, 2)
-    (ring,) = cycle()
-    assert ring.machine == "alpha"
+    (wake_up,) = cycle()
+    assert wake_up.machine == "alpha"
     assert live()["alpha"] == "rollout draining"
-    assert phase_move(phase_id=ring.phase_id, to=PhaseState.ENDED, reason="done", author="machine")
+    assert phase_move(phase_id=wake_up.phase_id, to=PhaseState.ENDED, reason="done", author="machine")
     cycle()
     assert live()["alpha"] == "train leased"
     train = Phase.objects.get(role="train")
@@ -99,9 +99,9 @@ def turn_to_training(cast: Cast, cluster: dict[str, Worker]) -> tuple[Job, Phase
     activate()
     cycle()
     ready_groups(job, 2)
-    (ring,) = cycle()
+    (wake_up,) = cycle()
     assert cluster["alpha"].heartbeat().orders[0].is_draining
-    return job, Phase.objects.get(id=ring.phase_id)
+    return job, Phase.objects.get(id=wake_up.phase_id)
 
 
 def ended(phase: Phase) -> PhaseReport:

@@ -29,8 +29,8 @@ from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.machine import Machine
 from seamlessflow_workers.train.weight_offers import WeightOffers
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.manifest import MANIFEST_NAME, manifest_digest
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until, weights_in
 from tests.fakes.fake_engine import next_token
 from tests.fixtures.processes import processes_of
@@ -119,11 +119,11 @@ async def test_weights_come_from_the_trainers_memory_or_from_files_with_the_reas
     plane.reside(Role.ROLLOUT, train={"weight_transport": "ipc"})
     order = plane.order(Role.ROLLOUT)
     await plane.until_state(order, PhaseState.ACTIVE)
-    images = ShardImages()
-    first = weights_in(stage.folder, 1, images=images)
+    sealed = SealedShards()
+    first = weights_in(stage.folder, 1, sealed=sealed)
     with contextlib.closing(WeightOffers(versions, WeightTransport.IPC)) as offers:
         digest = manifest_digest((versions / "1" / MANIFEST_NAME).read_bytes())
-        offers.offer(images, version=1, manifest_sha256=digest)
+        offers.offer(sealed, version=1, manifest_sha256=digest)
         plane.change(order, weights=first)
         arrival = (await plane.until_version(order, 1)).arrival
     assert arrival is not None
@@ -165,7 +165,7 @@ async def test_an_engine_lives_through_orders_updates_and_hand_overs(stage: Stag
     again = plane.order(Role.ROLLOUT, weights=weights_in(stage.folder, 2))
     report = await plane.until_state(again, PhaseState.ACTIVE)
     assert report.served_version == 2
-    assert stage.pid(Role.ROLLOUT) == pid  # it stayed resident
+    assert stage.pid(Role.ROLLOUT) == pid  # it stayed warm
     assert (await stage.generate(report, again, num_tokens=3, version=2))[0] == 200
     assert (await stage.generate(report, order, num_tokens=3, version=2))[
         0
@@ -327,7 +327,7 @@ async def test_what_a_trainer_says_is_reported(
 
 
 async def test_a_phase_that_is_drained_while_its_child_loads_ends_at_once(stage: Stage) -> None:
-    async with stage.machine._surroundings.loading:  # one child loads at a time: this one waits for its turn
+    async with stage.machine._dependencies.loading:  # one child loads at a time: this one waits for its turn
         stage.plane.reside(Role.ROLLOUT)
         order = stage.plane.order(Role.ROLLOUT)
         await stage.plane.until_state(order, PhaseState.STARTING)
@@ -379,7 +379,7 @@ async def test_a_phase_that_is_no_longer_ordered_is_left(stage: Stage) -> None:
     order = plane.order(Role.ROLLOUT)
     report = await plane.until_state(order, PhaseState.ACTIVE)
     del plane.orders[order.phase_id]
-    plane.residents.clear()
+    plane.warm_processes.clear()
     await until(lambda: not stage.machine.children, what="the engine is gone")
     with pytest.raises(aiohttp.ClientConnectionError):
         await stage.generate(report, order, num_tokens=1, version=0)
@@ -388,7 +388,7 @@ async def test_a_phase_that_is_no_longer_ordered_is_left(stage: Stage) -> None:
 async def test_a_child_that_does_not_leave_an_abandoned_phase_is_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamlessflow_workers.phases.resident.ABANDON_S", 0.2)
+    monkeypatch.setattr("seamlessflow_workers.phases.warm.ABANDON_S", 0.2)
     monkeypatch.setenv("FAKE_CHILD", "deaf")
     plane = stage.plane
     plane.reside(Role.TRAIN)
@@ -458,7 +458,7 @@ async def test_a_spec_from_a_newer_control_plane_fails_the_phase_and_nothing_els
     plane.reside(Role.ROLLOUT, antigravity=True)
     failed = await plane.until_state(plane.order(Role.ROLLOUT), PhaseState.FAILED)
     assert failed.reason.startswith("this machine cannot read the job's spec: antigravity: unknown key")
-    plane.residents.clear()
+    plane.warm_processes.clear()
     plane.reside(Role.ROLLOUT)
     await plane.until_state(plane.order(Role.ROLLOUT), PhaseState.ACTIVE)
 
@@ -502,7 +502,7 @@ async def test_an_update_order_is_served_soon(stage: Stage) -> None:
 async def test_a_stopped_child_is_killed_and_its_phase_fails_as_stalled(
     stage: Stage, role: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = "seamlessflow_workers.phases.resident.SILENCE_LIMITS_S"
+    limits = "seamlessflow_workers.phases.warm.SILENCE_LIMITS_S"
     monkeypatch.setattr(limits, dict.fromkeys(Role, 4.0), raising=False)
     plane = stage.plane
     plane.reside(role)
@@ -523,7 +523,7 @@ async def test_a_stopped_child_is_killed_and_its_phase_fails_as_stalled(
 async def test_a_child_that_stops_while_it_loads_is_killed_and_its_phase_fails_as_stalled(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamlessflow_workers.phases.resident.LOADING_LIMIT_S", 2.0, raising=False)
+    monkeypatch.setattr("seamlessflow_workers.phases.warm.LOADING_LIMIT_S", 2.0, raising=False)
     plane = stage.plane
     plane.reside(Role.TRAIN)
     order = plane.order(Role.TRAIN)

@@ -92,17 +92,17 @@ async def test_kill_leaves_no_process(
     order = plane.order(Role.ROLLOUT)
     process = launcher.start(BROKER_URL=embedded_valkey.broker)
     await plane.until_state(order, PhaseState.ACTIVE)
-    said_by_nursery = launcher.folder / "machines" / "alpha" / "logs" / "nursery.log"
+    said_by_fork_server = launcher.folder / "machines" / "alpha" / "logs" / "fork_server.log"
     await until(
-        lambda: said_by_nursery.exists() and "imported" in said_by_nursery.read_text(),
-        what="the nursery is warm",
+        lambda: said_by_fork_server.exists() and "imported" in said_by_fork_server.read_text(),
+        what="the fork server is warm",
         timeout_s=30,
     )
     plane.change(order, is_draining=True)
     await plane.until_state(order, PhaseState.ENDED)
     plane.reside(Role.AGENT)
     plane.order(Role.AGENT)
-    words = ("engine_process", "supervisor.doorbell", "workers.nursery", "workers.agents")
+    words = ("engine_process", "supervisor.doorbell", "workers.fork_server", "workers.agents")
     await until(lambda: all(map(has_child(process), words)), what="all four are there")
     children = psutil.Process(process.pid).children(recursive=True)
     assert len(children) == len(words)
@@ -193,28 +193,28 @@ async def test_a_doorbell_brings_the_next_heartbeat_forward_and_its_death_distur
     plane.interval_s = 60.0
     process = launcher.start(BROKER_URL=embedded_valkey.broker)
     await until(lambda: len(plane.heartbeats) == 2, what="the doorbell is there", timeout_s=30)
-    took_s = min([await measured_ring(plane, embedded_valkey.broker) for _ in range(5)])
+    took_s = min([await measured_doorbell(plane, embedded_valkey.broker) for _ in range(5)])
     print(f"celery send to the heartbeat's arrival: {took_s * 1e3:.1f} ms")
 
     child_with(process, "supervisor.doorbell").kill()
     num_heard = len(plane.heartbeats)
     await until(lambda: len(plane.heartbeats) > num_heard, what="the doorbell is back", timeout_s=30)
-    await measured_ring(plane, embedded_valkey.broker)
+    await measured_doorbell(plane, embedded_valkey.broker)
 
 
-async def measured_ring(plane: FakeControlPlane, broker_url: str) -> float:
+async def measured_doorbell(plane: FakeControlPlane, broker_url: str) -> float:
     await asyncio.sleep(0.05)
     num_heard, began_s = len(plane.heartbeats), time.monotonic()
-    await ring(broker_url)
+    await doorbell_send(broker_url)
     await until(lambda: len(plane.heartbeats) > num_heard, what="the doorbell was heard", timeout_s=30)
     return plane.arrivals_s[num_heard] - began_s
 
 
-async def ring(broker_url: str) -> None:
-    await asyncio.to_thread(_ring, broker_url)
+async def doorbell_send(broker_url: str) -> None:
+    await asyncio.to_thread(_doorbell_send, broker_url)
 
 
-def _ring(broker_url: str) -> None:
+def _doorbell_send(broker_url: str) -> None:
     with Celery(broker=broker_url) as app:
         app.send_task(
             "seamlessflow.doorbell",

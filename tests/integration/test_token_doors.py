@@ -132,12 +132,12 @@ def test_tokens_make_no_more_than_themselves(cast: Cast) -> None:
 
 
 def test_only_operators_make_tokens_for_the_installation(cast: Cast) -> None:
-    wish = {"name": "ops", "installation": True, "scopes": ["operate", "read"]}
-    assert cast.member.call("POST", "tokens", wish).status_code == 403
-    assert cast.owner.call("POST", "tokens", wish).status_code == 403
+    fields = {"name": "ops", "installation": True, "scopes": ["operate", "read"]}
+    assert cast.member.call("POST", "tokens", fields).status_code == 403
+    assert cast.owner.call("POST", "tokens", fields).status_code == 403
     browser = Client()
     browser.force_login(cast.owner.user)
-    made = browser.post("/api/v1/tokens", json.dumps(wish), content_type="application/json")
+    made = browser.post("/api/v1/tokens", json.dumps(fields), content_type="application/json")
 
     assert made.status_code == 201
     operator = Person(cast.owner.user, cast.owner.project, made.json()["secret"])

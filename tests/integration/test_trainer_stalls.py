@@ -12,7 +12,7 @@ import pytest
 
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.protocol.worker import PhaseOrder, Resident, WeightsReference
+from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess, WeightsReference
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.train import trainer as trainer_module
 from seamlessflow_workers.train.trainer import Trainer
@@ -46,7 +46,7 @@ async def test_a_step_that_never_ends_fails_the_phase(
     )
     planes, engine, executor = start_planes(), HangingEngine(), ThreadPoolExecutor(1)
     spec = make_spec(num_updates=2)
-    resident = Resident(
+    warm_process = WarmProcess(
         job_id=JOB,
         project_id=PROJECT,
         role=Role.TRAIN,
@@ -59,7 +59,7 @@ async def test_a_step_that_never_ends_fails_the_phase(
     )
     made: Any = engine
     trainer = Trainer(
-        resident=resident,
+        warm_process=warm_process,
         spec=JobSpec.model_validate(spec),
         engine=made,
         executor=executor,

@@ -129,7 +129,7 @@ def test_leftovers_of_a_killed_process_go_at_the_next_start(web_world: WebWorld)
     assert list(web_world.incoming.iterdir()) == []
 
 
-WORKER_BODY = b'{"protocol_version": 1}'
+WORKER_BODY = b'{"protocol_version": 2}'
 
 
 def test_a_database_that_is_away_is_told_with_503_and_nothing_is_half_made(web_world: WebWorld) -> None:

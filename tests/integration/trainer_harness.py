@@ -41,7 +41,7 @@ from seamlessflow.core.protocol.worker import (
     PhaseOrder,
     Publication,
     PublicationReply,
-    Resident,
+    WarmProcess,
     WeightsReference,
 )
 from seamlessflow.core.types.tags import Role
@@ -286,7 +286,7 @@ class TrainerProcess:
     ) -> None:
         """`prefix` is a command that becomes the trainer, `module` the trainer itself. `listening`: where it meets
         those of other machines."""
-        resident = Resident(
+        warm_process = WarmProcess(
             job_id=JOB,
             project_id=PROJECT,
             role=Role.TRAIN,
@@ -297,8 +297,8 @@ class TrainerProcess:
             gateway_url=planes.url,
             control_plane_url=planes.url,
         )
-        path = folder / f"resident-{secrets.token_hex(4)}.json"
-        path.write_bytes(msgspec.json.encode(resident))
+        path = folder / f"warm_process-{secrets.token_hex(4)}.json"
+        path.write_bytes(msgspec.json.encode(warm_process))
         self.planes = planes
         self.control, theirs = socket.socketpair()
         self.log = (folder / "trainer.log").open("ab")
@@ -309,7 +309,7 @@ class TrainerProcess:
             module,
             "--control-fd",
             str(theirs.fileno()),
-            "--resident",
+            "--warm-process",
             str(path),
         ]
         inherited = [theirs.fileno()]

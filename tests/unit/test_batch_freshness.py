@@ -30,7 +30,7 @@ def is_kept(finished: FinishedSession) -> bool:
     return not result.is_stale
 
 
-def test_a_session_with_one_token_beyond_the_bound_loses_its_tokens_and_keeps_its_verdict() -> None:
+def test_a_session_with_one_token_beyond_the_bound_loses_its_tokens_and_keeps_its_outcome() -> None:
     assert is_kept(session((0, 5, 1, 6)))
     assert not is_kept(session((0, 4, 1, 6)))
     assert not is_kept(session((0, 6), (0, 7, 1, 4)))

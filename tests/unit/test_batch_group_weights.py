@@ -96,7 +96,7 @@ def test_filtered_sessions_leave_the_loss_but_not_the_baseline() -> None:
     assert batch.loss_weights.sum() == batch.loss_mask.sum() == 2
 
 
-def test_soft_penalty_changes_rewards_and_leaves_the_verdicts_in_the_metrics() -> None:
+def test_soft_penalty_changes_rewards_and_leaves_the_outcomes_in_the_metrics() -> None:
     batch = assemble([PAIR], limit=5, overlong={"rule": "shape", "buffer_fraction": 0.4})
     assert batch.rewards.tolist() == [1.0, -0.5]
     assert by_sample(batch)[0] == [0.75, 0.75]

@@ -1,4 +1,4 @@
-"""The demo's verdict and summary, from made-up numbers."""
+"""The demo's judgement and summary, from made-up numbers."""
 
 from typing import Any
 
@@ -44,9 +44,9 @@ LEDGER = {
 def shortfalls(*, learning_rate: float = 1e-3, is_handing_over: bool = True, **changes: Any) -> str:
     summary = SUMMARY | {name: value for name, value in changes.items() if name in SUMMARY}
     job = JOB | {name: value for name, value in changes.items() if name in JOB}
-    verdict = judge(job, summary, AUDIT, learning_rate=learning_rate, is_handing_over=is_handing_over)
-    assert verdict.is_success == (not verdict.shortfalls)
-    return "; ".join(verdict.shortfalls)
+    judgement = judge(job, summary, AUDIT, learning_rate=learning_rate, is_handing_over=is_handing_over)
+    assert judgement.is_success == (not judgement.shortfalls)
+    return "; ".join(judgement.shortfalls)
 
 
 def test_a_risen_reward_with_a_hand_over_is_a_success() -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from seamlessflow.data_plane.engines.client import Engine
-from seamlessflow.data_plane.engines.pool import EnginePool, JobOver, TooManyHeld, Wish
+from seamlessflow.data_plane.engines.pool import EnginePool, EngineRequest, JobOver, TooManyHeld
 from seamlessflow.data_plane.rollout_manager.manager import Affinity
 
 JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
@@ -27,22 +27,22 @@ class Turns:
         self._ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def start(self, name: str, wish: Wish) -> None:
+    async def start(self, name: str, request: EngineRequest) -> None:
         self._ends[name] = asyncio.Event()
-        self.tasks[name] = asyncio.create_task(self._hold(name, wish))
-        await settle()
+        self.tasks[name] = asyncio.create_task(self._hold(name, request))
+        await finalize()
 
     async def end(self, name: str) -> None:
         self._ends[name].set()
-        await settle()
+        await finalize()
 
-    async def _hold(self, name: str, wish: Wish) -> None:
-        async with self.pool.acquire(wish) as chosen:
+    async def _hold(self, name: str, request: EngineRequest) -> None:
+        async with self.pool.acquire(request) as chosen:
             self.served.append((name, chosen.phase_id))
             await self._ends[name].wait()
 
 
-async def settle() -> None:
+async def finalize() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -60,7 +60,7 @@ def turns(pool: EnginePool) -> Turns:
 async def fill(turns: Turns, pool: EnginePool) -> None:
     pool.table_set([engine(1)])
     for number in range(CAPACITY):
-        await turns.start(f"first {number}", Wish(JOB, order=number))
+        await turns.start(f"first {number}", EngineRequest(JOB, order=number))
     assert len(turns.served) == CAPACITY
 
 
@@ -68,11 +68,11 @@ async def test_an_engine_that_joins_takes_turns_that_wait_for_a_full_one(
     pool: EnginePool, turns: Turns
 ) -> None:
     await fill(turns, pool)
-    await turns.start("late", Wish(JOB, order=9))
+    await turns.start("late", EngineRequest(JOB, order=9))
     assert len(turns.served) == CAPACITY
 
     pool.table_set([engine(1), engine(2)])
-    await settle()
+    await finalize()
 
     assert turns.served[-1] == ("late", UUID(int=2))
 
@@ -81,8 +81,8 @@ async def test_of_those_who_wait_the_session_that_began_first_is_served_first(
     pool: EnginePool, turns: Turns
 ) -> None:
     await fill(turns, pool)
-    await turns.start("young", Wish(JOB, order=30))
-    await turns.start("old", Wish(JOB, order=20))
+    await turns.start("young", EngineRequest(JOB, order=30))
+    await turns.start("old", EngineRequest(JOB, order=20))
 
     await turns.end("first 0")
     assert turns.served[-1] == ("old", UUID(int=1))
@@ -94,24 +94,24 @@ async def test_a_turn_that_needs_a_newer_version_holds_up_nobody_behind_it(
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1, version=3)])
-    await turns.start("ahead", Wish(JOB, order=1, min_version=4))
-    await turns.start("behind", Wish(JOB, order=2, min_version=3))
+    await turns.start("ahead", EngineRequest(JOB, order=1, min_version=4))
+    await turns.start("behind", EngineRequest(JOB, order=2, min_version=3))
     assert turns.served == [("behind", UUID(int=1))]
 
     pool.table_set([engine(1, version=4)])
-    await settle()
+    await finalize()
 
     assert turns.served[-1] == ("ahead", UUID(int=1))
 
 
 async def test_a_turn_that_goes_away_takes_no_room(pool: EnginePool, turns: Turns) -> None:
     await fill(turns, pool)
-    await turns.start("gone", Wish(JOB, order=20))
-    await turns.start("next", Wish(JOB, order=21))
+    await turns.start("gone", EngineRequest(JOB, order=20))
+    await turns.start("next", EngineRequest(JOB, order=21))
     # Given room and cancelled at once: what it was given goes to the next.
     turns._ends["first 0"].set()
     turns.tasks["first 0"].add_done_callback(lambda _: turns.tasks["gone"].cancel())
-    await settle()
+    await finalize()
 
     assert turns.tasks["gone"].cancelled()
     assert turns.served[-1] == ("next", UUID(int=1))
@@ -121,10 +121,10 @@ async def test_a_session_stays_with_its_engine_and_leaves_one_that_failed(
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1), engine(2)])
-    await turns.start("a", Wish(JOB, preferred=UUID(int=2)))
-    await turns.start("b", Wish(JOB, preferred=UUID(int=2)))
-    pool.shun(engine(2))
-    await turns.start("c", Wish(JOB, preferred=UUID(int=2)))
+    await turns.start("a", EngineRequest(JOB, preferred=UUID(int=2)))
+    await turns.start("b", EngineRequest(JOB, preferred=UUID(int=2)))
+    pool.cool_down(engine(2))
+    await turns.start("c", EngineRequest(JOB, preferred=UUID(int=2)))
 
     assert [phase.int for _, phase in turns.served] == [2, 2, 1]
 
@@ -133,12 +133,12 @@ async def test_engines_of_other_jobs_are_out_of_reach_and_a_job_that_is_over_wai
     pool: EnginePool, turns: Turns
 ) -> None:
     pool.table_set([engine(1, job=OTHER_JOB)])
-    await turns.start("lonely", Wish(JOB))
+    await turns.start("lonely", EngineRequest(JOB))
     assert turns.served == []
 
     pool.jobs_over = {JOB}
     pool.table_set([])
-    await settle()
+    await finalize()
 
     with pytest.raises(JobOver):
         await turns.tasks["lonely"]
@@ -146,9 +146,9 @@ async def test_engines_of_other_jobs_are_out_of_reach_and_a_job_that_is_over_wai
 
 async def test_the_queue_is_bounded(pool: EnginePool, turns: Turns) -> None:
     for number in range(10):
-        await turns.start(str(number), Wish(JOB))
+        await turns.start(str(number), EngineRequest(JOB))
     with pytest.raises(TooManyHeld, match="10 turns wait"):
-        async with pool.acquire(Wish(JOB)):
+        async with pool.acquire(EngineRequest(JOB)):
             pass
     for task in turns.tasks.values():
         task.cancel()
@@ -157,14 +157,14 @@ async def test_the_queue_is_bounded(pool: EnginePool, turns: Turns) -> None:
 async def test_an_evaluation_waits_behind_training_but_not_for_ever(pool: EnginePool, turns: Turns) -> None:
     pool.table_set([engine(1)])
     for number in range(CAPACITY):
-        await turns.start(f"first {number}", Wish(JOB, Affinity().order))
+        await turns.start(f"first {number}", EngineRequest(JOB, Affinity().order))
     measuring = Affinity.of_evaluation(0, handicap=2)
     training = [Affinity() for _ in range(4)]
     for name, affinity in [
         ("evaluation", measuring),
         *((f"training {n}", a) for n, a in enumerate(training)),
     ]:
-        await turns.start(name, Wish(JOB, affinity.order, affinity.min_version))
+        await turns.start(name, EngineRequest(JOB, affinity.order, affinity.min_version))
     before = len(turns.served)
 
     for number in range(CAPACITY):
@@ -179,12 +179,12 @@ async def test_suspected_engine_gets_no_turn_until_it_is_trusted_again(
 ) -> None:
     pool.table_set([engine(1)])
     pool.suspect(UUID(int=1))
-    await turns.start("held", Wish(JOB))
+    await turns.start("held", EngineRequest(JOB))
     pool.table_set([engine(1, version=1)])  # new weights prove nothing
-    await settle()
+    await finalize()
     assert turns.served == []
 
     pool.trust(UUID(int=1))
-    await settle()
+    await finalize()
 
     assert turns.served == [("held", UUID(int=1))]

@@ -5,7 +5,7 @@ import time
 from uuid import UUID
 
 from seamlessflow.core.protocol.data_plane import SessionFinish
-from seamlessflow_workers.agents.environments.base import PolicyEndpoint, Task, Verdict
+from seamlessflow_workers.agents.environments.base import Outcome, PolicyEndpoint, Task
 from seamlessflow_workers.agents.episode import run_episode
 
 TIMEOUT_S = 2.0
@@ -18,11 +18,11 @@ class Steps:
         self._standstill_s = standstill_s
         self._step_s = step_s
 
-    async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
         time.sleep(self._standstill_s)  # noqa: ASYNC251 - as SIGSTOP does
         for _ in range(10):
             await asyncio.sleep(self._step_s)
-        return Verdict(reward=1.0)
+        return Outcome(reward=1.0)
 
     async def close(self) -> None:
         """Nothing to close."""

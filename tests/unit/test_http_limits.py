@@ -75,7 +75,7 @@ def connected(limits: HttpLimits) -> Callable[[], tuple[Any, Transport]]:
     return connect
 
 
-async def settled(transport: Transport) -> bytes:
+async def finalized(transport: Transport) -> bytes:
     for _ in range(20):
         await asyncio.sleep(0)
     return transport.written
@@ -86,8 +86,8 @@ async def test_body_in_large_pieces_is_no_head() -> None:
     protocol.data_received(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (3 * len(PIECE)))
     for _ in range(3):
         protocol.data_received(PIECE)
-        await settled(transport)
-    assert f"{3 * len(PIECE)} bytes".encode() in await settled(transport)
+        await finalized(transport)
+    assert f"{3 * len(PIECE)} bytes".encode() in await finalized(transport)
     assert not transport.is_over
     protocol.connection_lost(None)
 
@@ -97,10 +97,10 @@ async def test_head_without_end_is_refused_on_a_new_and_on_a_used_connection(bef
     protocol, transport = connected(HttpLimits(refusal))()
     if before:
         protocol.data_received(before)
-        assert b"0 bytes" in await settled(transport)
+        assert b"0 bytes" in await finalized(transport)
     for _ in range(3):
         protocol.data_received(b"GET / HTTP/1.1\r\nx: " if not protocol._num_head_bytes else PIECE)
-    assert b"HTTP/1.1 431 " in await settled(transport)
+    assert b"HTTP/1.1 431 " in await finalized(transport)
     assert transport.is_over
     protocol.connection_lost(None)
 
@@ -128,7 +128,7 @@ async def test_deadlines_are_counted_in_rounds() -> None:
     late_head.data_received(b"GET / HT")
     late_body.data_received(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx")
     idle.data_received(b"GET / HTTP/1.1\r\n\r\n")
-    await settled(kept)
+    await finalized(kept)
     for _ in range(6):
         for protocol in (late_head, late_body, idle):
             protocol.look()

@@ -48,11 +48,11 @@ def test_sources_is_the_inverse_of_moves(table: TransitionTable[StrEnum]) -> Non
 
 
 @given(st.lists(st.sampled_from(JobState), max_size=30))
-def test_job_reaches_at_most_one_terminal_state_whatever_is_tried(wishes: list[JobState]) -> None:
+def test_job_reaches_at_most_one_terminal_state_whatever_is_tried(moves: list[JobState]) -> None:
     state, ends = JobState.QUEUED, []
-    for wish in wishes:
-        if JOB_MOVES.allows(state, wish):
-            state = wish
+    for move in moves:
+        if JOB_MOVES.allows(state, move):
+            state = move
             ends += [state] if state in TERMINAL_JOB_STATES else []
 
     assert len(ends) <= 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seamlessflow.core.trajectory.messages import message_digests
-from seamlessflow.core.trajectory.prefix_tree import ForkCause, Node, NodeKind, PrefixTree, Verdict
+from seamlessflow.core.trajectory.prefix_tree import Drift, ForkCause, Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
 from tests.fixtures.tiny_text import TEMPLATE, write_tiny_text
@@ -51,7 +51,7 @@ def test_a_clean_turn_adds_only_what_is_new_and_equals_the_whole_rendering(text:
     take(tree, text, messages, "46<|im_end|>")
     messages.append(user("Sure?"))
     plan = take(tree, text, messages, "Yes<|im_end|>")
-    assert (plan.verdict, plan.kind, plan.parent) == (Verdict.CLEAN, NodeKind.PROMPT, 1)
+    assert (plan.drift, plan.kind, plan.parent) == (Drift.CLEAN, NodeKind.PROMPT, 1)
     whole = text.template.render(messages[:-1], tools=None, arguments={}, add_generation_prompt=True)
     assert plan.prompt_ids == text.encode(whole)
     assert text.tokenizer.decode(ids(plan.new_ids), skip_special_tokens=False).startswith(
@@ -66,7 +66,7 @@ def test_an_answer_cut_by_length_gets_its_end_of_turn_from_the_next_request(text
     plan = take(tree, text, messages, "6<|im_end|>")
     shown = text.tokenizer.decode(ids(plan.new_ids), skip_special_tokens=False)
     assert shown.startswith("<|im_end|>\n<|im_start|>user\nGo on")
-    assert plan.verdict is Verdict.CLEAN
+    assert plan.drift is Drift.CLEAN
 
 
 def test_sampled_tokens_are_never_tokenised_again(text: ModelText) -> None:
@@ -86,11 +86,11 @@ def test_edited_repeated_and_retooled_requests_fork_with_their_cause(text: Model
     take(tree, text, messages, "46<|im_end|>")
     take(tree, text, [*messages, user("Sure?")], "Yes<|im_end|>")
     edited = take(tree, text, [*messages, user("Really?")], "Yes<|im_end|>")
-    assert (edited.verdict, edited.cause, edited.parent) == (Verdict.FORK, ForkCause.HISTORY, 1)
+    assert (edited.drift, edited.cause, edited.parent) == (Drift.FORK, ForkCause.HISTORY, 1)
     repeated = take(tree, text, [user("12+34?")], "47<|im_end|>")
-    assert (repeated.verdict, repeated.cause) == (Verdict.FORK, ForkCause.REPEAT)
+    assert (repeated.drift, repeated.cause) == (Drift.FORK, ForkCause.REPEAT)
     retooled = take(tree, text, [user("12+34?")], "48<|im_end|>", tools=[{"type": "function"}])
-    assert (retooled.verdict, retooled.cause) == (Verdict.FORK, ForkCause.CONTEXT)
+    assert (retooled.drift, retooled.cause) == (Drift.FORK, ForkCause.CONTEXT)
 
 
 def test_a_template_that_rewrites_history_realigns(tmp_path: Path) -> None:
@@ -99,6 +99,6 @@ def test_a_template_that_rewrites_history_realigns(tmp_path: Path) -> None:
     take(tree, text, messages, "46<|im_end|>")
     messages.append(user("Sure?"))
     plan = take(tree, text, messages, "Yes<|im_end|>")
-    assert (plan.verdict, plan.cause, plan.parent) == (Verdict.REALIGN, ForkCause.TEMPLATE, None)
+    assert (plan.drift, plan.cause, plan.parent) == (Drift.REALIGN, ForkCause.TEMPLATE, None)
     whole = text.template.render(messages[:-1], tools=None, arguments={}, add_generation_prompt=True)
     assert plan.prompt_ids == text.encode(whole)

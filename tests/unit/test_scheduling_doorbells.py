@@ -3,13 +3,13 @@
 from uuid import UUID
 
 from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind
-from seamlessflow.control_plane.scheduling.services import Ring
+from seamlessflow.control_plane.scheduling.services import WakeUp
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.snapshot import MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
 PHASE = UUID(int=7)
-RING = Ring(machine="alpha", phase_id=PHASE, fence=3)
+WAKE_UP = WakeUp(machine="alpha", phase_id=PHASE, fence=3)
 
 
 def engine(*, desired: int, served: int | None, state: PhaseState = PhaseState.ACTIVE) -> Snapshot:
@@ -28,23 +28,23 @@ def engine(*, desired: int, served: int | None, state: PhaseState = PhaseState.A
 
 def test_an_engine_that_is_behind_is_rung_once_for_each_version() -> None:
     behind = EnginesBehind()
-    assert behind.rings(engine(desired=1, served=1)) == []
-    assert behind.rings(engine(desired=2, served=1)) == [RING]
-    assert behind.rings(engine(desired=2, served=1)) == []
-    assert behind.rings(engine(desired=3, served=1)) == [RING]
-    assert behind.rings(engine(desired=3, served=3)) == []
-    assert behind.rings(engine(desired=4, served=3)) == [RING]
+    assert behind.wake_ups(engine(desired=1, served=1)) == []
+    assert behind.wake_ups(engine(desired=2, served=1)) == [WAKE_UP]
+    assert behind.wake_ups(engine(desired=2, served=1)) == []
+    assert behind.wake_ups(engine(desired=3, served=1)) == [WAKE_UP]
+    assert behind.wake_ups(engine(desired=3, served=3)) == []
+    assert behind.wake_ups(engine(desired=4, served=3)) == [WAKE_UP]
 
 
 def test_engines_that_start_or_leave_learn_of_versions_by_their_orders() -> None:
     behind = EnginesBehind()
-    assert behind.rings(engine(desired=2, served=None, state=PhaseState.STARTING)) == []
-    assert behind.rings(engine(desired=2, served=1, state=PhaseState.DRAINING)) == []
-    assert behind.rings(engine(desired=2, served=1)) == [RING]
+    assert behind.wake_ups(engine(desired=2, served=None, state=PhaseState.STARTING)) == []
+    assert behind.wake_ups(engine(desired=2, served=1, state=PhaseState.DRAINING)) == []
+    assert behind.wake_ups(engine(desired=2, served=1)) == [WAKE_UP]
 
 
 def test_what_is_gone_is_forgotten() -> None:
     behind = EnginesBehind()
-    assert behind.rings(engine(desired=2, served=1)) == [RING]
-    assert behind.rings(Snapshot(machines=(), jobs=())) == []
-    assert behind.rings(engine(desired=2, served=1)) == [RING]
+    assert behind.wake_ups(engine(desired=2, served=1)) == [WAKE_UP]
+    assert behind.wake_ups(Snapshot(machines=(), jobs=())) == []
+    assert behind.wake_ups(engine(desired=2, served=1)) == [WAKE_UP]

@@ -8,8 +8,8 @@ import pytest
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, LeaseGang, Plan
+from seamlessflow.core.scheduling.dry_run import dry_run
 from seamlessflow.core.scheduling.edits import MachineEdit
-from seamlessflow.core.scheduling.foresight import foresee
 from seamlessflow.core.scheduling.gangs import GATHER_LIMIT_S
 from seamlessflow.core.scheduling.preview import preview
 from seamlessflow.core.scheduling.scheduler import decide
@@ -155,7 +155,7 @@ def test_a_dry_run_tells_that_the_whole_gang_ends() -> None:
     machines = (machine("alpha", *BOTH, phase=member(0)), machine("beta", *BOTH, phase=member(1)), GAMMA)
     edits = {machines[1].id: MachineEdit(tags=["rollout"])}
     looked = preview(Snapshot(machines=machines, jobs=(DUE,)), edits)
-    assert {fate.machine: fate.is_by_edit for fate in looked.phases} == {"alpha": True, "beta": True}
+    assert {impact.machine: impact.is_by_edit for impact in looked.phases} == {"alpha": True, "beta": True}
 
 
 @pytest.mark.parametrize("left", [member(0, has_ended=True), member(1, PhaseState.ACTIVE, has_ended=True)])
@@ -208,14 +208,14 @@ def test_of_two_jobs_that_hold_what_the_other_needs_the_younger_gives_way() -> N
     assert set(drained(plan)) == {"beta", "zeta"}
     assert "gives way to an older job that needs 2 machines to train" in plan.waiting_reasons[OTHER]
 
-    course = foresee(snapshot)
+    run = dry_run(snapshot)
 
-    trains = {m.name for m in course.rest.held_by(JOB) if m.phase and m.phase.role is Role.TRAIN}
+    trains = {m.name for m in run.final.held_by(JOB) if m.phase and m.phase.role is Role.TRAIN}
     assert trains == {"alpha", "beta"}
-    assert course.rest.held_by(OTHER) == ()
+    assert run.final.held_by(OTHER) == ()
 
 
-def test_nobody_gives_way_where_that_would_not_complete_the_elder() -> None:
+def test_nobody_is_preempted_where_that_would_not_complete_the_gang() -> None:
     greedy = replace(DUE, num_train_machines=3)
     younger = replace(DUE, id=OTHER, order=2)
     plan = plan_of(ALPHA, at("beta", *BOTH, job=OTHER), GAMMA, jobs=(greedy, younger))

@@ -1,4 +1,4 @@
-"""Dry runs of edits: they are what the scheduler decides, they come to a rest, and they read well."""
+"""Dry runs of edits: they are what the scheduler decides, they end somewhere, and they read well."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase
+from seamlessflow.core.scheduling.dry_run import dry_run
 from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
-from seamlessflow.core.scheduling.foresight import foresee
-from seamlessflow.core.scheduling.preview import Fate, Preview, _with_demand, preview
+from seamlessflow.core.scheduling.preview import Impact, Preview, _with_demand, preview
 from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
@@ -31,25 +31,27 @@ def test_a_dry_run_begins_with_exactly_the_plan_of_the_edited_snapshot(
 
 
 @given(snapshots(), machine_edits())
-def test_a_dry_run_names_the_fate_of_each_phase_that_the_edit_ends(
+def test_a_dry_run_names_the_impact_on_each_phase_that_the_edit_ends(
     snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]
 ) -> None:
     """At rest, as turns come and go without an edit. What has no place at rest is told of as well."""
-    rest = foresee(_with_demand(snapshot, is_due=False)).rest
-    foreseen = preview(rest, edits)
+    final = dry_run(_with_demand(snapshot, is_due=False)).final
+    made = preview(final, edits)
 
     ended = {
         d.phase_id
-        for d in decide(snapshot_edited(rest, edits)).decisions
+        for d in decide(snapshot_edited(final, edits)).decisions
         if isinstance(d, DrainPhase | FailPhase)
     }
-    fates = {fate.live.id: fate for fate in foreseen.phases if fate.live is not None and not fate.is_turn}
+    impacts = {
+        impact.live.id: impact for impact in made.phases if impact.live is not None and not impact.is_turn
+    }
     for phase_id in ended - {
-        d.phase_id for d in foresee(rest).decisions if isinstance(d, DrainPhase | FailPhase)
+        d.phase_id for d in dry_run(final).decisions if isinstance(d, DrainPhase | FailPhase)
     }:
-        assert fates[phase_id].fate is not Fate.STAYS
-        assert fates[phase_id].reason
-    told = {fate.machine_id for fate in preview(snapshot, edits).phases}
+        assert impacts[phase_id].impact is not Impact.STAYS
+        assert impacts[phase_id].reason
+    told = {impact.machine_id for impact in preview(snapshot, edits).phases}
     jobs = {job.id for job in snapshot.jobs}
     for machine in snapshot.machines:
         if machine.id in edits and machine.phase is not None and machine.phase.job_id in jobs:
@@ -57,14 +59,14 @@ def test_a_dry_run_names_the_fate_of_each_phase_that_the_edit_ends(
 
 
 @given(snapshots())
-def test_every_snapshot_comes_to_a_rest_that_breaks_no_tag(snapshot: Snapshot) -> None:
-    course = foresee(snapshot)
+def test_every_snapshot_comes_to_an_end_that_breaks_no_tag(snapshot: Snapshot) -> None:
+    run = dry_run(snapshot)
 
-    jobs = {job.id: job for job in course.rest.jobs}
-    for decision in decide(course.rest).decisions:
+    jobs = {job.id: job for job in run.final.jobs}
+    for decision in decide(run.final).decisions:
         # What is left to say concerns machines that nobody hears.
         assert isinstance(decision, DrainPhase | FailPhase)
-    for machine in course.rest.machines:
+    for machine in run.final.machines:
         phase = machine.phase
         if phase is not None and machine.is_healthy and phase.job_id in jobs:
             assert jobs[phase.job_id].tags_of(phase.role) <= machine.tags
@@ -73,9 +75,9 @@ def test_every_snapshot_comes_to_a_rest_that_breaks_no_tag(snapshot: Snapshot) -
 
 @given(snapshots(), st.just({}))
 def test_no_edit_changes_nothing(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> None:
-    foreseen = preview(snapshot, edits)
-    assert foreseen.phases == ()
-    assert not any(outlook.is_changed for outlook in foreseen.jobs)
+    made = preview(snapshot, edits)
+    assert made.phases == ()
+    assert not any(impact.is_changed for impact in made.jobs)
 
 
 def machine(name: str, *tags: str, role: Role | None = None) -> MachineView:
@@ -99,11 +101,11 @@ AT_WORK = (
 def told(*edits: tuple[str, MachineEdit], machines: tuple[MachineView, ...] = AT_WORK) -> list[str]:
     """What a dry run says."""
     ids = {machine.name: machine.id for machine in machines}
-    foreseen: Preview = preview(
+    made: Preview = preview(
         Snapshot(machines=machines, jobs=(RUNNING,)), {ids[name]: edit for name, edit in edits}
     )
-    said = [phase_sentence(fate, job="calc") for fate in foreseen.phases]
-    return said + [job_sentence(outlook, job="calc") for outlook in foreseen.jobs]
+    said = [phase_sentence(impact, job="calc") for impact in made.phases]
+    return said + [job_sentence(impact, job="calc") for impact in made.jobs]
 
 
 def test_a_rollout_machine_that_is_lost_hands_its_requests_to_the_others() -> None:
@@ -188,11 +190,9 @@ def test_a_dry_run_says_the_same_at_every_moment_of_a_cycle(name: str, edit: Mac
             assert alpha.phase is not None
             alpha = replace(alpha, phase=replace(alpha.phase, state=state, age_s=age_s))
             job = replace(RUNNING, num_ready_groups=num_ready, num_open_groups=8 - num_ready, max_staleness=1)
-            foreseen = preview(
-                Snapshot(machines=(alpha, *AT_WORK[1:]), jobs=(job,)), {machine(name).id: edit}
-            )
-            said = [phase_sentence(fate, job="calc") for fate in foreseen.phases]
-            answers.add((*said, *(job_sentence(outlook, job="calc") for outlook in foreseen.jobs)))
+            made = preview(Snapshot(machines=(alpha, *AT_WORK[1:]), jobs=(job,)), {machine(name).id: edit})
+            said = [phase_sentence(impact, job="calc") for impact in made.phases]
+            answers.add((*said, *(job_sentence(impact, job="calc") for impact in made.jobs)))
 
     assert len(answers) == 1, answers
 

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[MachineView, LedgerState, IdleCause | None]] = {
     "kept free for a gang": (
         view(previous_role=Role.ROLLOUT, awaits_gang_of=JOB), LedgerState.IDLE, IdleCause.AWAITING_GANG,
     ),
-    "a phase ended and a job is resident": (
+    "a phase ended and a job keeps a warm process": (
         view(previous_role=Role.TRAIN, is_loading=True), LedgerState.IDLE, IdleCause.AWAITING_ORDERS,
     ),
     "the first child loads ahead": (view(is_loading=True), LedgerState.STARTING, None),
@@ -73,7 +73,7 @@ CASES: dict[str, tuple[MachineView, LedgerState, IdleCause | None]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_reading(name: str) -> None:
     machine, state, cause = CASES[name]
-    assert machine_reading(machine) == Reading(state, cause, JOB if machine.resident_jobs else None)
+    assert machine_reading(machine) == Reading(state, cause, JOB if machine.warm_jobs else None)
 
 
 def test_time_between_jobs_belongs_to_none_of_them() -> None:

@@ -1,11 +1,11 @@
-"""Reconciliation as a table: orders and residents against what runs."""
+"""Reconciliation as a table: orders and warm_processes against what runs."""
 
 from uuid import UUID
 
 import pytest
 
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import PhaseOrder, Resident, WeightsReference
+from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess, WeightsReference
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.supervisor.reconcile import (
     AbandonPhase,
@@ -41,8 +41,8 @@ def order(number: int, fence: int, role: Role = Role.ROLLOUT, *, is_draining: bo
     )
 
 
-def resident(role: Role, job_id: UUID = JOB) -> Resident:
-    return Resident(
+def warm_process(role: Role, job_id: UUID = JOB) -> WarmProcess:
+    return WarmProcess(
         job_id=job_id,
         project_id=PROJECT,
         role=role,
@@ -62,9 +62,9 @@ def phase(
 
 
 IDLE_CHILD, IDLE_TRAINER = KnownChild(ROLLOUT, is_loading=False), KnownChild(TRAIN, is_loading=False)
-ENGINE, TRAINER = resident(Role.ROLLOUT), resident(Role.TRAIN)
+ENGINE, TRAINER = warm_process(Role.ROLLOUT), warm_process(Role.TRAIN)
 
-CASES: dict[str, tuple[list[PhaseOrder], list[Resident], list[KnownPhase], list[KnownChild], int, list[Action]]] = {
+CASES: dict[str, tuple[list[PhaseOrder], list[WarmProcess], list[KnownPhase], list[KnownChild], int, list[Action]]] = {
     "nothing is ordered, nothing is done": ([], [], [], [], 0, []),
     "an order begins": ([order(1, 5)], [ENGINE], [], [], 4, [BeginPhase(order(1, 5))]),
     "an order with an old fence changes nothing": ([order(1, 4)], [ENGINE], [], [IDLE_CHILD], 4, []),
@@ -108,11 +108,11 @@ CASES: dict[str, tuple[list[PhaseOrder], list[Resident], list[KnownPhase], list[
         [order(1, 5), order(2, 6, Role.TRAIN)], [ENGINE, TRAINER], [phase(1, 5, PhaseState.ENDED)],
         [IDLE_CHILD, IDLE_TRAINER], 5, [BeginPhase(order(2, 6, Role.TRAIN))],
     ),
-    "residents are started ahead, one at a time": ([], [ENGINE, TRAINER], [], [], 0, [StartChild(ENGINE)]),
+    "warm_processes are started ahead, one at a time": ([], [ENGINE, TRAINER], [], [], 0, [StartChild(ENGINE)]),
     "no second start while one is loading": (
         [], [ENGINE, TRAINER], [], [KnownChild(ROLLOUT, is_loading=True)], 0, [],
     ),
-    "the next resident follows": ([], [ENGINE, TRAINER], [], [IDLE_CHILD], 0, [StartChild(TRAINER)]),
+    "the next warm_process follows": ([], [ENGINE, TRAINER], [], [IDLE_CHILD], 0, [StartChild(TRAINER)]),
     "an ordered child goes before one started ahead": (
         [order(1, 5, Role.TRAIN)], [ENGINE, TRAINER], [], [], 0, [BeginPhase(order(1, 5, Role.TRAIN))],
     ),
@@ -128,8 +128,12 @@ CASES: dict[str, tuple[list[PhaseOrder], list[Resident], list[KnownPhase], list[
 
 @pytest.mark.parametrize("name", CASES)
 def test_reconciliation(name: str) -> None:
-    orders, residents, phases, children, highest_fence, expected = CASES[name]
+    orders, warm_processes, phases, children, highest_fence, expected = CASES[name]
     actions = reconcile(
-        orders=orders, residents=residents, phases=phases, children=children, highest_fence=highest_fence
+        orders=orders,
+        warm_processes=warm_processes,
+        phases=phases,
+        children=children,
+        highest_fence=highest_fence,
     )
     assert actions == expected

@@ -26,7 +26,7 @@ def plan(
     micro_batch_tokens: int = 64,
     max_staleness: int = 0,
     is_tree: bool = False,
-    is_recorded: bool = False,
+    is_offline: bool = False,
     **options: object,
 ) -> TrainPlan:
     return plan_batch(
@@ -38,7 +38,7 @@ def plan(
         aggregation_constant=1.0,
         micro_batch_tokens=micro_batch_tokens,
         is_tree=is_tree,
-        is_recorded=is_recorded,
+        is_offline=is_offline,
     )
 
 
@@ -136,7 +136,7 @@ def test_recorded_tokens_have_no_age() -> None:
     batch = dataclasses.replace(batch, versions=np.full_like(batch.versions, -1))
     assert plan(batch, max_staleness=1000).num_trained_tokens == 0
     for scope in ("sample", "token"):
-        recorded = plan(batch, is_recorded=True, off_policy={"staleness_scope": scope})
+        recorded = plan(batch, is_offline=True, off_policy={"staleness_scope": scope})
         assert recorded.num_trained_tokens == int(batch.loss_mask.sum())
         assert (recorded.num_stale_samples, recorded.num_stale_tokens) == (0, 0)
         assert (recorded.staleness_mean, recorded.staleness_max) == (None, None)

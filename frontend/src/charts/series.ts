@@ -36,7 +36,7 @@ export interface Points {
 export const EMPTY: ChartData = { x: [], lines: [] };
 
 /**
- * Put metrics on the union of their steps, gathered in buckets of `width`. A metric that has no point where its own rhythm
+ * Put metrics on the union of their steps, gathered in buckets of `width`. A metric that has no point where its own spacing
  * promises one has a gap there. Buckets of several points are drawn as their mean before a band from smallest to largest.
  */
 export function aligned(metrics: readonly { label: string; points: Points }[], width = 1): ChartData {
@@ -74,11 +74,11 @@ function bucketOf(step: number, width: number): number {
   return Math.floor(step / width);
 }
 
-/** Of a metric that comes with each update the first of every run without a point; a rarer one may be twice its rhythm late. */
+/** Of a metric that comes with each update the first of every run without a point; a rarer one may be twice its spacing late. */
 function missingIn(places: readonly number[]): number[] {
   const distances = places.slice(1).map((place, i) => place - (places[i] as number));
-  const rhythm = [...distances].sort((a, b) => a - b)[(distances.length - 1) >> 1] ?? 1;
-  const reach = rhythm <= 1 ? 1 : 2 * rhythm;
+  const spacing = [...distances].sort((a, b) => a - b)[(distances.length - 1) >> 1] ?? 1;
+  const reach = spacing <= 1 ? 1 : 2 * spacing;
   return distances.flatMap((distance, i) => (distance > reach ? [(places[i] as number) + 1] : []));
 }
 

@@ -24,7 +24,7 @@ export interface SocketLike {
   close(): void;
 }
 
-export interface Surroundings {
+export interface Dependencies {
   open: () => SocketLike;
   now: () => number;
   after: (ms: number, act: () => void) => () => void;
@@ -40,7 +40,7 @@ const SIGNED_OUT_CODE = 4401;
 const FORBIDDEN_CODE = 4403;
 
 export class LiveClient {
-  readonly #world: Surroundings;
+  readonly #world: Dependencies;
   readonly #listeners = new Map<string, Listener>();
   readonly #positions = new Map<string, Position>();
   readonly #statusListeners = new Set<() => void>();
@@ -54,7 +54,7 @@ export class LiveClient {
   #isHeldUp = false;
   #stopRetry: () => void = () => {};
 
-  constructor(world: Surroundings) {
+  constructor(world: Dependencies) {
     this.#world = world;
     this.#heardAt = this.#openedAt = world.now();
   }

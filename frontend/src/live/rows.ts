@@ -122,7 +122,7 @@ export interface GroupRow {
   state: "open" | "ready" | "batched" | "dropped" | "evaluating" | "evaluated";
   reason: string;
   size: number;
-  num_verdicts: number;
+  num_rewarded: number;
   reward_mean: number | null;
   reward_std: number | null;
   min_version: number | null;

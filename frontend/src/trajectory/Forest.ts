@@ -136,7 +136,7 @@ export class Forest {
     return FINISH_REASONS[(this.marks[node] as number) & (PARTIAL_BIT - 1)] ?? "";
   }
 
-  /** The sampled advantage of a node's session; null while it has no verdict or for what was not sampled. */
+  /** The sampled advantage of a node's session; null while it has no outcome or for what was not sampled. */
   advantage(node: number): number | null {
     if (this.kind[node] !== SAMPLED) return null;
     return this.sessions[this.session[node] as number]?.advantage ?? null;

@@ -203,7 +203,7 @@ function drawFrame(context: CanvasRenderingContext2D, stage: Stage, props: Props
     now: performance.now(),
     ...style,
   });
-  wishTokens(stage, props);
+  requestTokens(stage, props);
   if (forest.numAlive > 0 && !performance.getEntriesByName("forest-painted").length) performance.mark("forest-painted");
 }
 
@@ -221,12 +221,12 @@ export function largestAdvantage(source: ForestSource): number {
 }
 
 /** Tokens are needed where cells are drawn, and for logprobs where strips are wide enough to have a course. */
-function wishTokens(stage: Stage, { source, mode }: Props): void {
+function requestTokens(stage: Stage, { source, mode }: Props): void {
   const { forest } = source;
   const { view, layout } = stage;
   const isNear = view.pxPerToken >= CELLS_FROM_PX;
-  if (!isNear && (mode !== "logprob" || stripHeight(view) < 2)) return source.tokens.wish([]);
-  source.tokens.wish(
+  if (!isNear && (mode !== "logprob" || stripHeight(view) < 2)) return source.tokens.request([]);
+  source.tokens.request(
     stage.visible.nodes
       .filter((node) => isNear || (forest.kind[node] === SAMPLED && widthOf(forest, node) * view.pxPerToken >= 12))
       .map((node) => {

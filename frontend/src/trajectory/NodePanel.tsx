@@ -159,12 +159,12 @@ function Messages({ forest, node }: { forest: Forest; node: number }) {
   });
   if (facts.error) return <p role="alert">The messages could not be read: {facts.error.message}</p>;
   if (!facts.data) return <Loading what="Reading the messages" />;
-  const { messages, verdict, cause } = facts.data;
+  const { messages, drift, cause } = facts.data;
   return (
     <>
-      {verdict && verdict !== "clean" ? (
-        <p className="node-verdict">
-          <Icon name="warning" /> Joined the tree by {verdict}: {cause}.
+      {drift && drift !== "clean" ? (
+        <p className="node-drift">
+          <Icon name="warning" /> Joined the tree by {drift}: {cause}.
         </p>
       ) : null}
       <MessageList messages={(messages ?? []) as Record<string, unknown>[]} />

@@ -1,6 +1,6 @@
-// Tokens of nodes in sight: asked for in pages, a few requests at a time, the newest wish first; kept up to a limit.
+// Tokens of nodes in sight: asked for in pages, a few requests at a time, the newest request first; kept up to a limit.
 //
-// Enters: wishes (node, range of tokens), repeated with every frame as long as they stand. Leaves: chunks as they come.
+// Enters: requests (node, range of tokens), repeated with every frame as long as they stand. Leaves: chunks as they come.
 import type { Forest } from "./Forest";
 import type { TokenPage } from "./wire";
 
@@ -24,7 +24,7 @@ export interface Range {
   end: number;
 }
 
-interface Wish {
+interface TokenRequest {
   node: number;
   chunk: number;
 }
@@ -36,7 +36,7 @@ export class TokenCache {
   readonly #chunks = new Map<string, Chunk>();
   readonly #failedAt = new Map<string, number>();
   #numTokens = 0;
-  #wishes: Wish[] = [];
+  #requests: TokenRequest[] = [];
   #numRequests = 0;
   readonly #underway = new Set<string>();
   /** Why tokens could not be read, until some could again. */
@@ -63,14 +63,14 @@ export class TokenCache {
     return found;
   }
 
-  /** Replace what the canvas wishes for; what is here already or on its way is no wish. */
-  wish(ranges: Iterable<Range>): void {
-    this.#wishes = [];
+  /** Replace what the canvas asks for; what is here already or on its way is not asked for again. */
+  request(ranges: Iterable<Range>): void {
+    this.#requests = [];
     this.#add(ranges);
   }
 
-  /** A wish beside those of the canvas. */
-  wishAlso(range: Range): void {
+  /** A request beside those of the canvas. */
+  requestAlso(range: Range): void {
     this.#add([range]);
   }
 
@@ -81,7 +81,7 @@ export class TokenCache {
       for (let chunk = Math.floor(start / CHUNK_TOKENS); chunk * CHUNK_TOKENS < last; chunk++) {
         const name = key(node, chunk);
         if (!this.#chunks.has(name) && !this.#underway.has(name) && !this.#isBarred(name)) {
-          this.#wishes.push({ node, chunk });
+          this.#requests.push({ node, chunk });
         }
       }
     }
@@ -94,13 +94,13 @@ export class TokenCache {
   }
 
   #pump(): void {
-    while (this.#numRequests < MAX_REQUESTS && this.#wishes.length) {
-      const wish = this.#wishes.shift() as Wish;
-      const name = key(wish.node, wish.chunk);
+    while (this.#numRequests < MAX_REQUESTS && this.#requests.length) {
+      const request = this.#requests.shift() as TokenRequest;
+      const name = key(request.node, request.chunk);
       if (this.#chunks.has(name) || this.#underway.has(name)) continue;
       this.#numRequests++;
       this.#underway.add(name);
-      this.#ask(wish)
+      this.#ask(request)
         .catch((error: unknown) => this.#failed(name, error))
         .finally(() => {
           this.#numRequests--;
@@ -116,7 +116,7 @@ export class TokenCache {
     this.#onNews();
   }
 
-  async #ask({ node, chunk }: Wish): Promise<void> {
+  async #ask({ node, chunk }: TokenRequest): Promise<void> {
     const session = this.#forest.session[node] as number;
     const row = this.#forest.sessions[session];
     if (!row) return;

@@ -24,7 +24,7 @@ export function TokenTable({ source, node }: { source: ForestSource; node: numbe
   const start = items[0]?.index ?? 0;
   const end = (items.at(-1)?.index ?? -1) + 1;
   useEffect(() => {
-    if (end > start) source.tokens.wishAlso({ node, start, end });
+    if (end > start) source.tokens.requestAlso({ node, start, end });
   });
   const chunks = tokens.chunksOf(node, start, end);
   const isSampled = forest.kind[node] === SAMPLED;

@@ -192,7 +192,7 @@ def _report(
     click.echo("")
     for line in summary_lines(job, parts["summary"], parts["ledger"], parts["audit"], running_s=running_s):
         click.echo(line)
-    verdict = judge(
+    judgement = judge(
         job,
         parts["summary"],
         parts["audit"],
@@ -201,11 +201,11 @@ def _report(
     )
     if is_short(job):
         click.echo(
-            f"verdict    fewer than {NUM_UPDATES_JUDGED} updates: neither reward nor hand-overs are judged"
+            f"judgement    fewer than {NUM_UPDATES_JUDGED} updates: neither reward nor hand-overs are judged"
         )
-    for shortfall in verdict.shortfalls:
+    for shortfall in judgement.shortfalls:
         click.echo(f"short of the promise: {shortfall}", err=True)
-    return verdict.is_success
+    return judgement.is_success
 
 
 async def _example_make(home: Home) -> dict[str, Path]:

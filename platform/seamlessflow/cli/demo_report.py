@@ -1,4 +1,4 @@
-"""The demo's progress line, summary and verdict: pure text from what the REST API says.
+"""The demo's progress line, summary and judgement: pure text from what the REST API says.
 
 Enters: decoded JSON of a job, its summary, ledger and audit. Leaves: lines, and a list of what fell short.
 """
@@ -17,7 +17,7 @@ MAX_DRIFT_WITHOUT_LEARNING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """What the demo promised and did not keep; empty is success."""
 
     shortfalls: tuple[str, ...]
@@ -65,7 +65,7 @@ def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, runnin
     )
 
 
-def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Verdict:
+def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Judgement:
     """The demo's own bar: the curve rises, or with LR=0 stays where it was; a machine of two roles hands over."""
     num_updates = job["progress"]["num_updates"]
     first, last = summary["reward_first_tenth"], summary["reward_last_tenth"]
@@ -77,7 +77,7 @@ def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_han
     if job["latest_version"] < num_updates:
         shortfalls.append(f"only {job['latest_version']} of {num_updates} versions were published")
     if is_short(job):
-        return Verdict(tuple(shortfalls))
+        return Judgement(tuple(shortfalls))
     if first is None or last is None:
         shortfalls.append("too few groups were trained to compare the first and the last tenth")
     elif learning_rate == 0 and abs(last - first) > MAX_DRIFT_WITHOUT_LEARNING:
@@ -86,7 +86,7 @@ def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_han
         shortfalls += _rise_shortfalls(first, last)
     if is_handing_over and summary["num_turns_continued"] == 0:
         shortfalls.append("no request was handed over and continued")
-    return Verdict(tuple(shortfalls))
+    return Judgement(tuple(shortfalls))
 
 
 def is_short(job: Json) -> bool:

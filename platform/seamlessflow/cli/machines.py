@@ -140,13 +140,13 @@ def _edit(
 
 
 def _dry_run(client: Client, known: list[dict[str, Any]], changes: Changes) -> None:
-    foreseen = client.machines_preview({machine["id"]: changes(machine) for machine in known})
-    for machine in foreseen["machines"]:
+    dry_run = client.machines_preview({machine["id"]: changes(machine) for machine in known})
+    for machine in dry_run["machines"]:
         click.echo(
             f"{machine['name']} (generation {machine['generation']}): {_desired(machine['before'])} → "
             f"{_desired(machine['after'])}"
         )
-    for sentence in foreseen["sentences"]:
+    for sentence in dry_run["sentences"]:
         click.echo(f"  {sentence}")
 
 

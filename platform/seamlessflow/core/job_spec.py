@@ -57,7 +57,7 @@ class ModelSection(SpecSection):
     source: Reference
     """Where the initial model is: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
     dtype: Dtype = Dtype.FLOAT32
-    """Number format of weights in engines and trainer."""
+    """The dtype of weights in engines and trainer."""
     max_model_len: Annotated[int, Field(ge=16, le=1_048_576)] = 4096
     """Longest sequence (prompt and answer) in tokens."""
 
@@ -152,7 +152,7 @@ class PlacementSection(SpecSection):
     agent: list[Tag] = Field(default_factory=list)
 
 
-def _environment_unless_recorded(schema: dict[str, Any]) -> None:
+def _environment_unless_offline(schema: dict[str, Any]) -> None:
     """Jobs on recorded trajectories have no environment; all others name theirs."""
     schema["required"].remove("environment")
     source = {"properties": {"source": {"const": DataSource.TRAJECTORIES.value}}, "required": ["source"]}
@@ -160,7 +160,7 @@ def _environment_unless_recorded(schema: dict[str, Any]) -> None:
 
 
 class JobSpec(SpecSection):
-    model_config = ConfigDict(json_schema_extra=_environment_unless_recorded)
+    model_config = ConfigDict(json_schema_extra=_environment_unless_offline)
 
     spec_version: Literal[1] = 1
     name: Annotated[str, Field(min_length=1, max_length=120)]
@@ -177,17 +177,17 @@ class JobSpec(SpecSection):
 
     @model_validator(mode="before")
     @classmethod
-    def _recorded_data_needs_no_environment(cls, given: Any) -> Any:
+    def _offline_data_needs_no_environment(cls, given: Any) -> Any:
         data = given.get("data") if isinstance(given, Mapping) else None
-        is_recorded = isinstance(data, Mapping) and data.get("source") == DataSource.TRAJECTORIES
-        return {"environment": {"name": "none"}, **given} if is_recorded else given
+        is_offline = isinstance(data, Mapping) and data.get("source") == DataSource.TRAJECTORIES
+        return {"environment": {"name": "none"}, **given} if is_offline else given
 
     @model_validator(mode="after")
-    def _recorded_data_fits(self) -> "JobSpec":
-        for is_wrong, reason in _impossible_with_recorded(self) if self.data.is_recorded else ():
+    def _offline_data_fits(self) -> "JobSpec":
+        for is_wrong, reason in _impossible_offline(self) if self.data.is_offline else ():
             if is_wrong:
                 raise ValueError(reason)
-        if self.environment.name == "none" and not self.data.is_recorded:
+        if self.environment.name == "none" and not self.data.is_offline:
             raise ValueError(
                 "environment.name: 'none' runs no agents, so nothing would be trained; name an environment, or set "
                 "data.source to 'trajectories'"
@@ -235,7 +235,7 @@ class JobSpec(SpecSection):
         train, rollout = self.train, self.rollout
         num_processes = train.num_machines * train.num_ranks
         num_sessions = rollout.groups_per_batch * rollout.group_size
-        is_known = not self.data.is_recorded  # of recorded groups, how many sessions there are is seen later
+        is_known = not self.data.is_offline  # of recorded groups, how many sessions there are is seen later
         if is_known and train.num_machines > 1 and num_processes > num_sessions:
             raise ValueError(
                 f"train.num_machines: {train.num_machines} machines with {train.num_ranks} processes each are "
@@ -269,7 +269,7 @@ class JobSpec(SpecSection):
         return self.algorithm.aggregation_constant or float(self.rollout.max_tokens_per_turn)
 
 
-def _impossible_with_recorded(spec: JobSpec) -> list[tuple[bool, str]]:
+def _impossible_offline(spec: JobSpec) -> list[tuple[bool, str]]:
     """(whether it is so, why it cannot be) of what recorded trajectories leave nothing to do for."""
     algorithm, placement = spec.algorithm, spec.placement
     return [

@@ -1,9 +1,9 @@
 """The gateway's composition root: one ASGI application and the tasks that live as long as it does.
 
 Chat is served by bare ASGI (it is the hot path), everything else by Starlette. Background: the writer of turns, the
-engine table (told by NOTIFY, polled each second), the watch over engines that hold requests, upkeep of leases and of
-abandoned turns, the account of held time, the ends of silent sessions, and for those who watch a group the growth of
-its answers.
+engine table (told by NOTIFY, polled each second), the watch over engines that hold requests, maintenance of leases
+and of abandoned turns, the account of held time, the ends of silent sessions, and for those who watch a group the
+growth of its answers.
 """
 
 import asyncio
@@ -28,7 +28,9 @@ from seamlessflow.data_plane.external import ExternalSessions
 from seamlessflow.data_plane.group_feed import GroupFeed
 from seamlessflow.data_plane.group_news import GroupNews
 from seamlessflow.data_plane.held_time import HeldTime
+from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notices import notices_hear
+from seamlessflow.data_plane.notifier import JobNotifier
 from seamlessflow.data_plane.outcomes import Outcomes
 from seamlessflow.data_plane.progress_feed import ProgressFeed
 from seamlessflow.data_plane.rendering.helpers import HelperLimits, PromptHelpers
@@ -37,12 +39,10 @@ from seamlessflow.data_plane.routes.bodies import BodyRoom, ClientGone
 from seamlessflow.data_plane.routes.chat import ChatRoute
 from seamlessflow.data_plane.routes.http import Receive, Scope, Send, send_error, send_whole
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
+from seamlessflow.data_plane.runner_outcomes import RunnerOutcomes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.writer import TurnWriter
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.upkeep import Upkeep
-from seamlessflow.data_plane.verdicts import Verdicts
-from seamlessflow.data_plane.wakes import JobWakes
 from seamlessflow.data_plane.watched import Watched
 from seamlessflow.runtime.liveness import PATH as LIVEZ_PATH
 from seamlessflow.runtime.liveness import Liveness
@@ -89,8 +89,8 @@ class Gateway:
         suspicions = SuspicionLog(self._pool)
         watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
         manager = RolloutManager(engines, self._client, watch, time.monotonic)
-        upkeep = Upkeep(settings, self._pool, registry, engines, watch, writer, time.monotonic)
-        room, ready = JobWakes(), JobWakes()
+        maintenance = Maintenance(settings, self._pool, registry, engines, watch, writer, time.monotonic)
+        room, ready = JobNotifier(), JobNotifier()
         news = GroupNews(room=room, ready=ready)
         expiry = Expiry(self._pool, registry, news, time.monotonic)
         watched = Watched()
@@ -106,20 +106,20 @@ class Gateway:
             registry,
             held,
             GroupFeed(settings, self._pool, registry, room=room),
-            Verdicts(self._pool, registry, news),
+            RunnerOutcomes(self._pool, registry, news),
             BatchFeed(self._trainer_pool, registry, room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
             Outcomes(self._pool, registry, news),
             bodies,
         ).app()
         await held.note()
-        await upkeep.refresh()
+        await maintenance.refresh()
         self._tasks = [
             task_supervised(writer.run(), name="writer"),
-            task_supervised(upkeep.run(), name="upkeep"),
+            task_supervised(maintenance.run(), name="maintenance"),
             task_supervised(held.run(), name="held time"),
             task_supervised(expiry.run(), name="expiry"),
-            task_supervised(self._listen(upkeep, room), name="listen"),
+            task_supervised(self._listen(maintenance, room), name="listen"),
             task_supervised(watch.run(), name="watch"),
             task_supervised(suspicions.run(), name="suspicions"),
             *helpers.start(),
@@ -181,14 +181,14 @@ class Gateway:
                 send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; see its log.")
             )
 
-    async def _listen(self, upkeep: Upkeep, room: JobWakes) -> None:
+    async def _listen(self, maintenance: Maintenance, room: JobNotifier) -> None:
         """Reload the engine table when it is said to have changed; a publication also makes room for groups."""
 
         async def heard(payload: str) -> None:
             try:
-                room.wake(UUID(payload))
+                room.notify(UUID(payload))
             except ValueError:
                 log.warning("a notification names no job: %r", payload)
-            await upkeep.refresh()
+            await maintenance.refresh()
 
         await notices_hear(self._settings.database_url, heard)

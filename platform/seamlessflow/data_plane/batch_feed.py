@@ -27,7 +27,8 @@ from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.fences import phase_require_live
 from seamlessflow.data_plane.group_feed import MAX_WAIT_S
-from seamlessflow.data_plane.recorded import recorded_batch
+from seamlessflow.data_plane.notifier import JobNotifier, changed
+from seamlessflow.data_plane.offline_batches import offline_batch
 from seamlessflow.data_plane.store.batches import (
     ReadyGroup,
     batch_insert,
@@ -41,7 +42,7 @@ from seamlessflow.data_plane.store.batches import (
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.groups import group_move, job_lock, num_verdicts_needed
+from seamlessflow.data_plane.store.groups import group_move, job_lock, num_rewarded_needed
 from seamlessflow.data_plane.store.sampling import (
     oldest_open_version,
     rollout_costs,
@@ -50,14 +51,13 @@ from seamlessflow.data_plane.store.sampling import (
 )
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.wakes import JobWakes, changed
 
 POLL_S = 0.2
 MAX_NUMBER = 2**62
 
 
 class BatchFeed:
-    def __init__(self, pool: Pool, registry: Registry, *, room: JobWakes, ready: JobWakes) -> None:
+    def __init__(self, pool: Pool, registry: Registry, *, room: JobNotifier, ready: JobNotifier) -> None:
         """`ready`: a group became ready; `room`: more groups may begin."""
         self._pool = pool
         self._registry = registry
@@ -90,7 +90,7 @@ class BatchFeed:
         """Whether another try is worth its locks. Raises ApiError (409)."""
         async with self._pool.connection() as connection:
             await phase_require_live(connection, claims)
-            return job.spec.data.is_recorded or await batch_may_be_ready(
+            return job.spec.data.is_offline or await batch_may_be_ready(
                 connection, claims.job_id, request.number, num_groups=job.spec.rollout.groups_per_batch
             )
 
@@ -103,11 +103,11 @@ class BatchFeed:
             payload = await batch_release(connection, claims, request.number)
             if payload is not None:
                 return payload
-            if not job.spec.data.is_recorded:
+            if not job.spec.data.is_offline:
                 groups = await _fresh_groups(connection, claims, request.policy_version, job.spec)
                 waste = await waste_read(connection, claims.job_id)
-        if job.spec.data.is_recorded:
-            return await self._recorded(claims, request, job)
+        if job.spec.data.is_offline:
+            return await self._offline_batch(claims, request, job)
         if groups is None:
             return None
         async with self._pool.connection() as connection:
@@ -121,9 +121,11 @@ class BatchFeed:
         batch = await asyncio.to_thread(assemble_batch, finished, plan)
         return await self._store(claims, batch, groups, waste.group_ids)
 
-    async def _recorded(self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob) -> bytes | None:
+    async def _offline_batch(
+        self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
+    ) -> bytes | None:
         """What the job trains of other jobs' sessions waits for nobody."""
-        batch = await recorded_batch(self._pool, job, request)
+        batch = await offline_batch(self._pool, job, request)
         return None if batch is None else await self._store(claims, batch)
 
     async def _store(
@@ -151,7 +153,7 @@ class BatchFeed:
             payload = await batch_insert(connection, claims, batch, groups, replaced)
         if payload is not None:
             metrics.BATCHES.inc()
-            self._room.wake(claims.job_id)
+            self._room.notify(claims.job_id)
         return payload
 
     @contextlib.asynccontextmanager
@@ -174,7 +176,7 @@ async def _fresh_groups(
     """
     fresh = []
     oldest_allowed = policy_version - spec.algorithm.max_staleness
-    num_needed = num_verdicts_needed(spec.rollout.group_size)
+    num_needed = num_rewarded_needed(spec.rollout.group_size)
     ready = await groups_ready(connection, claims.job_id)
     is_by_token = spec.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN
     aged = [g.group_id for g in ready if _is_aged(g, oldest_allowed, is_by_token=is_by_token)]

@@ -1,8 +1,8 @@
-"""Ends sessions of agents outside the platform that fell silent, and settles groups that were given up.
+"""Ends sessions of agents outside the platform that fell silent, and finalizes groups that were given up.
 
 Each second: the ends of sessions that spoke, or whose turns run, are put off; sessions whose time is over end as if
 they had been closed (with the reward that was noted, else as a failed try); a group whose free slots nobody opened for
-as long is settled with what it has. Any number of gateways may do it: all of it is decided by rows, under locks.
+as long is finalized with what it has. Any number of gateways may do it: all of it is decided by rows, under locks.
 
 Time in which sessions could not be heard is not their silence: after a start and after the database was away a gateway
 first listens, for `LISTEN_S` or the time to live, whichever is shorter.
@@ -17,10 +17,10 @@ from uuid import UUID
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.data_plane.group_news import GroupNews
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
+from seamlessflow.data_plane.store.finalization import groups_finalize, groups_lock
 from seamlessflow.data_plane.store.groups import job_lock
 from seamlessflow.data_plane.store.jobs import job_read
-from seamlessflow.data_plane.store.sessions import SessionVerdict, sessions_end
-from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
+from seamlessflow.data_plane.store.sessions import SessionOutcome, sessions_end
 from seamlessflow.data_plane.store.silence import (
     SilentSession,
     groups_given_up,
@@ -102,24 +102,24 @@ class Expiry:
             await job_lock(connection, job_id)
             locked = await groups_lock(connection, list({session.group_id for session in silent}))
             rewards = await silent_lock(connection, [session.session_id for session in silent])
-            verdicts = {
-                session_id: SessionVerdict(reward, "" if reward is not None else reason)
+            outcomes = {
+                session_id: SessionOutcome(reward, "" if reward is not None else reason)
                 for session_id, reward in rewards.items()
             }
-            await sessions_end(connection, verdicts)
-            settled = await groups_settle(connection, locked, spec)
-        for session_id in verdicts:
+            await sessions_end(connection, outcomes)
+            finalized = await groups_finalize(connection, locked, spec)
+        for session_id in outcomes:
             self._registry.close(session_id)
-        self._news.tell(job_id, settled.values())
-        log.info("%d silent sessions of job %s expired", len(verdicts), job_id)
+        self._news.tell(job_id, finalized.values())
+        log.info("%d silent sessions of job %s expired", len(outcomes), job_id)
 
     async def _give_up(self, job_id: UUID, spec: JobSpec, group_ids: Sequence[UUID]) -> None:
         """Under the job's lock, so that no session of them is opened meanwhile."""
         async with self._pool.connection() as connection, connection.transaction():
             await job_lock(connection, job_id)
             locked = await groups_lock(connection, group_ids)
-            settled = await groups_settle(connection, locked, spec, are_given_up=True)
-        self._news.tell(job_id, settled.values())
+            finalized = await groups_finalize(connection, locked, spec, are_given_up=True)
+        self._news.tell(job_id, finalized.values())
 
 
 def _job_of(session: SilentSession) -> UUID:

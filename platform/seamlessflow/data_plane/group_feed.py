@@ -1,7 +1,7 @@
-"""Rollout groups for agent runners: leased again when abandoned, admitted while the bounds allow, settled by verdicts.
+"""Rollout groups for agent runners: leased, leased again when abandoned, admitted while the bounds allow.
 
-All state is in PostgreSQL. A lease is one transaction under the job's lock; this module only waits and wakes. Verdicts
-come in by `verdicts`.
+All state is in PostgreSQL. A lease is one transaction under the job's lock; this module only waits and wakes. Outcomes
+come in by `runner_outcomes`.
 """
 
 import datetime
@@ -21,8 +21,10 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.fences import phase_require_live
 from seamlessflow.data_plane.group_admission import Admission, evaluation_admission, training_admission
 from seamlessflow.data_plane.group_news import groups_count
+from seamlessflow.data_plane.notifier import JobNotifier, changed
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.evaluations import evaluation_running
+from seamlessflow.data_plane.store.finalization import groups_finalize, groups_lock
 from seamlessflow.data_plane.store.groups import (
     OpenGroup,
     group_insert,
@@ -38,10 +40,8 @@ from seamlessflow.data_plane.store.groups import (
 from seamlessflow.data_plane.store.jobs import month_of
 from seamlessflow.data_plane.store.lulls import lull_begin, lull_end
 from seamlessflow.data_plane.store.node_rows import SessionKey
-from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.wakes import JobWakes, changed
 
 log = logging.getLogger(__name__)
 
@@ -50,17 +50,19 @@ EVALUATION_POLL_S = 1.0  # publications wake it
 MAX_WAIT_S = 60.0
 ON_ITS_WAY_S = 20.0  # an answer that comes later than that is taken for lost
 RENEW_SHARE = 0.05  # of a lease's length: how often asking renews the leases of what runs
-_Lane = tuple[UUID, bool]  # a phase's groups of training, or those of evaluations
+_LoopKey = tuple[UUID, bool]  # a phase's groups of training, or those of evaluations
 
 
 class GroupFeed:
-    def __init__(self, settings: Settings, pool: Pool, registry: Registry, *, room: JobWakes) -> None:
+    def __init__(self, settings: Settings, pool: Pool, registry: Registry, *, room: JobNotifier) -> None:
         """`room`: more groups may begin."""
         self._settings = settings
         self._pool = pool
         self._registry = registry
         self._room = room
-        self._renew_at: dict[_Lane, datetime.datetime] = {}  # the leases of its groups, not sooner than that
+        self._renew_at: dict[
+            _LoopKey, datetime.datetime
+        ] = {}  # the leases of its groups, not sooner than that
 
     async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
         """Groups to run now; waits up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
@@ -138,11 +140,11 @@ class GroupFeed:
                 "the runner of phase %s never got %d sessions; they run anew", claims.phase_id, len(lost)
             )
 
-    def _renewed(self, lane: _Lane, now: datetime.datetime) -> None:
+    def _renewed(self, loop: _LoopKey, now: datetime.datetime) -> None:
         """Leases run for long: not every poll writes the rows of all that runs anew."""
         self._renew_at = {known: at for known, at in self._renew_at.items() if at > now}
         after_s = self._settings.group_lease_s * RENEW_SHARE
-        self._renew_at[lane] = now + datetime.timedelta(seconds=after_s)
+        self._renew_at[loop] = now + datetime.timedelta(seconds=after_s)
 
     async def _take(
         self,
@@ -160,8 +162,8 @@ class GroupFeed:
             for session_id in await sessions_abandon(connection, group.group_id):
                 self._registry.close(session_id)
             locked = await groups_lock(connection, [group.group_id])
-            if settled := await groups_settle(connection, locked, job.spec):
-                groups_count(settled.values())
+            if finalized := await groups_finalize(connection, locked, job.spec):
+                groups_count(finalized.values())
                 return None
         slots = slots_new(group) if is_new else (await slots_read(connection, [group]))[group.group_id]
         runnable = [slot for slot in slots if slot.may_run][:room]
@@ -194,6 +196,6 @@ class GroupFeed:
 
 
 async def _evaluation_waits(connection: Connection, job: LiveJob) -> bool:
-    """Whether held-out tasks are still to begin; their lane asks for them apart."""
+    """Whether held-out tasks are still to begin; their loop asks for them apart."""
     running = await evaluation_running(connection, job.job_id) if job.spec.evaluation.is_on else None
     return running is not None and running.num_begun < running.num_tasks

@@ -1,11 +1,11 @@
-"""What follows when groups have settled: the counts of this process, and the long polls that wait for them."""
+"""What follows when groups have finalized: the counts of this process, and the long polls that wait for them."""
 
 from collections.abc import Collection
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.wakes import JobWakes
+from seamlessflow.data_plane.notifier import JobNotifier
 
 _COUNTERS = {
     GroupState.READY: metrics.GROUPS_READY,
@@ -15,21 +15,21 @@ _COUNTERS = {
 
 
 class GroupNews:
-    def __init__(self, *, room: JobWakes, ready: JobWakes) -> None:
+    def __init__(self, *, room: JobNotifier, ready: JobNotifier) -> None:
         """`ready`: a group became ready; `room`: more groups may begin."""
         self._room = room
         self._ready = ready
 
-    def tell(self, job_id: UUID, settled: Collection[GroupState]) -> None:
+    def tell(self, job_id: UUID, finalized: Collection[GroupState]) -> None:
         """Groups of the job just came to these states, and the transaction is committed."""
-        groups_count(settled)
-        if GroupState.READY in settled:
-            self._ready.wake(job_id)
-        if set(settled) - {GroupState.READY}:  # a ready group takes its room until it is trained
-            self._room.wake(job_id)
+        groups_count(finalized)
+        if GroupState.READY in finalized:
+            self._ready.notify(job_id)
+        if set(finalized) - {GroupState.READY}:  # a ready group takes its room until it is trained
+            self._room.notify(job_id)
 
 
-def groups_count(settled: Collection[GroupState]) -> None:
+def groups_count(finalized: Collection[GroupState]) -> None:
     """Into the metrics: groups that just came to these states."""
-    for state in settled:
+    for state in finalized:
         _COUNTERS[state].inc()

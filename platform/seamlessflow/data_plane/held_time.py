@@ -1,6 +1,6 @@
 """The durable account of held time: how long infrastructure kept each session from going on.
 
-Two things count. A turn waits for an engine: the session's `HoldClock`, made durable within a second. The gateway
+Two things count. A turn waits for an engine: the session's `StallTimer`, made durable within a second. The gateway
 itself was away, stood still or could not reach the database: the gap between two of its signs of life, one row for
 all sessions. What a clock counted within such a gap is dropped, so no second counts twice.
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from seamlessflow.data_plane.engines.hold_clock import HoldClock
+from seamlessflow.data_plane.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Connection, Pool
 from seamlessflow.data_plane.store.holds import (
     HoldRow,
@@ -38,7 +38,7 @@ class _Active:
     """A clock that changed since it was noted, or runs."""
 
     key: SessionKey
-    clock: HoldClock
+    clock: StallTimer
     noted_stretch: int | None = None  # the stretch that its row says is still running
 
 
@@ -53,16 +53,16 @@ class HeldTime:
     _last_sign_s: float | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def clock_new(self, key: SessionKey) -> HoldClock:
+    def clock_new(self, key: SessionKey) -> StallTimer:
         """The clock of a session that was opened here just now."""
-        return HoldClock(on_change=lambda clock: self._changed(key, clock))
+        return StallTimer(on_change=lambda clock: self._changed(key, clock))
 
-    async def clock_load(self, connection: Connection, key: SessionKey) -> HoldClock:
+    async def clock_load(self, connection: Connection, key: SessionKey) -> StallTimer:
         """The clock of a session that is read back."""
         if (active := self._active.get(key.session_id)) is not None:
             return active.clock
         clock = self.clock_new(key)
-        clock.settled_s = await hold_read(connection, key.session_id)
+        clock.durable_s = await hold_read(connection, key.session_id)
         return clock
 
     async def held_s(self, job_id: UUID, session_ids: Sequence[UUID]) -> dict[UUID, float]:
@@ -108,7 +108,9 @@ class HeldTime:
                 self._active[session].clock.give_back(seconds)
             raise
         self._last_sign_s = now_s
-        self._settle({session: 0.0 if was_away else seconds for session, seconds in taken.items()}, rows)
+        self._make_durable(
+            {session: 0.0 if was_away else seconds for session, seconds in taken.items()}, rows
+        )
 
     async def _sign(self, connection: Connection, now_s: float) -> bool:
         """Whether this gateway was away since the last sign."""
@@ -134,12 +136,12 @@ class HeldTime:
         is_told = active.clock.is_running and active.noted_stretch == active.clock.stretch
         if is_told and not was_away:
             return None
-        total_s = active.clock.settled_s + (0.0 if was_away else taken[session])
+        total_s = active.clock.durable_s + (0.0 if was_away else taken[session])
         return HoldRow(active.key, total_s, active.clock.is_running, active.clock.stretch)
 
-    def _settle(self, taken: dict[UUID, float], rows: Sequence[HoldRow]) -> None:
+    def _make_durable(self, taken: dict[UUID, float], rows: Sequence[HoldRow]) -> None:
         for session, seconds in taken.items():
-            self._active[session].clock.settled_s += seconds
+            self._active[session].clock.durable_s += seconds
         for row in rows:
             self._active[row.key.session_id].noted_stretch = row.stretch if row.is_running else None
         now_s = self.clock()
@@ -151,6 +153,6 @@ class HeldTime:
             ):
                 del self._active[session]
 
-    def _changed(self, key: SessionKey, clock: HoldClock) -> None:
+    def _changed(self, key: SessionKey, clock: StallTimer) -> None:
         if key.session_id not in self._active:
             self._active[key.session_id] = _Active(key, clock)

@@ -1,8 +1,8 @@
 """Listens for changes of the engine table, on a connection of its own that is proven to be alive.
 
 A notification that never comes cannot be told from one that was lost on the way, so the server is asked each CHECK_S;
-one that does not answer is taken for gone. Upkeep polls as well: a lost connection costs a second of latency until it
-is back.
+one that does not answer is taken for gone. Maintenance polls as well: a lost connection costs a second of latency until
+it is back.
 """
 
 import asyncio

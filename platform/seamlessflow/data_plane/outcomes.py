@@ -18,16 +18,16 @@ from seamlessflow.data_plane.group_news import GroupNews
 from seamlessflow.data_plane.project_access import projects_require
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
+from seamlessflow.data_plane.store.finalization import groups_finalize, groups_lock
 from seamlessflow.data_plane.store.groups import KEY_PREFIX, job_lock
 from seamlessflow.data_plane.store.sessions import (
+    SessionOutcome,
     SessionRow,
-    SessionVerdict,
     reward_note,
     session_lock,
     session_read,
     sessions_end,
 )
-from seamlessflow.data_plane.store.settling import groups_lock, groups_settle
 from seamlessflow.data_plane.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
 
@@ -86,15 +86,15 @@ class Outcomes:
     async def close(self, session: SessionRow) -> None:
         """End a session: with its reward as outcome, or failed without one; again, it changes nothing."""
         job = await self._registry.job(session.job_id)
-        settled: dict[UUID, GroupState] = {}
+        finalized: dict[UUID, GroupState] = {}
         async with self._pool.connection() as connection, connection.transaction():
             await job_lock(connection, session.job_id)
             locked = await groups_lock(connection, [session.group_id])
             row = await session_lock(connection, session.session_id)
             reason = "" if row.reward is not None else "closed without a reward"
-            if await sessions_end(connection, {row.session_id: SessionVerdict(row.reward, reason)}):
-                settled = await groups_settle(connection, locked, job.spec)
-        self._news.tell(session.job_id, settled.values())
+            if await sessions_end(connection, {row.session_id: SessionOutcome(row.reward, reason)}):
+                finalized = await groups_finalize(connection, locked, job.spec)
+        self._news.tell(session.job_id, finalized.values())
         self._registry.close(session.session_id)
 
 

@@ -20,7 +20,7 @@ MACHINES_CPU_S = "processor seconds of the machines"
 GAP = "gap to the bound"
 METRICS: Mapping[str, tuple[str, Callable[[Window], float]]] = {
     THROUGHPUT: ("tokens/s", lambda window: window.num_trained_tokens / window.duration_s),
-    "discarded": ("%", lambda window: 100 * (1 - window.num_trained_tokens / window.num_settled_tokens)),
+    "discarded": ("%", lambda window: 100 * (1 - window.num_trained_tokens / window.num_finalized_tokens)),
     "idle": ("%", lambda window: 100 * window.share("idle")),
     "idle or handing over": ("%", lambda window: 100 * window.share("idle", *HAND_OVER)),
     "cores taken by the planes": ("%", lambda window: 100 * window.cpu_share(PLANES, num_cores=NUM_CORES)),

@@ -20,9 +20,9 @@ from seamlessflow.core.job_spec import EnvironmentSection
 from seamlessflow_workers.agents.environments.base import (
     POLICY_MODEL,
     BrokenEpisode,
+    Outcome,
     PolicyEndpoint,
     Task,
-    Verdict,
 )
 from seamlessflow_workers.agents.main import main
 
@@ -40,7 +40,7 @@ class LongTailEnvironment:
         self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         self._slots: dict[int, Iterator[int]] = {}
 
-    async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
         slot = next(self._slots.setdefault(task["number"], itertools.cycle(range(len(task["lengths"])))))
         body = {
             "model": POLICY_MODEL,
@@ -57,7 +57,7 @@ class LongTailEnvironment:
         num_tokens = answer["usage"]["completion_tokens"]
         if num_tokens != task["lengths"][slot]:
             raise BrokenEpisode(f"the answer has {num_tokens} tokens, {task['lengths'][slot]} were forced")
-        return Verdict(task["rewards"][slot])
+        return Outcome(task["rewards"][slot])
 
     async def close(self) -> None:
         await self._http.close()

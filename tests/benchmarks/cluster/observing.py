@@ -21,8 +21,8 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 PLANES = ("postgres", "valkey", "web", "gateway", "scheduler", "background", "beat")
 SUPERVISOR = "supervisor-"
 OTHERS = "others"  # whatever else runs on this host, and what its hypervisor gave to others
-# Tokens that were sampled for groups whose fate is known: in a batch of the window, or dropped in it. Of a batch only
-# those that the step used entered the weights.
+# Tokens that were sampled for groups that were trained or dropped: in a batch of the window, or dropped in it. Of a
+# batch only those that the step used entered the weights.
 _TOKENS = """
     SELECT coalesce(sum(n.num_tokens + n.num_wasted_tokens), 0)
     FROM trajectory_node n JOIN trajectory_session s ON s.id = n.session_id AND s.month = n.month
@@ -46,7 +46,7 @@ class Window:
     num_versions: int
     num_trained_tokens: float  # they entered the weights within the staleness bound
     num_sampled_tokens: float
-    num_settled_tokens: float  # of groups that were trained or dropped
+    num_finalized_tokens: float  # of groups that were trained or dropped
     step_s: float  # forward, backward and optimizer, summed
     seconds: Mapping[tuple[str, str], float]
     cpu_shares: Mapping[str, float]  # of one core, by process
@@ -106,7 +106,7 @@ class Observer:
         published = {row["version"]: row["published_at"] for row in self._pages("versions")}
         since, until = published[first_version], published[last_version]
         steps = self._steps(first_version, last_version)
-        sampled, settled = self._tokens(since, until, first_version, last_version)
+        sampled, finalized = self._tokens(since, until, first_version, last_version)
         seconds, num_machines = self._ledger(since, until)
         return Window(
             duration_s=_elapsed_s(since, until),
@@ -114,7 +114,7 @@ class Observer:
             num_versions=last_version - first_version,
             num_trained_tokens=steps["train/num_trained_tokens"],
             num_sampled_tokens=sampled,
-            num_settled_tokens=settled,
+            num_finalized_tokens=finalized,
             step_s=steps["train/step_s"],
             seconds=seconds,
             cpu_shares=self._cpu_shares(),
@@ -141,7 +141,7 @@ class Observer:
         return sums
 
     def _tokens(self, since: str, until: str, first_batch: int, last_batch: int) -> tuple[float, ...]:
-        """Sampled in the window; sampled for groups whose fate was sealed in it (batch n makes version n)."""
+        """Sampled in the window; sampled for groups that were trained or dropped in it (batch n makes version n)."""
         values = {
             "job": parse_id(IdKind.JOB, self._job),
             "first": first_batch,

@@ -115,8 +115,8 @@ async def cluster_running(
     """Bring an installation up in `folder`; its machines find the benchmark's own programs."""
     home = Home(folder).create()
     import_paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    surroundings = {**os.environ, "PYTHONPATH": import_paths, **(environ or {})}
-    async with running_stack(home, machines, environ=surroundings, before_said_up=welcome) as stack:
+    environment = {**os.environ, "PYTHONPATH": import_paths, **(environ or {})}
+    async with running_stack(home, machines, environ=environment, before_said_up=welcome) as stack:
         with client_of(home) as client:
             cluster = Cluster(stack, machines, client)
             await asyncio.to_thread(cluster.clear)

@@ -1,6 +1,6 @@
 """One fault, from the job it meets to what its clients, its rows and its events say afterwards.
 
-Enters: a world. Leaves: a `Verdict` of sentences about what is wrong. A fault's own code submits jobs, breaks
+Enters: a world. Leaves: a `Finding` of sentences about what is wrong. A fault's own code submits jobs, breaks
 something, mends it, and says what it required; the trial waits for the jobs' ends and checks the whole history.
 """
 
@@ -151,14 +151,14 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Finding:
     fault: Fault
     faults: Sequence[str]
     figures: Sequence[str]
     took_s: float
 
 
-def tried(world: World, fault: Fault) -> Verdict:
+def tried(world: World, fault: Fault) -> Finding:
     began_s = time.monotonic()
     trial = Trial(world)
     try:
@@ -184,7 +184,7 @@ def tried(world: World, fault: Fault) -> Verdict:
         if check.__name__ not in fault.without:
             trial.faults += check(history)
     trial.faults += files_missing(world, trial.jobs)
-    return Verdict(fault, trial.faults, trial.figures, time.monotonic() - began_s)
+    return Finding(fault, trial.faults, trial.figures, time.monotonic() - began_s)
 
 
 def _end(trial: Trial, job_id: str) -> str:
@@ -223,13 +223,13 @@ def _wrong_with(folder: Path, manifest_sha256: str) -> str:
     return ""
 
 
-def said(verdict: Verdict, *, most: int = MAX_SAID) -> str:
+def said(finding: Finding, *, most: int = MAX_SAID) -> str:
     """What a person reads while the matrix runs."""
-    found = verdict.faults
+    found = finding.faults
     more = f" and {len(found) - most} more" if len(found) > most else ""
-    figures = f" ({'; '.join(verdict.figures)})" if verdict.figures else ""
+    figures = f" ({'; '.join(finding.figures)})" if finding.figures else ""
     lines = "".join(f"\n    {sentence}" for sentence in found[:most])
     return (
-        f"faults: {verdict.fault.number} {verdict.fault.title}: {len(found) or 'no'} found"
-        f"{figures}, {verdict.took_s:.0f} s{lines}{more}\n"
+        f"faults: {finding.fault.number} {finding.fault.title}: {len(found) or 'no'} found"
+        f"{figures}, {finding.took_s:.0f} s{lines}{more}\n"
     )

@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from seamlessflow.core.trajectory.messages import message_digests
-from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, Verdict
+from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.data_plane.store import node_rows, writer
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
@@ -38,7 +38,7 @@ def turn(key: SessionKey) -> list[NodeRow]:
     answer = Node(
         1, 0, NodeKind.SAMPLED, ids, message_digests([SAID]), 10, logprobs=logprobs, spans=(0, 3, 2, 4)
     )
-    asked = NodeFacts(messages=[ASKED], turn_id=turn_id, verdict=Verdict.CLEAN)
+    asked = NodeFacts(messages=[ASKED], turn_id=turn_id, drift=Drift.CLEAN)
     said = NodeFacts(messages=[SAID], turn_id=turn_id, finish_reason="stop", request_digest=b"\2" * 32)
     return [NodeRow(key, root, asked), NodeRow(key, answer, said)]
 

@@ -208,7 +208,7 @@ async def test_prefix_cache_can_be_reset(engine: EngineUnderTest, open_stream: O
 
 
 @pytest.mark.parametrize("mode", ["abort", "keep"])
-async def test_asleep_engine_computes_nothing_and_wakes(
+async def test_asleep_engine_computes_nothing_until_it_is_woken(
     engine: EngineUnderTest, open_stream: OpenStream, mode: str
 ) -> None:
     stream = await open_stream(engine, PROMPT, **ENDLESS)

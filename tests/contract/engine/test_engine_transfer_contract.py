@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.transfer.bucket_memory import HostMemory
 from seamlessflow_workers.train.weight_offers import WeightOffers
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.publish import HeldTensors, PublishedWeights, RawTensor, weights_publish
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 from tests.contract.engine.conftest import EngineUnderTest, tokens_of
 from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE, reference_logprobs
 from tests.fixtures.adapters import merge_adapter, save_adapter
@@ -31,7 +31,7 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
 
     def offer(folder: Path, transport: WeightTransport, *, adapter: bytes | None = None) -> PublishedWeights:
         versions = tmp_path / "versions"
-        images = ShardImages(are_fingerprinted=transport is CUDA_IPC)
+        shards = SealedShards(are_fingerprinted=transport is CUDA_IPC)
         held = HeldTensors()
         for file in sorted(folder.glob("*.safetensors")) if folder.is_dir() else [folder]:
             for name, tensor in load_file(file).items():
@@ -46,16 +46,16 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
             dtype="float32",
             max_shard_bytes=SHARD_BYTES,
             adapter_config=adapter,
-            images=images,
+            sealed=shards,
         )
         if transport is WeightTransport.FILE:
-            images.close()
+            shards.close()
             return published
         memory = HostMemory() if transport is CUDA_IPC else None
         opened.append(
             WeightOffers(versions, transport, memory=memory, bucket_bytes=BUCKET_BYTES, gather_s=0.0)
         )
-        opened[-1].offer(images, version=1, manifest_sha256=published.manifest_sha256)
+        opened[-1].offer(shards, version=1, manifest_sha256=published.manifest_sha256)
         return published
 
     yield offer

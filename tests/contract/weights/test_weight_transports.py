@@ -19,13 +19,13 @@ from msgspec import structs
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.transfer.receiving import NUM_TRIES
 from seamlessflow_workers.train.weight_offers import WeightOffers
-from seamlessflow_workers.weights.images import ShardImages, is_sealed
 from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME
 from seamlessflow_workers.weights.offers import (
     OFFER_NAME,
     Seat,
     offer_of,
 )
+from seamlessflow_workers.weights.sealed_shards import SealedShards, is_sealed
 from tests.contract.weights.transport_harness import (
     BUCKET_BYTES,
     CUDA_IPC,
@@ -111,12 +111,12 @@ def test_damaged_weights_are_refused_by_the_manifests_checksum(
     tmp_path: Path, open_offers: Callable[..., WeightOffers], transport: WeightTransport
 ) -> None:
     offers = open_offers(transport)
-    images = offers.images()
-    others = publish(tmp_path / "others", 2, images)
+    shards = offers.shards()
+    others = publish(tmp_path / "others", 2, shards)
     assert others.folder.is_dir()
-    with offers.images() as unused:
+    with offers.shards() as unused:
         published = publish(tmp_path, 1, unused)
-    offers.offer(images, version=1, manifest_sha256=published.manifest_sha256)
+    offers.offer(shards, version=1, manifest_sha256=published.manifest_sha256)
     arrival = received(published.folder, transport)
     assert arrival.transport is FILE
     checksum = "fingerprint" if transport is CUDA_IPC else "sha256"
@@ -241,12 +241,12 @@ def test_stranger_is_refused(tmp_path: Path, open_offers: Callable[..., WeightOf
 
 
 def test_memory_is_sealed_and_anything_else_is_not_taken(tmp_path: Path) -> None:
-    with ShardImages() as images:
-        assert b"".join(images.tee("shard", [b"one", b"two"])) == b"onetwo"
-        assert is_sealed(images.descriptor("shard"))
-        assert bytes(images.map("shard")) == b"onetwo"
+    with SealedShards() as shards:
+        assert b"".join(shards.tee("shard", [b"one", b"two"])) == b"onetwo"
+        assert is_sealed(shards.descriptor("shard"))
+        assert bytes(shards.map("shard")) == b"onetwo"
         with pytest.raises(PermissionError):
-            os.pwrite(images.descriptor("shard"), b"x", 0)
+            os.pwrite(shards.descriptor("shard"), b"x", 0)
     with (tmp_path / "file").open("wb") as file:
         assert not is_sealed(file.fileno())
 

@@ -20,13 +20,13 @@ from seamlessflow_workers.rollout.transfer.receiving import (
     weights_receive,
 )
 from seamlessflow_workers.train.weight_offers import WeightOffers
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.publish import (
     HeldTensors,
     PublishedWeights,
     RawTensor,
     weights_publish,
 )
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 from tests.integration.trainer_harness import JOB, child_environment
 
 FILE, IPC, CUDA_IPC, GLOO, AUTO, NCCL = (
@@ -57,7 +57,7 @@ def made(seed: int) -> HeldTensors:
 
 
 def publish(
-    versions: Path, version: int, images: ShardImages | None = None, *, adapter: bytes | None = None
+    versions: Path, version: int, shards: SealedShards | None = None, *, adapter: bytes | None = None
 ) -> PublishedWeights:
     return weights_publish(
         versions,
@@ -68,7 +68,7 @@ def publish(
         dtype="float32",
         max_shard_bytes=SHARD_BYTES,
         adapter_config=adapter,
-        images=images,
+        sealed=shards,
     )
 
 
@@ -84,9 +84,9 @@ def assert_same(folder: Path, expected: Path) -> None:
 
 
 def offer(offers: WeightOffers, versions: Path, version: int, **options: bytes) -> Path:
-    images = offers.images()
-    published = publish(versions, version, images, **options)
-    offers.offer(images, version=version, manifest_sha256=published.manifest_sha256)
+    shards = offers.shards()
+    published = publish(versions, version, shards, **options)
+    offers.offer(shards, version=version, manifest_sha256=published.manifest_sha256)
     return published.folder
 
 

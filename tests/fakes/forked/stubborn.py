@@ -1,4 +1,4 @@
-"""A module that no nursery can be forked after."""
+"""A module that no fork server can be forked after."""
 
 import threading
 import time

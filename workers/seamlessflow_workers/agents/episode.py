@@ -1,6 +1,6 @@
 """One session: runs the environment and says how it ended.
 
-Whatever an agent does becomes a `SessionFinish`: a verdict, the task's own timeout (a verdict of 0), or a failure.
+Whatever an agent does becomes a `SessionFinish`: an outcome, the task's own timeout (an outcome of 0), or a failure.
 Invariant: the task's clock stands still while the gateway holds a turn of the session, and while this process itself
 stands still; an agent is never blamed for an update, a hand-over, a pause or a stopped machine.
 """
@@ -15,9 +15,9 @@ from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow_workers.agents.environments.base import (
     BrokenEpisode,
     Environment,
+    Outcome,
     PolicyEndpoint,
     Task,
-    Verdict,
 )
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
@@ -46,8 +46,8 @@ async def run_episode(
     try:
         if not await _ended_in_time(work, session_id, timeout_s, held_s):
             return SessionFinish(session_id=session_id, reward=0.0, is_timeout=True)
-        verdict = work.result()
-        if problem := reward_problem(verdict.reward):
+        outcome = work.result()
+        if problem := reward_problem(outcome.reward):
             raise BrokenEpisode(problem)
     except BrokenEpisode as error:
         return _failed(session_id, str(error))
@@ -59,14 +59,14 @@ async def run_episode(
         await asyncio.gather(work, return_exceptions=True)
     return SessionFinish(
         session_id=session_id,
-        reward=verdict.reward,
-        is_timeout=verdict.is_timeout,
-        metrics=dict(verdict.metrics),
+        reward=outcome.reward,
+        is_timeout=outcome.is_timeout,
+        metrics=dict(outcome.metrics),
     )
 
 
 async def _ended_in_time(
-    work: asyncio.Task[Verdict], session_id: UUID, timeout_s: float, held_s: HeldSeconds
+    work: asyncio.Task[Outcome], session_id: UUID, timeout_s: float, held_s: HeldSeconds
 ) -> bool:
     """Whether `work` came to an end within its time; the time that the gateway held it does not count."""
     spent_s, limit_s = 0.0, timeout_s
@@ -81,7 +81,7 @@ async def _ended_in_time(
         limit_s = max(timeout_s + held_so_far_s, spent_s + LEAST_WAIT_S)
 
 
-async def _spend(work: asyncio.Task[Verdict], slice_s: float) -> float:
+async def _spend(work: asyncio.Task[Outcome], slice_s: float) -> float:
     """Wait for `work`, a slice at the most; the seconds that count."""
     now_s = asyncio.get_running_loop().time
     began_s = now_s()

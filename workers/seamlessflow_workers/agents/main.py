@@ -1,4 +1,4 @@
-"""The agent runner: `python -m seamlessflow_workers.agents --control-fd N --resident FILE`.
+"""The agent runner: `python -m seamlessflow_workers.agents --control-fd N --warm-process FILE`.
 
 Speaks `core.protocol.child` with its supervisor. States: ready ⇄ in a phase; ends with the control socket, and dies
 with the process that started it.
@@ -32,7 +32,7 @@ from seamlessflow.core.protocol.child import (
     decode_to_child,
     encode_line,
 )
-from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow_workers.agents.environments.base import Environment
 from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
 from seamlessflow_workers.agents.gateway_client import RunnerClient
@@ -51,19 +51,21 @@ logger = logging.getLogger(__name__)
 def main(make_environment: MakeEnvironment = environment_create) -> None:
     parser = argparse.ArgumentParser(prog="seamlessflow_workers.agents", description="Runs agent episodes.")
     parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
-    parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
+    parser.add_argument(
+        "--warm-process", type=Path, required=True, help="JSON of core.protocol.worker.WarmProcess"
+    )
     arguments = parser.parse_args()
     bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
-    uvloop.run(_serve(arguments.control_fd, resident, make_environment))
+    warm_process = msgspec.json.decode(arguments.warm_process.read_bytes(), type=WarmProcess)
+    uvloop.run(_serve(arguments.control_fd, warm_process, make_environment))
 
 
-async def _serve(control_fd: int, resident: Resident, make_environment: MakeEnvironment) -> None:
+async def _serve(control_fd: int, warm_process: WarmProcess, make_environment: MakeEnvironment) -> None:
     connection = socket.socket(fileno=control_fd)
     connection.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=LINE_BYTES)
-    runner = AgentRunner(resident, writer, make_environment)
+    runner = AgentRunner(warm_process, writer, make_environment)
     try:
         await runner.obey(_messages(reader))
     finally:
@@ -88,13 +90,13 @@ class AgentRunner:
 
     def __init__(
         self,
-        resident: Resident,
+        warm_process: WarmProcess,
         writer: asyncio.StreamWriter,
         make_environment: MakeEnvironment = environment_create,
     ) -> None:
         self._make_environment = make_environment
-        self._gateway_url = resident.gateway_url.rstrip("/")
-        self._spec = JobSpec.model_validate(resident.spec)
+        self._gateway_url = warm_process.gateway_url.rstrip("/")
+        self._spec = JobSpec.model_validate(warm_process.spec)
         self._writer = writer
         self._environment: Environment | None = None
         self._phase: _Phase | None = None

@@ -1,7 +1,7 @@
 """An agent phase: keeps as many episodes running as the job allows until it is drained.
 
-States: leasing → winding up → over. Training and, where the job has held-out tasks, evaluation are leased in lanes of
-their own (`lane`), so neither waits for room that the other takes.
+States: leasing → winding up → over. Training and, where the job has held-out tasks, evaluation are leased in loops of
+their own (`loop`), so neither waits for room that the other takes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.agents.environments.base import Environment
 from seamlessflow_workers.agents.gateway_client import RunnerClient
-from seamlessflow_workers.agents.lane import Lane
+from seamlessflow_workers.agents.session_loop import SessionLoop
 
 DRAIN_GRACE_S = 2.0  # unless the order says otherwise
 
@@ -44,8 +44,8 @@ class AgentPhase:
     ) -> None:
         self._report = report
 
-        def lane(*, max_sessions: int, least_room: int, is_evaluation: bool) -> Lane:
-            return Lane(
+        def loop(*, max_sessions: int, least_room: int, is_evaluation: bool) -> SessionLoop:
+            return SessionLoop(
                 environment=environment,
                 client=client,
                 policy_url=policy_url,
@@ -57,16 +57,16 @@ class AgentPhase:
             )
 
         rollout, evaluation = spec.rollout, spec.evaluation
-        self._lanes = [
-            lane(
+        self._loops = [
+            loop(
                 max_sessions=rollout.max_concurrent_sessions,
                 least_room=rollout.group_size,
                 is_evaluation=False,
             )
         ]
         if evaluation.is_on:
-            self._lanes.append(
-                lane(
+            self._loops.append(
+                loop(
                     max_sessions=evaluation.max_concurrent_sessions,
                     least_room=evaluation.samples_per_task,
                     is_evaluation=True,
@@ -76,7 +76,7 @@ class AgentPhase:
     async def run(self, drained: DrainSignal) -> None:
         """Return once drained. Raises FencedOff, RequestRefused when the gateway will not serve this phase."""
         grace_s = 0.0
-        leasing = [asyncio.create_task(lane.lease_forever()) for lane in self._lanes]
+        leasing = [asyncio.create_task(loop.lease_forever()) for loop in self._loops]
         waiting = asyncio.create_task(drained.wait())
         self._report_doing()
         try:
@@ -89,10 +89,10 @@ class AgentPhase:
             for task in (*leasing, waiting):
                 task.cancel()
             await asyncio.wait({*leasing, waiting})
-            await asyncio.gather(*(lane.wind_up(grace_s) for lane in self._lanes))
+            await asyncio.gather(*(loop.wind_up(grace_s) for loop in self._loops))
 
     def _report_doing(self) -> None:
-        if any(lane.is_busy for lane in self._lanes):
+        if any(loop.is_busy for loop in self._loops):
             self._report(Doing(state=LedgerState.RUNNING_AGENTS))
         else:
             self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_GROUPS))

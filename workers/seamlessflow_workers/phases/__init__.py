@@ -1,1 +1,1 @@
-"""Resident children of a supervisor, one module per way of talking to them."""
+"""WarmProcess children of a supervisor, one module per way of talking to them."""

@@ -28,10 +28,10 @@ from seamlessflow.core.protocol.child import (
     decode_from_child,
     encode_line,
 )
-from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild
 from seamlessflow_workers.phases.running import RunningPhase
+from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
 from seamlessflow_workers.supervisor.config import DEVICE_ENVIRONMENT
 from seamlessflow_workers.supervisor.process import ChildCommand
 
@@ -41,7 +41,7 @@ RENEW_EVERY_S = 3600.0  # credentials live for a day; each heartbeat's answer br
 log = logging.getLogger(__name__)
 
 
-class ControlledChild(ResidentChild):
+class ControlledChild(WarmChild):
     _writer: asyncio.StreamWriter | None = None
     _theirs: socket.socket | None = None
     _has_begun = False
@@ -56,17 +56,17 @@ class ControlledChild(ResidentChild):
     async def _prepare(self) -> ChildCommand:
         ours, self._theirs = socket.socketpair()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_BYTES)
-        config = self._surroundings.config
+        config = self._dependencies.config
         program = config.train_command if self.key.role is Role.TRAIN else config.agent_command
-        path = self._surroundings.home.run / f"{self.key.role}-{self.key.job_id}.json"
+        path = self._dependencies.home.run / f"{self.key.role}-{self.key.job_id}.json"
         # The address under which this machine reaches the control plane, which need not be the one that people open.
-        resident = msgspec.structs.replace(self.resident, control_plane_url=config.control_plane_url)
-        path.write_bytes(msgspec.json.encode(resident))
-        descriptor, meeting = self._theirs.fileno(), self._surroundings.rendezvous_fd
-        is_of_gang = self.key.role is Role.TRAIN and _num_machines(resident) > 1
+        warm_process = msgspec.structs.replace(self.warm_process, control_plane_url=config.control_plane_url)
+        path.write_bytes(msgspec.json.encode(warm_process))
+        descriptor, meeting = self._theirs.fileno(), self._dependencies.rendezvous_fd
+        is_of_gang = self.key.role is Role.TRAIN and _num_machines(warm_process) > 1
         return ChildCommand(
             (
-                *(*program, "--control-fd", str(descriptor), "--resident", str(path)),
+                *(*program, "--control-fd", str(descriptor), "--warm-process", str(path)),
                 *(("--rendezvous-fd", str(meeting)) if is_of_gang else ()),
             ),
             environment={
@@ -163,6 +163,6 @@ class ControlledChild(ResidentChild):
         self._writer.write(encode_line(message))
 
 
-def _num_machines(resident: Resident) -> int:
-    """Together with which a job of this resident trains; a control plane that is older names none."""
-    return int(resident.spec.get("train", {}).get("num_machines", 1))
+def _num_machines(warm_process: WarmProcess) -> int:
+    """How many machines train the job together; an older control plane names none."""
+    return int(warm_process.spec.get("train", {}).get("num_machines", 1))

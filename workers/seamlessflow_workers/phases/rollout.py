@@ -16,12 +16,12 @@ from urllib.parse import unquote, urlsplit
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.child import Doing
-from seamlessflow.core.protocol.worker import Resident, WeightsReference
+from seamlessflow.core.protocol.worker import WarmProcess, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
-from seamlessflow_workers.phases.resident import ChildFailure, ResidentChild, Surroundings
 from seamlessflow_workers.phases.running import RunningPhase
+from seamlessflow_workers.phases.warm import ChildFailure, Dependencies, WarmChild
 from seamlessflow_workers.rollout.front.front import Front
 from seamlessflow_workers.supervisor.process import ChildCommand
 from seamlessflow_workers.weights.manifest import WeightsReadError
@@ -34,7 +34,7 @@ LEAVE_S = 2.0
 ABORT_AGAIN_S = 0.1  # a request on its way to the engine while the others were aborted
 
 
-class RolloutChild(ResidentChild):
+class RolloutChild(WarmChild):
     _served_version = 0
     _is_asleep = False
     _client: EngineClient | None = None
@@ -42,18 +42,18 @@ class RolloutChild(ResidentChild):
     _asking: asyncio.Task[None] | None = None
     _transport = WeightTransport.FILE
 
-    def __init__(self, resident: Resident, surroundings: Surroundings, *, num_failures: int) -> None:
+    def __init__(self, warm_process: WarmProcess, dependencies: Dependencies, *, num_failures: int) -> None:
         self._changed = asyncio.Event()
-        self._socket = surroundings.home.socket_path(f"engine-{uuid.uuid4().hex[:12]}.sock")
-        super().__init__(resident, surroundings, num_failures=num_failures)
+        self._socket = dependencies.home.socket_path(f"engine-{uuid.uuid4().hex[:12]}.sock")
+        super().__init__(warm_process, dependencies, num_failures=num_failures)
 
     async def _prepare(self) -> ChildCommand:
         spec = self._spec()
         self._transport = spec.train.weight_transport
-        config, kind = self._surroundings.config, spec.rollout.engine
+        config, kind = self._dependencies.config, spec.rollout.engine
         if problem := config.engines[kind].problem:
             raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
-        weights = self.phase.order.weights if self.phase else self.resident.weights
+        weights = self.phase.order.weights if self.phase else self.warm_process.weights
         flags: tuple[str, ...] = ()
         if weights.version > 0 and (folder := await self._whole_weights(weights)):
             flags = ("--weights", str(folder))
@@ -62,17 +62,17 @@ class RolloutChild(ResidentChild):
 
     def _spec(self) -> JobSpec:
         try:
-            return job_spec_parse(self.resident.spec)
+            return job_spec_parse(self.warm_process.spec)
         except InvalidJobSpec as error:  # of a control plane that knows more than this machine
             raise ChildFailure(f"this machine cannot read the job's spec: {error}") from error
 
     def _engine_flags(self, spec: JobSpec) -> tuple[str, ...]:
         return (
             # No --seed: engines of one job must not draw alike, nor a restarted one repeat itself.
-            *("--model", self.resident.model_path, "--uds", str(self._socket)),
+            *("--model", self.warm_process.model_path, "--uds", str(self._socket)),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
             *("--weight-version", str(self._served_version)),
-            *("--dtype", str(spec.model.dtype), "--device", self._surroundings.config.device),
+            *("--dtype", str(spec.model.dtype), "--device", self._dependencies.config.device),
         )
 
     async def _load(self) -> None:
@@ -82,11 +82,11 @@ class RolloutChild(ResidentChild):
             await self._client.check_capabilities()
         except EngineError as error:
             raise ChildFailure(str(error)) from error
-        config = self._surroundings.config
+        config = self._dependencies.config
         self._front = Front(
             engine_socket=self._socket,
             job_id=self.key.job_id,
-            on_change=self._surroundings.on_observed,
+            on_change=self._dependencies.on_observed,
             listen_host=config.listen_host,
             advertised_host=config.advertised_host,
         )

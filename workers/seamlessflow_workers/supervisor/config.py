@@ -57,7 +57,7 @@ class SupervisorConfig:
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
     # Whether a process is kept that has imported what children need, and forks them.
-    has_nursery: bool = True
+    has_fork_server: bool = True
     train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")
     agent_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.agents")
 
@@ -86,7 +86,7 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         broker_url=environment.get("BROKER_URL") or None,
         listen_host=options.listen_host,
         advertised_host=_advertised_host(options.listen_host, options.advertised_host),
-        has_nursery=options.nursery,
+        has_fork_server=options.fork_server,
         engine_commands={
             EngineKind.EMBEDDED: (embedded, "-m", "seamlessflow_workers.rollout.engine"),
             EngineKind.VLLM: (vllm, "-m", "seamlessflow_workers.rollout.vllm.main"),
@@ -126,9 +126,9 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         help="interpreter of engines; by default ENGINE_PYTHON, else our own, for vLLM the environment beside it",
     )
     parser.add_argument(
-        "--nursery",
+        "--fork-server",
         action=argparse.BooleanOptionalAction,
-        default=environment.get("SEAMLESSFLOW_NURSERY") != "off",
+        default=environment.get("SEAMLESSFLOW_FORK_SERVER") != "off",
         help="keep one process that has imported what children need, so that they start at once; on by default",
     )
     parser.add_argument(

@@ -4,7 +4,7 @@ Enters: task `seamlessflow.doorbell` (JSON; its arguments are ignored: orders co
 message, and one at each start, to the descriptor inherited from the supervisor.
 Invariant: nothing in a message is executed or believed.
 
-Run as `python -m seamlessflow_workers.supervisor.doorbell --machine NAME --bell-fd N` with BROKER_URL set.
+Run as `python -m seamlessflow_workers.supervisor.doorbell --machine NAME --wake-up-fd N` with BROKER_URL set.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def queue_name(machine: str) -> str:
     return f"machine.{machine}"
 
 
-def doorbell_app(*, broker_url: str, machine: str, bell: socket.socket) -> Celery:
+def doorbell_app(*, broker_url: str, machine: str, wake_up: socket.socket) -> Celery:
     # Without fixups: a DJANGO_SETTINGS_MODULE in the environment is none of a machine's business.
     app = Celery("seamlessflow_doorbell", broker=broker_url, fixups=())
     app.conf.update(
@@ -42,28 +42,30 @@ def doorbell_app(*, broker_url: str, machine: str, bell: socket.socket) -> Celer
     )
 
     @app.task(name=TASK_NAME, ignore_result=True)
-    def ring(*_args: Any, **_kwargs: Any) -> None:  # whatever a newer control plane adds is tolerated
-        _ring(bell)
+    def wake_up_supervisor(
+        *_args: Any, **_kwargs: Any
+    ) -> None:  # whatever a newer control plane adds is tolerated
+        _send_wake_up(wake_up)
 
     return app
 
 
-def _ring(bell: socket.socket) -> None:
+def _send_wake_up(wake_up: socket.socket) -> None:
     with contextlib.suppress(BlockingIOError):  # the supervisor has rings enough to read
-        bell.send(b"!", socket.MSG_DONTWAIT)
+        wake_up.send(b"!", socket.MSG_DONTWAIT)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="seamlessflow-doorbell")
     parser.add_argument("--machine", required=True)
-    parser.add_argument("--bell-fd", type=int, required=True)
+    parser.add_argument("--wake-up-fd", type=int, required=True)
     options = parser.parse_args()
-    bell = socket.socket(fileno=options.bell_fd)
-    app = doorbell_app(broker_url=os.environ["BROKER_URL"], machine=options.machine, bell=bell)
+    wake_up = socket.socket(fileno=options.wake_up_fd)
+    app = doorbell_app(broker_url=os.environ["BROKER_URL"], machine=options.machine, wake_up=wake_up)
 
     @worker_ready.connect(weak=False)
     def on_ready(**_details: Any) -> None:
-        _ring(bell)  # a message that the former child took with it is made good
+        _send_wake_up(wake_up)  # a message that the former child took with it is made good
 
     node = ("-n", f"{options.machine}@seamlessflow", "-Q", queue_name(options.machine))
     app.worker_main(["--quiet", "worker", "-P", "solo", "-l", "WARNING", *node, *QUIET_FLAGS])

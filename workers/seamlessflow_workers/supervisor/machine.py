@@ -15,22 +15,22 @@ import aiohttp
 import msgspec
 
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseOrder, Resident
+from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseOrder, WarmProcess
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.controlled import ControlledChild
-from seamlessflow_workers.phases.resident import ResidentChild, Surroundings
 from seamlessflow_workers.phases.rollout import RolloutChild
 from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.supervisor.bell import Doorbell
+from seamlessflow_workers.phases.warm import Dependencies, WarmChild
 from seamlessflow_workers.supervisor.capabilities import machine_capabilities
 from seamlessflow_workers.supervisor.config import SupervisorConfig
+from seamlessflow_workers.supervisor.doorbell_child import Doorbell
+from seamlessflow_workers.supervisor.fork_server import ForkServer, programs_of
 from seamlessflow_workers.supervisor.heartbeat import HeartbeatLink
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.ledger import LedgerRecorder, Reading
 from seamlessflow_workers.supervisor.log_shipper import LogShipper
 from seamlessflow_workers.supervisor.logs import OutputLog
-from seamlessflow_workers.supervisor.nursery import Nursery, programs_of
 from seamlessflow_workers.supervisor.reading import MachineView, machine_reading
 from seamlessflow_workers.supervisor.reconcile import (
     AbandonPhase,
@@ -68,27 +68,27 @@ class Machine:
         self._boot_id = uuid.uuid4()
         self._reply: HeartbeatReply | None = None
         self._phases: dict[UUID, RunningPhase] = {}
-        self.children: dict[ChildKey, ResidentChild] = {}
+        self.children: dict[ChildKey, WarmChild] = {}
         self._child_tasks: set[asyncio.Task[None]] = set()
         self._num_failures: dict[ChildKey, int] = {}
         self._highest_fence = 0
         self._previous_role: Role | None = None
-        self._is_settling = False
+        self._is_reconciling = False
         self._is_stopping = False
         idle = Reading(LedgerState.IDLE, IdleCause.NO_JOB)
         self._ledger = LedgerRecorder(now_s=time.monotonic(), reading=idle)
         address = {"control_plane_url": config.control_plane_url, "token": config.token}
         self.link = HeartbeatLink(session, **address, build=self.heartbeat, take=self.take)
         self._shipper = LogShipper(session, **address)
-        self.nursery = Nursery(config, home.logs) if config.has_nursery else None
-        self._surroundings = Surroundings(
+        self.fork_server = ForkServer(config, home.logs) if config.has_fork_server else None
+        self._dependencies = Dependencies(
             config,
             home,
             self._shipper,
             asyncio.Lock(),
             on_moved=self._on_moved,
             on_observed=self._observe,
-            nursery=self.nursery,
+            fork_server=self.fork_server,
             rendezvous_fd=self._rendezvous.listening.fileno(),
         )
         self._doorbell = self._make_doorbell(config, home)
@@ -99,8 +99,8 @@ class Machine:
         services = [asyncio.create_task(self.link.run()), asyncio.create_task(self._shipper.run())]
         if self._doorbell is not None:
             services.append(asyncio.create_task(self._doorbell.run()))
-        if self.nursery is not None:
-            services.append(asyncio.create_task(self.nursery.run()))
+        if self.fork_server is not None:
+            services.append(asyncio.create_task(self.fork_server.run()))
         try:
             await asyncio.wait({waiting, *services}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -130,20 +130,20 @@ class Machine:
         """The newest answer: what should be."""
         self._reply = reply
         self._ledger.acknowledge(reply.num_intervals_acked)
-        if self.nursery is not None:
-            self.nursery.want(programs_of(reply.tags, self._config))
-        for resident in reply.residents:
-            if child := self.children.get(ChildKey(resident.job_id, resident.role)):
-                child.resident = resident  # one that waits to start takes the newest weights
-        self._settle()
+        if self.fork_server is not None:
+            self.fork_server.want(programs_of(reply.tags, self._config))
+        for warm_process in reply.warm_processes:
+            if child := self.children.get(ChildKey(warm_process.job_id, warm_process.role)):
+                child.warm_process = warm_process  # one that waits to start takes the newest weights
+        self._reconcile()
 
-    def _settle(self) -> None:
-        self._is_settling = False
+    def _reconcile(self) -> None:
+        self._is_reconciling = False
         if self._reply is None or self._is_stopping:
             return
         actions = reconcile(
             orders=self._reply.orders,
-            residents=self._reply.residents,
+            warm_processes=self._reply.warm_processes,
             phases=[phase.known() for phase in self._phases.values()],
             children=[child.known() for child in self.children.values() if not child.is_leaving],
             highest_fence=self._highest_fence,
@@ -166,23 +166,25 @@ class Machine:
                 self._child_of(phase_id).abandon()
             case ForgetPhase(phase_id):
                 del self._phases[phase_id]
-            case StartChild(resident):
-                self._start_child(resident)
+            case StartChild(warm_process):
+                self._start_child(warm_process)
             case StopChild(key):
                 self.children[key].stop()
 
     def _begin(self, order: PhaseOrder) -> None:
         self._highest_fence = order.fence
         phase = self._add_phase(order)
-        resident = self._resident_of(order)
-        if resident is None:
-            phase.fail(f"the order of phase {order.phase_id} came without a resident for its job and role")
+        warm_process = self._warm_process_of(order)
+        if warm_process is None:
+            phase.fail(
+                f"the order of phase {order.phase_id} came without a warm_process for its job and role"
+            )
             return
         child = self.children.get(phase.key)
         if child is not None and not child.fits(order):
             child.stop()
         if child is None or child.is_leaving:
-            child = self._start_child(resident)
+            child = self._start_child(warm_process)
         child.begin(phase)
 
     def _add_phase(self, order: PhaseOrder) -> RunningPhase:
@@ -196,26 +198,28 @@ class Machine:
         if order != self._phases[order.phase_id].order:
             child.refresh(order)
 
-    def _child_of(self, phase_id: UUID) -> ResidentChild:
+    def _child_of(self, phase_id: UUID) -> WarmChild:
         return self.children[self._phases[phase_id].key]
 
-    def _resident_of(self, order: PhaseOrder) -> Resident | None:
+    def _warm_process_of(self, order: PhaseOrder) -> WarmProcess | None:
         assert self._reply is not None
-        same = (resident for resident in self._reply.residents if resident.job_id == order.job_id)
-        return next((resident for resident in same if resident.role is order.role), None)
+        same = (
+            warm_process for warm_process in self._reply.warm_processes if warm_process.job_id == order.job_id
+        )
+        return next((warm_process for warm_process in same if warm_process.role is order.role), None)
 
-    def _start_child(self, resident: Resident) -> ResidentChild:
-        key = ChildKey(resident.job_id, resident.role)
-        kind = RolloutChild if resident.role is Role.ROLLOUT else ControlledChild
+    def _start_child(self, warm_process: WarmProcess) -> WarmChild:
+        key = ChildKey(warm_process.job_id, warm_process.role)
+        kind = RolloutChild if warm_process.role is Role.ROLLOUT else ControlledChild
         former = self.children.get(key)
         num_failures = former.num_failures if former else self._num_failures.get(key, 0)
-        child = kind(resident, self._surroundings, num_failures=num_failures)
+        child = kind(warm_process, self._dependencies, num_failures=num_failures)
         self.children[key] = child
         self._child_tasks.add(child.task)
         child.task.add_done_callback(lambda task: self._on_child_gone(child, task))
         return child
 
-    def _on_child_gone(self, child: ResidentChild, task: asyncio.Task[None]) -> None:
+    def _on_child_gone(self, child: WarmChild, task: asyncio.Task[None]) -> None:
         self._child_tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("%s", error, exc_info=error)
@@ -228,9 +232,9 @@ class Machine:
         """Report soon, and look again at what is ordered once the present call is over."""
         self._observe()
         self.link.wake()
-        if not self._is_settling:
-            self._is_settling = True
-            asyncio.get_running_loop().call_soon(self._settle)
+        if not self._is_reconciling:
+            self._is_reconciling = True
+            asyncio.get_running_loop().call_soon(self._reconcile)
 
     def _observe(self) -> None:
         phase = next((phase for phase in self._phases.values() if not phase.is_over), None)
@@ -240,7 +244,7 @@ class Machine:
             phase=phase.view() if phase else None,
             previous_role=self._previous_role,
             is_loading=any(child.is_loading for child in self.children.values()),
-            resident_jobs=frozenset(r.job_id for r in self._reply.residents) if self._reply else frozenset(),
+            warm_jobs=frozenset(r.job_id for r in self._reply.warm_processes) if self._reply else frozenset(),
             is_cordoned=self._reply is not None and self._reply.is_cordoned,
             awaits_gang_of=self._reply.awaits_gang_of if self._reply else None,
         )
@@ -277,5 +281,5 @@ class Machine:
             broker_url=config.broker_url,
             cores=config.cores,
             output=OutputLog(home.logs, role="doorbell"),
-            on_ring=self.link.wake,
+            on_wake_up=self.link.wake,
         )

@@ -65,15 +65,20 @@ class ChildProcess:
 
     @classmethod
     async def spawn(
-        cls, command: ChildCommand, *, cores: frozenset[int], log: OutputLog, nursery: Spawner | None = None
+        cls,
+        command: ChildCommand,
+        *,
+        cores: frozenset[int],
+        log: OutputLog,
+        fork_server: Spawner | None = None,
     ) -> Self:
-        """From the nursery if it has the program, else from nothing. Raises OSError when it cannot be started."""
+        """From the fork server if it has the program, else from nothing. Raises OSError when it cannot be started."""
         environment = _environment(command.environment, num_cores=len(cores))
         read_end, write_end = os.pipe()
         try:
             process: Running | None = None
-            if nursery is not None:
-                process = await nursery.spawn(command, environment=environment, output=write_end)
+            if fork_server is not None:
+                process = await fork_server.spawn(command, environment=environment, output=write_end)
             if process is None:
                 process = await _launch(command, cores=cores, environment=environment, output=write_end)
         except BaseException:

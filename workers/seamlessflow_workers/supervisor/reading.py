@@ -37,7 +37,7 @@ class MachineView:
     phase: PhaseView | None
     previous_role: Role | None  # of the last phase that was active here
     is_loading: bool  # a child is being started
-    resident_jobs: frozenset[UUID]
+    warm_jobs: frozenset[UUID]
     is_cordoned: bool
     awaits_gang_of: UUID | None = None  # the job for which it is kept free until other machines are
 
@@ -66,11 +66,11 @@ def _phase_reading(phase: PhaseView, previous_role: Role | None) -> Reading:
 def _vacant_reading(view: MachineView) -> Reading:
     if view.awaits_gang_of is not None:
         return Reading(LedgerState.IDLE, IdleCause.AWAITING_GANG, view.awaits_gang_of)
-    job_id = next(iter(view.resident_jobs)) if len(view.resident_jobs) == 1 else None
+    job_id = next(iter(view.warm_jobs)) if len(view.warm_jobs) == 1 else None
     if view.is_cordoned:
         return Reading(LedgerState.IDLE, IdleCause.CORDONED, job_id)
     if view.is_loading and view.previous_role is None:
         return Reading(LedgerState.STARTING, None, job_id)
     return Reading(
-        LedgerState.IDLE, IdleCause.AWAITING_ORDERS if view.resident_jobs else IdleCause.NO_JOB, job_id
+        LedgerState.IDLE, IdleCause.AWAITING_ORDERS if view.warm_jobs else IdleCause.NO_JOB, job_id
     )

@@ -1,6 +1,6 @@
 """What to do so that what runs becomes what is ordered.
 
-Enters: the orders and residents of the last answer, and what is known here of phases and children.
+Enters: the orders and warm_processes of the last answer, and what is known here of phases and children.
 Leaves: a list of actions; the same input gives the same list, and where nothing is to be done it is empty.
 Invariants: at most one phase is live; a phase that ended is reported until the orders no longer name it; an order
 whose fence is not above every fence begun before starts nothing.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
-from seamlessflow.core.protocol.worker import PhaseOrder, Resident
+from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
 
 
@@ -80,7 +80,7 @@ class ForgetPhase:
 
 @dataclass(frozen=True, slots=True)
 class StartChild:
-    resident: Resident
+    warm_process: WarmProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ Action = (
 def reconcile(
     *,
     orders: Sequence[PhaseOrder],
-    residents: Sequence[Resident],
+    warm_processes: Sequence[WarmProcess],
     phases: Collection[KnownPhase],
     children: Collection[KnownChild],
     highest_fence: int,
@@ -110,7 +110,7 @@ def reconcile(
     needed = {phase.key for phase in phases if not phase.is_over}
     if newest is not None:
         needed.add(ChildKey(newest.job_id, newest.role))
-    return actions + _on_children(residents, children, needed, may_start=newest is None or not is_vacant)
+    return actions + _on_children(warm_processes, children, needed, may_start=newest is None or not is_vacant)
 
 
 def _newest_order(
@@ -154,13 +154,19 @@ def _on_strange_orders(orders: Sequence[PhaseOrder], phases: Collection[KnownPha
 
 
 def _on_children(
-    residents: Sequence[Resident], children: Collection[KnownChild], needed: set[ChildKey], *, may_start: bool
+    warm_processes: Sequence[WarmProcess],
+    children: Collection[KnownChild],
+    needed: set[ChildKey],
+    *,
+    may_start: bool,
 ) -> list[Action]:
-    listed = {ChildKey(resident.job_id, resident.role): resident for resident in residents}
+    listed = {
+        ChildKey(warm_process.job_id, warm_process.role): warm_process for warm_process in warm_processes
+    }
     running = {child.key for child in children}
     actions: list[Action] = [StopChild(key) for key in running - listed.keys() - needed]
     # One start at a time, and an ordered one first: loading a model takes the whole machine.
     if may_start and not any(child.is_loading for child in children):
-        missing = [resident for key, resident in listed.items() if key not in running]
-        actions += [StartChild(resident) for resident in missing[:1]]
+        missing = [warm_process for key, warm_process in listed.items() if key not in running]
+        actions += [StartChild(warm_process) for warm_process in missing[:1]]
     return actions

@@ -88,7 +88,7 @@ class TrainEngine:
                     batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version)
             plan = self._plan(batch, step_version)
             learning_rate = self._set_learning_rate(optimizer_step)
-            statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_recorded)
+            statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_offline)
             with watch.part("measure"):
                 self._measure(plan, batch.header.temperature, step_version, statistics)
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
@@ -178,7 +178,7 @@ class TrainEngine:
             micro_batch_tokens=self._micro_batch_tokens,
             computes_all=computes_all,
             is_tree=self._spec.train.tree,
-            is_recorded=self._spec.data.is_recorded,
+            is_offline=self._spec.data.is_offline,
         )
 
     @torch.no_grad()

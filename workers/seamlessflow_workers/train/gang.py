@@ -4,7 +4,7 @@ import socket
 from concurrent.futures import Executor
 
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.protocol.worker import GangOrder, Resident
+from seamlessflow.core.protocol.worker import GangOrder, WarmProcess
 from seamlessflow_workers.train.control import ControlChannel
 from seamlessflow_workers.train.gang_follower import GangFollower
 from seamlessflow_workers.train.gang_leader import GangLeader
@@ -13,7 +13,7 @@ from seamlessflow_workers.train.gang_leader import GangLeader
 def gang_worker(
     gang: GangOrder,
     *,
-    resident: Resident,
+    warm_process: WarmProcess,
     spec: JobSpec,
     executor: Executor,
     channel: ControlChannel,
@@ -22,6 +22,6 @@ def gang_worker(
     """For the gang of a process's first phase, which all its later ones resemble."""
     if gang.leads:
         return GangLeader(
-            resident=resident, spec=spec, executor=executor, channel=channel, listening=listening
+            warm_process=warm_process, spec=spec, executor=executor, channel=channel, listening=listening
         )
     return GangFollower(executor=executor, channel=channel)

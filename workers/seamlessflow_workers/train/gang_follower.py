@@ -47,7 +47,7 @@ class GangFollower:
     """One per process, in place of a `Trainer`."""
 
     is_stepping = False  # a step is given up by the leader, with whom this process ends
-    is_in_vain = False
+    is_discarded = False
 
     def __init__(self, *, executor: Executor, channel: ControlChannel) -> None:
         self._executor = executor

@@ -63,7 +63,7 @@ def member_admit(connection: socket.socket, gang: GangOrder) -> int:
     if not hmac.compare_digest(_receive(connection, _Answer).proof, expected):
         raise NotAdmitted(f"who says to be member {hello.member} does not know the gang's secret")
     _send(connection, _Welcome(gang_id=gang.gang_id))
-    _settle(connection)
+    _configure(connection)
     return hello.member
 
 
@@ -78,10 +78,10 @@ def leader_join(connection: socket.socket, gang: GangOrder) -> None:
         raise NotAdmitted(f"who listens at {gang.address} does not know the gang's secret")
     _send(connection, _Answer(proof=_proof(gang, "member", nonce, challenge.nonce, gang.member)))
     _receive(connection, _Welcome)
-    _settle(connection)
+    _configure(connection)
 
 
-def _settle(connection: socket.socket) -> None:
+def _configure(connection: socket.socket) -> None:
     """Blocking from now on; a machine that vanished without a word is noticed within half a minute."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Begun, Doing
-from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, Resident
+from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.train.control import ControlChannel, end_process
 from seamlessflow_workers.train.gang_members import Member, members_gather
@@ -36,13 +36,13 @@ class GangLeader:
     def __init__(
         self,
         *,
-        resident: Resident,
+        warm_process: WarmProcess,
         spec: JobSpec,
         executor: Executor,
         channel: ControlChannel,
         listening: socket.socket,
     ) -> None:
-        self._resident = resident
+        self._warm_process = warm_process
         self._spec = spec
         self._executor = executor
         self._channel = channel
@@ -53,7 +53,7 @@ class GangLeader:
         self._is_at_work = False
         self._trainer: Trainer | None = None
         self._gang: GangOrder | None = None  # of the phase under way
-        self._is_in_vain = False
+        self._is_discarded = False
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
         """As `Trainer.run_phase`, once all machines are there. Raises ModelLoadError and RankGone as well."""
@@ -85,7 +85,7 @@ class GangLeader:
         if self._trainer is None:
             self._report(Doing(state=LedgerState.STARTING))
             self._trainer = await self._make_trainer()
-        self._trainer.is_in_vain = self._is_in_vain
+        self._trainer.is_discarded = self._is_discarded
         return await self._trainer.run_phase(order, drained)
 
     async def device_leave(self) -> None:
@@ -107,14 +107,14 @@ class GangLeader:
         return self._trainer is not None and self._trainer.is_stepping
 
     @property
-    def is_in_vain(self) -> bool:
-        return self._is_in_vain
+    def is_discarded(self) -> bool:
+        return self._is_discarded
 
-    @is_in_vain.setter
-    def is_in_vain(self, value: bool) -> None:
-        self._is_in_vain = value
+    @is_discarded.setter
+    def is_discarded(self, value: bool) -> None:
+        self._is_discarded = value
         if self._trainer is not None:
-            self._trainer.is_in_vain = value
+            self._trainer.is_discarded = value
 
     async def _gather_members(self, drained: asyncio.Event) -> bool:
         assert self._gang is not None
@@ -161,12 +161,12 @@ class GangLeader:
         return next((member for member in self._members if member.loss(wait=False) is not None), None)
 
     async def _make_trainer(self) -> Trainer:
-        resident, spec = self._resident, self._spec
-        artifacts = checkpoints_folder(resident.artifact_root, resident.job_id).parent
+        warm_process, spec = self._warm_process, self._spec
+        artifacts = checkpoints_folder(warm_process.artifact_root, warm_process.job_id).parent
         engine = await asyncio.get_running_loop().run_in_executor(
             self._executor,
             lambda: gang_lead(
-                Path(resident.model_path),
+                Path(warm_process.model_path),
                 spec,
                 members=self._members,
                 listen_host=self._listening.getsockname()[0],
@@ -174,12 +174,12 @@ class GangLeader:
             ),
         )
         return Trainer(
-            resident=resident,
+            warm_process=warm_process,
             spec=spec,
             engine=engine,
             executor=self._executor,
             report=self._report,
-            offers=offers_open(versions_folder(resident.artifact_root, resident.job_id), spec),
+            offers=offers_open(versions_folder(warm_process.artifact_root, warm_process.job_id), spec),
         )
 
     def _report(self, doing: Doing) -> None:

@@ -1,4 +1,4 @@
-"""The trainer process: `python -m seamlessflow_workers.train --control-fd N --resident FILE`.
+"""The trainer process: `python -m seamlessflow_workers.train --control-fd N --warm-process FILE`.
 
 Speaks `core.protocol.child`. States: loading → ready ⇄ in a phase. A phase that fails is reported and the process ends:
 the next one starts from the last checkpoint, never from weights of which nobody knows what is in them.
@@ -18,7 +18,7 @@ import msgspec
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Begin, Drain, Ended, Failed, Ready, Renew, ToChild
-from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, Resident
+from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused, ServerUnavailable
 from seamlessflow_workers.train.checkpoint import CheckpointReadError, CheckpointWriteError
 from seamlessflow_workers.train.control import ControlChannel, die_with_parent, end_process
@@ -52,7 +52,7 @@ OpenOffers = Callable[[Path, JobSpec], VersionOffers | None]  # of a job's versi
 class PhaseWorker(Protocol):
     """What carries out phases: a `Trainer`, or the part of one that a machine of a gang has."""
 
-    is_in_vain: bool
+    is_discarded: bool
 
     @property
     def is_stepping(self) -> bool: ...
@@ -71,7 +71,7 @@ class MakeGangWorker(Protocol):
         self,
         gang: GangOrder,
         *,
-        resident: Resident,
+        warm_process: WarmProcess,
         spec: JobSpec,
         executor: Executor,
         channel: ControlChannel,
@@ -86,20 +86,22 @@ def main(
 ) -> None:
     parser = argparse.ArgumentParser(prog="seamlessflow_workers.train", description=__doc__.splitlines()[0])
     parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
-    parser.add_argument("--resident", type=Path, required=True, help="JSON of core.protocol.worker.Resident")
+    parser.add_argument(
+        "--warm-process", type=Path, required=True, help="JSON of core.protocol.worker.WarmProcess"
+    )
     parser.add_argument("--rendezvous-fd", type=int, help="inherited socket at which trainers of a gang meet")
     arguments = parser.parse_args()
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    resident = msgspec.json.decode(arguments.resident.read_bytes(), type=Resident)
-    spec = JobSpec.model_validate(resident.spec)
+    warm_process = msgspec.json.decode(arguments.warm_process.read_bytes(), type=WarmProcess)
+    spec = JobSpec.model_validate(warm_process.spec)
     if spec.train.num_machines > 1:
         if arguments.rendezvous_fd is None or make_gang_worker is None:
             parser.error("--rendezvous-fd is required where train.num_machines is more than 1")
         listening = socket.socket(fileno=arguments.rendezvous_fd)
-        asyncio.run(_serve_gangs(arguments.control_fd, listening, resident, spec, make_gang_worker))
+        asyncio.run(_serve_gangs(arguments.control_fd, listening, warm_process, spec, make_gang_worker))
     else:
-        asyncio.run(_serve(arguments.control_fd, resident, spec, load_engine, open_offers))
+        asyncio.run(_serve(arguments.control_fd, warm_process, spec, load_engine, open_offers))
 
 
 def _torch_thread() -> ThreadPoolExecutor:
@@ -108,7 +110,7 @@ def _torch_thread() -> ThreadPoolExecutor:
 
 
 async def _serve_gangs(
-    control_fd: int, listening: socket.socket, resident: Resident, spec: JobSpec, make: MakeGangWorker
+    control_fd: int, listening: socket.socket, warm_process: WarmProcess, spec: JobSpec, make: MakeGangWorker
 ) -> None:
     """Which part of a gang this is, and with whom, the first phase says; only then a model is loaded."""
     channel, executor = await ControlChannel.open(control_fd), _torch_thread()
@@ -119,7 +121,7 @@ async def _serve_gangs(
     assert begin.order.gang is not None
     worker = make(
         begin.order.gang,
-        resident=resident,
+        warm_process=warm_process,
         spec=spec,
         executor=executor,
         channel=channel,
@@ -129,21 +131,25 @@ async def _serve_gangs(
 
 
 async def _serve(
-    control_fd: int, resident: Resident, spec: JobSpec, load_engine: LoadEngine, open_offers: OpenOffers
+    control_fd: int,
+    warm_process: WarmProcess,
+    spec: JobSpec,
+    load_engine: LoadEngine,
+    open_offers: OpenOffers,
 ) -> None:
     channel, executor = await ControlChannel.open(control_fd), _torch_thread()
     loading = asyncio.get_running_loop().run_in_executor(
-        executor, load_engine, Path(resident.model_path), spec
+        executor, load_engine, Path(warm_process.model_path), spec
     )
     try:
         engine = await loading
         trainer = Trainer(
-            resident=resident,
+            warm_process=warm_process,
             spec=spec,
             engine=engine,
             executor=executor,
             report=channel.send,
-            offers=open_offers(versions_folder(resident.artifact_root, resident.job_id), spec),
+            offers=open_offers(versions_folder(warm_process.artifact_root, warm_process.job_id), spec),
         )
         await trainer.resume()
         await trainer.device_leave()
@@ -199,7 +205,7 @@ class _Phase:
 
     def drain(self, grace_s: float | None) -> None:
         """End at the next safe point; after `grace_s` a step that is still under way is given up with the process."""
-        self._trainer.is_in_vain = grace_s is not None
+        self._trainer.is_discarded = grace_s is not None
         self.drained.set()
         if grace_s is not None and self._hurry is None:
             self._hurry = asyncio.create_task(self._give_up_after(grace_s))

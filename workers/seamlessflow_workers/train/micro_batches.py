@@ -71,12 +71,12 @@ def plan_batch(
     micro_batch_tokens: int,
     computes_all: bool = False,
     is_tree: bool = False,
-    is_recorded: bool = False,
+    is_offline: bool = False,
 ) -> TrainPlan:
     """Judge staleness now, weigh the tokens, then cut.
 
     Samples without any advantage get no backward pass unless KL or entropy need it, or `computes_all`: they are only
-    measured. What other jobs recorded (`is_recorded`) has no version of this one, so it has no age. Raises ValueError
+    measured. What other jobs recorded (`is_offline`) has no version of this one, so it has no age. Raises ValueError
     on a batch that trains what nothing predicts, or that holds trees and `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
@@ -90,7 +90,7 @@ def plan_batch(
         sample_starts=starts, loss_mask=batch.loss_mask, versions=batch.versions, step_version=step_version
     )
     is_trained = _sums_by_sample(mask.astype(np.int64), starts) > 0
-    admitted = mask if is_recorded else mask & _admitted_tokens(batch, lags, algorithm, step_version)
+    admitted = mask if is_offline else mask & _admitted_tokens(batch, lags, algorithm, step_version)
     num_admitted = _sums_by_sample(admitted.astype(np.int64), starts)
     has_advantage = (batch.advantages_positive != 0) | (batch.advantages_negative != 0)
     has_gradient = _sums_by_sample((admitted & has_advantage).astype(np.int64), starts) > 0
@@ -104,7 +104,7 @@ def plan_batch(
         constant=aggregation_constant,
     )
     computed, measured = ((num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient)
-    oldest = lags.oldest[(num_admitted > 0) & (not is_recorded)]
+    oldest = lags.oldest[(num_admitted > 0) & (not is_offline)]
     marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales)
     return TrainPlan(
         micro_batches=_micro_batches(marked, computed, micro_batch_tokens, is_tree=is_tree),

@@ -1,4 +1,4 @@
-"""Imports all that a trainer needs up to its first step, for a nursery; nothing begins.
+"""Imports all that a trainer needs up to its first step, for a fork server; nothing begins.
 
 What DeepSpeed and transformers import only when an engine is made is named here: that is a second of it.
 """

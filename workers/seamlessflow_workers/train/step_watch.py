@@ -22,7 +22,7 @@ class StepStalled(RuntimeError):
 
 
 class StepWatch:
-    """Of one process: what it knows of its own rhythm ends with it."""
+    """Of one process: what it knows of its own pace ends with it."""
 
     def __init__(self) -> None:
         self._longest_s: float | None = None

@@ -1,4 +1,4 @@
-"""The resident trainer: holds a policy in memory between phases and works through batches under an order.
+"""The warm_process trainer: holds a policy in memory between phases and works through batches under an order.
 
 Batch n makes version (n + offset), where the offset changes only if a job was forked. Per batch: lease, step (while the
 batch behind it is leased), checkpoint when due, publish. After a resume the batches up to the latest published version
@@ -18,22 +18,22 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
-from seamlessflow.core.protocol.worker import PhaseOrder, Publication, Resident
+from seamlessflow.core.protocol.worker import PhaseOrder, Publication, WarmProcess
 from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.clients.trainer import TrainerClient
+from seamlessflow_workers.train.arrival_estimator import BatchArrivalEstimator
 from seamlessflow_workers.train.checkpoint import (
     Progress,
     checkpoint_load,
     checkpoint_newest,
     checkpoint_save,
 )
-from seamlessflow_workers.train.rhythm import BatchRhythm
 from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.train.step_watch import StepWatch
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
 from seamlessflow_workers.weights.publish import PublishedWeights, weights_publish
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +46,12 @@ Reporter = Callable[[Doing], None]
 class VersionOffers(Protocol):
     """Whoever hands versions from memory to engines: `weight_offers.WeightOffers`."""
 
-    def images(self) -> ShardImages:
+    def shards(self) -> SealedShards:
         """Of a version that is to be offered, filled while it is written."""
         ...
 
-    def offer(self, images: ShardImages, *, version: int, manifest_sha256: str) -> None:
-        """Becomes the owner of `images`."""
+    def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
+        """Becomes the owner of `shards`."""
         ...
 
 
@@ -65,31 +65,31 @@ class Trainer:
     def __init__(
         self,
         *,
-        resident: Resident,
+        warm_process: WarmProcess,
         spec: JobSpec,
         engine: StepEngine,
         executor: Executor,
         report: Reporter,
         offers: VersionOffers | None = None,
     ) -> None:
-        self._resident = resident
+        self._warm_process = warm_process
         self._spec = spec
         self._engine = engine
         self._executor = executor
         self._report = report
         self._offers = offers
-        self._versions = versions_folder(resident.artifact_root, resident.job_id)
-        self._checkpoints = checkpoints_folder(resident.artifact_root, resident.job_id)
+        self._versions = versions_folder(warm_process.artifact_root, warm_process.job_id)
+        self._checkpoints = checkpoints_folder(warm_process.artifact_root, warm_process.job_id)
         self._progress = Progress()
-        self._published_version = resident.weights.version
+        self._published_version = warm_process.weights.version
         self._durable_batch = 0
         self._checkpoint_uri: str | None = None  # of the checkpoint at self._progress, if there is one
         self._ahead: asyncio.Task[Batch] | None = None  # leases the batch behind the one in hand
-        self._rhythm = BatchRhythm()
+        self._arrivals = BatchArrivalEstimator()
         self._steps = StepWatch()
         self._client: TrainerClient | None = None  # of the phase under way
         self.is_stepping = False  # in a step: nothing of it is on disk yet
-        self.is_in_vain = False  # the job of the phase under way is cancelled
+        self.is_discarded = False  # the job of the phase under way is cancelled
 
     async def resume(self) -> None:
         """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
@@ -113,12 +113,12 @@ class Trainer:
         await self.resume()  # another machine may have trained meanwhile
         self._published_version = max(self._published_version, order.weights.version)
         client = TrainerClient(
-            gateway_url=self._resident.gateway_url,
-            control_plane_url=self._resident.control_plane_url,
+            gateway_url=self._warm_process.gateway_url,
+            control_plane_url=self._warm_process.control_plane_url,
             credential=order.credential,
         )
         async with client:
-            self._client, self.is_in_vain = client, False
+            self._client, self.is_discarded = client, False
             try:
                 return await self._work(order, client, drained)
             finally:
@@ -156,7 +156,7 @@ class Trainer:
         """Whether the next batch came, or comes while waiting costs less than handing the machine over and back."""
         if self._ahead is None or drained.is_set():
             return False
-        if not self._ahead.done() and self._rhythm.expected_wait_s(time.monotonic()) <= PATIENCE_S:
+        if not self._ahead.done() and self._arrivals.expected_wait_s(time.monotonic()) <= PATIENCE_S:
             self._report(Doing(state=LedgerState.IDLE, cause=IdleCause.NO_BATCH))
             await asyncio.wait({self._ahead}, timeout=PATIENCE_S)
         return self._ahead.done()
@@ -180,8 +180,8 @@ class Trainer:
             for task in (lease, drain):
                 task.cancel()
             await asyncio.gather(lease, drain, return_exceptions=True)
-        self._rhythm.arrived(time.monotonic())
-        if parse_id(IdKind.JOB, batch.header.job_id) != self._resident.job_id:
+        self._arrivals.arrived(time.monotonic())
+        if parse_id(IdKind.JOB, batch.header.job_id) != self._warm_process.job_id:
             raise BatchMismatch(f"batch {batch.header.number} is of job {batch.header.job_id}")
         return batch, time.monotonic() - started_s
 
@@ -240,7 +240,7 @@ class Trainer:
 
     async def _save_before_leaving(self) -> None:
         """Who is drained may not come back: whoever trains next goes on from here, not from the last checkpoint."""
-        if self._progress.batch_number > self._durable_batch and not self.is_in_vain:
+        if self._progress.batch_number > self._durable_batch and not self.is_discarded:
             await self._checkpoint()
 
     async def _checkpoint(self) -> None:
@@ -274,20 +274,20 @@ class Trainer:
         return reply.is_job_complete
 
     def _write_weights(self) -> PublishedWeights:
-        images = None if self._offers is None else self._offers.images()
+        shards = None if self._offers is None else self._offers.shards()
         weights = weights_publish(
             self._versions,
             self._engine,
-            job_id=self._resident.job_id,
+            job_id=self._warm_process.job_id,
             version=self._progress.version,
             parent_version=self._published_version,
             dtype=self._spec.model.dtype,
             adapter_config=self._engine.adapter_config,
-            images=images,
+            sealed=shards,
         )
-        if self._offers is not None and images is not None:
+        if self._offers is not None and shards is not None:
             self._offers.offer(
-                images, version=self._progress.version, manifest_sha256=weights.manifest_sha256
+                shards, version=self._progress.version, manifest_sha256=weights.manifest_sha256
             )
         return weights
 

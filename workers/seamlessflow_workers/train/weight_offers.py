@@ -30,7 +30,6 @@ from seamlessflow_workers.rollout.transfer.buckets import BUCKET_BYTES as CARD_B
 from seamlessflow_workers.rollout.transfer.buckets import buckets_send
 from seamlessflow_workers.train.distributed import training_device
 from seamlessflow_workers.train.step_engine import ModelLoadError
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.offers import (
     Ask,
     Handed,
@@ -42,6 +41,7 @@ from seamlessflow_workers.weights.offers import (
     offer_write,
     place,
 )
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class WeightOffers:
         self._token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()  # of the two below
         self._version = 0
-        self._images = ShardImages()
+        self._shards = SealedShards()
         self._joiners: queue.SimpleQueue[_Joiner] = queue.SimpleQueue()
         self._num_groups = 0
         self._listening: list[socket.socket] = []
@@ -126,14 +126,14 @@ class WeightOffers:
         self._name = self._listen_on_host() if transport in _ON_HOST else None
         self._port = self._listen_collective() if self._backend is not None else 0
 
-    def images(self) -> ShardImages:
+    def shards(self) -> SealedShards:
         """To keep the shards of a version in, while they are written."""
-        return ShardImages(are_fingerprinted=self._memory is not None)
+        return SealedShards(are_fingerprinted=self._memory is not None)
 
-    def offer(self, images: ShardImages, *, version: int, manifest_sha256: str) -> None:
+    def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
         """From now on; the version before is offered no more."""
         with self._lock:
-            former, self._images, self._version = self._images, images, version
+            former, self._shards, self._version = self._shards, shards, version
             former.close()
         offer_write(
             self._versions,
@@ -157,7 +157,7 @@ class WeightOffers:
                 listening.shutdown(socket.SHUT_RDWR)
             listening.close()
         with self._lock:
-            self._images.close()
+            self._shards.close()
 
     # Memory of the host or of a card.
 
@@ -174,31 +174,31 @@ class WeightOffers:
             refusal = self._refusal(
                 ask, WeightTransport.IPC if self._memory is None else WeightTransport.CUDA_IPC
             )
-            images = self._images.copy()
+            shards = self._shards.copy()
         if refusal is None and self._memory is not None:
             if self._free_buckets.acquire(blocking=False):
-                arguments = (connection, images, self._memory, ask.version)
+                arguments = (connection, shards, self._memory, ask.version)
                 threading.Thread(
                     target=self._send_buckets, args=arguments, name="weights-buckets", daemon=True
                 ).start()
                 return
             refusal = Refusal(f"{MAX_BUCKETS} engines are being served")
-        with connection, images:
+        with connection, shards:
             if refusal is not None:
                 connection.send(msgspec.json.encode(refusal))
                 return
-            for name in images.sizes():
-                socket.send_fds(connection, [msgspec.json.encode(Handed(name))], [images.descriptor(name)])
+            for name in shards.sizes():
+                socket.send_fds(connection, [msgspec.json.encode(Handed(name))], [shards.descriptor(name)])
 
     def _send_buckets(
-        self, connection: socket.socket, images: ShardImages, memory: BucketMemory, version: int
+        self, connection: socket.socket, shards: SealedShards, memory: BucketMemory, version: int
     ) -> None:
         """To one engine, beside all others."""
         try:
-            with connection, images:
+            with connection, shards:
                 connection.settimeout(self._timeout_s)
                 buckets_send(
-                    connection, images, memory, bucket_bytes=self._bucket_bytes, on_bucket=self._on_bucket
+                    connection, shards, memory, bucket_bytes=self._bucket_bytes, on_bucket=self._on_bucket
                 )
             logger.info("version %d was handed to an engine through %s", version, memory.name)
         except (OSError, msgspec.DecodeError, RuntimeError) as error:
@@ -251,8 +251,8 @@ class WeightOffers:
     def _broadcast(self, joiners: list[_Joiner]) -> None:
         with self._lock:
             refusals = [self._refusal(joiner.ask, self._backend) for joiner in joiners]
-            images = self._images.copy()  # the next version may replace them meanwhile
-        with images:
+            shards = self._shards.copy()  # the next version may replace them meanwhile
+        with shards:
             seated = []
             for joiner, refusal in zip(joiners, refusals, strict=True):
                 if refusal is None:
@@ -260,9 +260,9 @@ class WeightOffers:
                 else:
                     _tell(joiner, refusal)
             if seated:
-                self._broadcast_to(seated, images)
+                self._broadcast_to(seated, shards)
 
-    def _broadcast_to(self, joiners: list[_Joiner], images: ShardImages) -> None:
+    def _broadcast_to(self, joiners: list[_Joiner], shards: SealedShards) -> None:
         assert self._backend is not None
         self._num_groups += 1
         name, num_ranks = f"group-{self._num_groups}", len(joiners) + 1
@@ -275,7 +275,7 @@ class WeightOffers:
                     store_port=self._store_port,
                     group=name,
                     bucket_bytes=self._bucket_bytes,
-                    shards=images.sizes(),
+                    shards=shards.sizes(),
                 ),
             )
         group = BroadcastGroup(
@@ -288,7 +288,7 @@ class WeightOffers:
             timeout_s=self._timeout_s,
         )
         with contextlib.closing(group):
-            shards_send(group, images, bucket_bytes=self._bucket_bytes, on_bucket=self._on_bucket)
+            shards_send(group, shards, bucket_bytes=self._bucket_bytes, on_bucket=self._on_bucket)
         logger.info("version %d was broadcast to %d engines", joiners[0].ask.version, len(joiners))
 
     # Both.

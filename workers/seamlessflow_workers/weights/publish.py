@@ -18,7 +18,6 @@ from uuid import UUID
 
 import msgspec
 
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.manifest import (
     ADAPTER_CONFIG_NAME,
     ADAPTER_SHARD_NAME,
@@ -29,6 +28,7 @@ from seamlessflow_workers.weights.manifest import (
     manifest_digest,
     manifest_encode,
 )
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 
 MAX_SHARD_BYTES = 2 * 1024**3
 MAX_BUCKET_BYTES = 512 * 1024**2  # gathered and held at a time, but for a tensor that is larger by itself
@@ -106,11 +106,12 @@ def weights_publish(
     max_shard_bytes: int = MAX_SHARD_BYTES,
     max_bucket_bytes: int = MAX_BUCKET_BYTES,
     adapter_config: bytes | None = None,
-    images: ShardImages | None = None,
+    sealed: SealedShards | None = None,
 ) -> PublishedWeights:
     """Write `<versions>/<version>/`. A folder already there is replaced unless it holds the same weights.
 
-    With `adapter_config` the tensors are those of an adapter, named as peft names them; `images` keeps the shards.
+    With `adapter_config` the tensors are those of an adapter, named as peft names them. `sealed` keeps a copy of the
+    shards in memory.
     Raises WeightsWriteError, for a full disk with the way out in the sentence.
     """
     temporary, target = versions / f"{_WRITING_PREFIX}{version}", versions / str(version)
@@ -126,10 +127,10 @@ def weights_publish(
         shards = {}
         for shard, names in planned.items():
             chunks = _safetensors_chunks(names, layouts, source, max_bucket_bytes)
-            if images is not None:
-                chunks = images.tee(shard, chunks)
+            if sealed is not None:
+                chunks = sealed.tee(shard, chunks)
             entry = write_durably(temporary / shard, chunks)
-            mark = None if images is None else images.fingerprints.get(shard)
+            mark = None if sealed is None else sealed.fingerprints.get(shard)
             shards[shard] = msgspec.structs.replace(entry, fingerprint=mark)
         raw = manifest_encode(
             Manifest(

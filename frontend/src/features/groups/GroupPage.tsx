@@ -58,7 +58,7 @@ function GroupHead({ group, drawn }: HeadProps) {
   );
 }
 
-/** Until the group is settled, its versions are those of what was sampled so far. */
+/** Until the group is finalized, its versions are those of what was sampled so far. */
 function GroupFigures({ group, drawn }: { group: GroupInfo; drawn: HeadProps["drawn"] }) {
   const [oldest, newest] =
     group.min_version === null ? (drawn ?? [null, null]) : [group.min_version, group.max_version];
@@ -72,9 +72,9 @@ function GroupFigures({ group, drawn }: { group: GroupInfo; drawn: HeadProps["dr
         </dd>
       </div>
       <div>
-        <dt>Verdicts</dt>
+        <dt>Rewarded</dt>
         <dd>
-          {group.num_verdicts} of {group.size}
+          {group.num_rewarded} of {group.size}
         </dd>
       </div>
       <div>

@@ -73,7 +73,7 @@ function Beside({ here, there, differences, view, width }: BesideProps) {
     <>
       <div className="compare-tables">
         <section className="card wide">
-          <h2>Figures</h2>
+          <h2>Summary</h2>
           <RowTable here={here} there={there} rows={figuresOf(here, there, now)} hasStates />
         </section>
         <section className="card wide" data-testid="differences">

@@ -10,7 +10,7 @@ export function DatasetCard({ dataset }: { dataset: DatasetShown }) {
   return (
     <section className="card span" data-testid="dataset">
       <div className="card-head">
-        <h2>Recorded trajectories</h2>
+        <h2>Offline dataset</h2>
         <span className="muted">chosen when the job was submitted</span>
       </div>
       <table className="table dataset">

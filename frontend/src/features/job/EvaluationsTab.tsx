@@ -70,7 +70,7 @@ function EvaluationTable({ rows, jobId, best, isOver }: TableProps) {
             ))}
             <th className="number">Reward</th>
             <th className="number">Tasks</th>
-            <th className="number">Verdicts</th>
+            <th className="number">Rewarded</th>
             <th className="number">Sampled by versions</th>
             <th className="number">Tokens</th>
             <th>Began</th>
@@ -94,7 +94,7 @@ function EvaluationTable({ rows, jobId, best, isOver }: TableProps) {
               ))}
               <td className="number">{decimal(row.reward_mean)}</td>
               <td className="number">{tasksSaid(row)}</td>
-              <td className="number">{integer(row.num_verdicts)}</td>
+              <td className="number">{integer(row.num_rewarded)}</td>
               <td className="number">{versions(row.min_version, row.max_version)}</td>
               <td className="number">{integer(row.num_sampled_tokens)}</td>
               <td className="nowrap">{moment(Date.parse(row.started_at))}</td>

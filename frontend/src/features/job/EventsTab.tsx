@@ -63,10 +63,10 @@ function EventTable({ jobId, rows }: { jobId: string; rows: readonly JobEvent[] 
         <thead>
           <tr>
             <th>At</th>
-            <th>What</th>
-            <th>Happened</th>
+            <th>Subject</th>
+            <th>Change</th>
             <th>Why</th>
-            <th>Who</th>
+            <th>Actor</th>
           </tr>
         </thead>
         <tbody>

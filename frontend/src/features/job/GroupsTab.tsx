@@ -82,11 +82,11 @@ function GroupTable({ rows }: { rows: readonly Group[] }) {
             <th>Group</th>
             <th>State</th>
             <th className="number">Reward</th>
-            <th className="number">Verdicts</th>
+            <th className="number">Rewarded</th>
             <th className="number">Versions</th>
             <th className="number">Update</th>
             <th className="number">Task</th>
-            <th>Handed out</th>
+            <th>Started</th>
             <th>Why</th>
           </tr>
         </thead>
@@ -101,7 +101,7 @@ function GroupTable({ rows }: { rows: readonly Group[] }) {
               </td>
               <td className="number">{rewardSaid(group)}</td>
               <td className="number">
-                {group.num_verdicts} of {group.size}
+                {group.num_rewarded} of {group.size}
               </td>
               <td className="number">{versions(group.min_version, group.max_version)}</td>
               <td className="number">{integer(group.batch_number)}</td>

@@ -13,12 +13,12 @@ import { NONE, percent } from "../../ui/format";
 const WINDOW_MS = 120_000;
 const LEDGER_EVERY_MS = 10_000;
 // The last intervals of a job are reported some seconds after its end.
-const LEDGER_SETTLES_MS = 60_000;
+const LEDGER_FINAL_AFTER_MS = 60_000;
 
 export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState }) {
   const isOver = job.ended_at !== null;
-  const isSettled = job.ended_at !== null && Date.now() - job.ended_at > LEDGER_SETTLES_MS;
-  const ledger = useJobLedger(job.id, isSettled ? false : LEDGER_EVERY_MS).data;
+  const isFinal = job.ended_at !== null && Date.now() - job.ended_at > LEDGER_FINAL_AFTER_MS;
+  const ledger = useJobLedger(job.id, isFinal ? false : LEDGER_EVERY_MS).data;
   const ledgers = ledger?.machines.map(({ name, totals }) => ({ name, shares: totals.map(shareOf) })) ?? [];
   // What they did for other jobs is a kind of its own here, so this is no sum of the bars below.
   const together = ledger?.totals.map(shareOf) ?? [];

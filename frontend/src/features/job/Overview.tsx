@@ -20,8 +20,8 @@ import { DatasetCard } from "./Dataset";
 import { hasHeldOutTasks } from "./evaluation";
 import { JobMachines } from "./JobMachines";
 import type { TabProps } from "./JobPage";
+import { OfflineTiles } from "./OfflineTiles";
 import { OtherCharts } from "./OtherCharts";
-import { RecordedTiles } from "./RecordedTiles";
 import { StagesCard } from "./StagesCard";
 import { stagesOf } from "./stages";
 import { Tiles } from "./Tiles";
@@ -52,7 +52,7 @@ export function Overview({ jobId, job, live }: TabProps) {
   return (
     <>
       {dataset ? (
-        <RecordedTiles job={job} metrics={metrics} dataset={dataset} />
+        <OfflineTiles job={job} metrics={metrics} dataset={dataset} />
       ) : (
         <Tiles job={job} live={live} rewards={rewards} />
       )}

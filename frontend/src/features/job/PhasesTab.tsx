@@ -61,7 +61,7 @@ function PhaseTable({ jobId, rows, known, now }: TableProps) {
             <th>Machine</th>
             <th>Role</th>
             <th>State</th>
-            <th className="number">For</th>
+            <th className="number">Duration</th>
             <th className="number">Version</th>
             <th className="number">Fence</th>
             <th>Log</th>

@@ -11,7 +11,7 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
   const newest = rewards.at(-1);
   const isOver = job.ended_at !== null;
   return (
-    <section className="tiles" aria-label="Figures">
+    <section className="tiles" aria-label="Summary">
       <UpdatesTile job={job} />
       <Tile title="Reward" figure={decimal(newest?.mean)} testId="reward">
         {newest

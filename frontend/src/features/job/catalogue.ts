@@ -68,7 +68,7 @@ const RECIPES: readonly Recipe[] = [
     ],
   },
   {
-    title: "Trainer against engine",
+    title: "Trainer–sampler logprob mismatch",
     note: "difference of logprobs",
     lines: [
       ["train/mismatch_mean", "mean"],
@@ -157,7 +157,7 @@ export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[], width 
   const speed = throughput(metrics.get("train/num_trained_tokens"), rewards, width);
   const charts = [
     { title: "Trained tokens per second", note: "tokens over wall time", data: speed },
-    { title: "Length of episodes", note: "per episode", data: lengths(rewards) },
+    { title: "Trajectory length", note: "per episode", data: lengths(rewards) },
     ...made,
   ];
   return charts.filter(({ data }) => data.x.length > 0);

@@ -28,7 +28,7 @@ const CURATED: readonly (readonly [metric: string, title: string, note: string])
   ["train/loss", "Loss", ""],
   ["train/entropy", "Entropy", "nats per token"],
   ["train/kl_reference", "KL to the initial model", "nats per token"],
-  ["train/kl_behaviour", "KL to the sampler", "nats per token"],
+  ["train/kl_behaviour", "KL(behaviour‖π)", "nats per token"],
   ["train/grad_norm", "Gradient norm", "before clipping"],
   ["train/staleness_mean", "Staleness", "versions between sampling and training"],
   ["train/num_trained_tokens", "Trained tokens", "per update"],

@@ -27,7 +27,7 @@ test("a move of a phase names its role and its machine, whoever moved it", () =>
   expect(outcomeOf(event("phase.state", move))).toEqual({ from: "active", to: "draining" });
 });
 
-test("wishes, stages and publications are said in words", () => {
+test("requests, stages and publications are said in words", () => {
   expect(outcomeOf(event("job.desired", { data: { from: "run", to: "pause" } }))).toEqual({ said: "asked to pause" });
   expect(outcomeOf(event("job.stage", { data: { from: "first", to: "second" } }))).toEqual({
     said: "from stage first to second",

@@ -13,10 +13,10 @@ export interface JobEvent {
   data: Record<string, unknown>;
 }
 
-/** `wish` and its like are said in words; a move of a state is shown as one. */
+/** Requests and their like are said in words; a move of a state is shown as one. */
 export type Outcome = { from: string; to: string } | { said: string };
 
-const WISHES: Record<string, string> = { pause: "asked to pause", run: "asked to go on", cancel: "asked to end" };
+const REQUESTS: Record<string, string> = { pause: "asked to pause", run: "asked to go on", cancel: "asked to end" };
 
 /** What it is about; `machineOf` knows the names of machines by their stored id. */
 export function subjectSaid(event: JobEvent, machineOf: (id: string) => string | undefined): string {
@@ -37,7 +37,7 @@ export function subjectSaid(event: JobEvent, machineOf: (id: string) => string |
 
 export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outcome {
   if (to_state) return { from: from_state, to: to_state };
-  if (kind === "job.desired") return { said: WISHES[String(data.to)] ?? `asked to ${data.to}` };
+  if (kind === "job.desired") return { said: REQUESTS[String(data.to)] ?? `asked to ${data.to}` };
   if (kind === "job.stage")
     return { said: data.from ? `from stage ${data.from} to ${data.to}` : `asked for stage ${data.to}` };
   if (kind === "version.published") return { said: "published" };

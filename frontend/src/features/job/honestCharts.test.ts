@@ -34,10 +34,10 @@ it("says tokens over wall time where updates come in bursts", () => {
   const metrics = metricsOf({ "train/num_trained_tokens": { step, value: step.map(() => 2000) } }, new Map());
   const speed = chartsOf(metrics, rows).find(({ title }) => title === "Trained tokens per second")?.data;
   const drawn = speed?.lines[0]?.values.filter((value) => typeof value === "number") ?? [];
-  const settled = drawn.slice(20);
-  expect(settled.length).toBeGreaterThan(100);
-  expect(Math.max(...settled)).toBeLessThan(2000);
-  expect(Math.min(...settled)).toBeGreaterThan(500);
+  const steady = drawn.slice(20);
+  expect(steady.length).toBeGreaterThan(100);
+  expect(Math.max(...steady)).toBeLessThan(2000);
+  expect(Math.min(...steady)).toBeGreaterThan(500);
 });
 
 it("says what the updates in the range amount to, on either axis", () => {

@@ -4,26 +4,30 @@ import { failedPhase, whyOf } from "./jobWhy";
 
 const JOB = { state: "running", state_reason: "", waiting_reason: "", desired: "run" } as JobRow;
 
-function wish(id: number, to: string, reason: string): EventRow {
+function request(id: number, to: string, reason: string): EventRow {
   return { id, at: 0, kind: "job.desired", from: "", to: "", reason, author: "user:olga", data: { to } };
 }
 
 test("a job that runs has nothing to explain", () => {
-  expect(whyOf(JOB, [wish(1, "run", "go on")])).toBeNull();
+  expect(whyOf(JOB, [request(1, "run", "go on")])).toBeNull();
 });
 
 test("who paused it, and the newest reason", () => {
   const paused = { ...JOB, state: "paused", desired: "pause", waiting_reason: "paused by request" } as JobRow;
-  const events = [wish(1, "pause", "first time"), wish(3, "pause", "the machines are needed"), wish(2, "run", "go on")];
+  const events = [
+    request(1, "pause", "first time"),
+    request(3, "pause", "the machines are needed"),
+    request(2, "run", "go on"),
+  ];
   expect(whyOf(paused, events)).toEqual({ title: "Paused by olga:", text: "the machines are needed", isBad: false });
   expect(whyOf(paused, [])?.title).toBe("Paused:");
-  expect(whyOf(paused, [wish(1, "pause", "")])?.text).toBe("no reason was given");
+  expect(whyOf(paused, [request(1, "pause", "")])?.text).toBe("no reason was given");
 });
 
 test("a pause that the platform asked for is bad news", () => {
   const paused = { ...JOB, state: "pausing", desired: "pause" } as JobRow;
-  const own = { ...wish(4, "pause", "8 groups in a row were dropped"), author: "platform" };
-  expect(whyOf(paused, [wish(1, "pause", "first time"), own])).toEqual({
+  const own = { ...request(4, "pause", "8 groups in a row were dropped"), author: "platform" };
+  expect(whyOf(paused, [request(1, "pause", "first time"), own])).toEqual({
     title: "Being paused by platform:",
     text: "8 groups in a row were dropped",
     isBad: true,

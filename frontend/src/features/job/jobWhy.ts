@@ -8,7 +8,7 @@ export interface Why {
   isBad: boolean;
 }
 
-const STOPPED_BY_WISH: Partial<Record<JobRow["state"], string>> = {
+const STOPPED_BY_REQUEST: Partial<Record<JobRow["state"], string>> = {
   pausing: "Being paused",
   paused: "Paused",
   cancelling: "Being cancelled",
@@ -20,12 +20,12 @@ export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
     const title = job.state === "lost" ? "Why it was lost:" : "Why it failed:";
     return { title, text: job.state_reason || "no cause was recorded", isBad: true };
   }
-  const stopped = STOPPED_BY_WISH[job.state];
+  const stopped = STOPPED_BY_REQUEST[job.state];
   if (stopped) {
-    const wish = newestWish(events, job.desired);
-    const by = wish ? ` by ${authorSaid(wish.author)}` : "";
-    const isBad = wish?.author === "platform"; // it paused itself: its agents fail
-    return { title: `${stopped}${by}:`, text: wish?.reason || "no reason was given", isBad };
+    const request = newestRequest(events, job.desired);
+    const by = request ? ` by ${authorSaid(request.author)}` : "";
+    const isBad = request?.author === "platform"; // it paused itself: its agents fail
+    return { title: `${stopped}${by}:`, text: request?.reason || "no reason was given", isBad };
   }
   return job.waiting_reason ? { title: "Why it waits:", text: job.waiting_reason, isBad: false } : null;
 }
@@ -38,7 +38,7 @@ export function failedPhase(phases: Iterable<PhaseRow>): PhaseRow | undefined {
     .at(0);
 }
 
-function newestWish(events: Iterable<EventRow>, desired: JobRow["desired"]): EventRow | undefined {
+function newestRequest(events: Iterable<EventRow>, desired: JobRow["desired"]): EventRow | undefined {
   return [...events]
     .filter((event) => event.kind === "job.desired" && event.data.to === desired)
     .sort((a, b) => b.id - a.id)

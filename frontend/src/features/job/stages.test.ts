@@ -35,7 +35,7 @@ test("a job begins in the first stage and is where its newest switch led", () =>
   expect(currentStage(stages, events)).toEqual({ name: "code", reason: "4 updates", asked: null });
 });
 
-test("a wish that is not carried out yet is told apart", () => {
+test("a request that is not carried out yet is told apart", () => {
   const events = [event({ to: "both" }, "enough"), event({ from: "math", to: "code" }, "4 updates")];
   expect(currentStage(stagesOf(SPEC), events)).toMatchObject({ name: "code", asked: "both" });
 });

@@ -21,7 +21,7 @@ export function stagesOf(spec: Record<string, unknown> | undefined): Stage[] {
   return stages.map((stage, i) => ({ name: String(stage.name), until: untilSaid(stage, i === stages.length - 1) }));
 }
 
-/** `events` newest first. A switch that happened says where from; a wish says only where to. */
+/** `events` newest first. A switch that happened says where from; a request says only where to. */
 export function currentStage(stages: readonly Stage[], events: readonly JobEvent[]): Current | null {
   const moves = events.filter((event) => event.kind === "job.stage");
   const switched = moves.find((event) => event.data.from !== undefined);

@@ -18,14 +18,18 @@ export interface JobMetrics {
   width: number;
 }
 
-interface Wish {
+interface MetricsRequest {
   buckets?: number;
   names?: string;
   range?: Range | null;
 }
 
-export function useJobMetrics(jobId: string, live: JobTopicState | undefined, wish: Wish = {}): JobMetrics {
-  const { buckets = BUCKETS, names, range = null } = wish;
+export function useJobMetrics(
+  jobId: string,
+  live: JobTopicState | undefined,
+  request: MetricsRequest = {},
+): JobMetrics {
+  const { buckets = BUCKETS, names, range = null } = request;
   const generation = (live?.numSnapshots ?? 0) + Math.floor((live?.job?.num_updates_done ?? 0) / UPDATES_PER_READ);
   const query = {
     buckets: Math.min(Math.max(buckets, 1), MAX_BUCKETS),

@@ -23,8 +23,8 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
             <th>Machine</th>
             <th>Health</th>
             <th>Tags</th>
-            <th>Works as</th>
-            <th>For</th>
+            <th>Role</th>
+            <th>Job</th>
             <th className="number">Version</th>
             <th>Hardware</th>
             <th>Note</th>

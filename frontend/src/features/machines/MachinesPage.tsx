@@ -85,7 +85,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
   return (
     <section className="card">
       <div className="card-head">
-        <h2>What they do</h2>
+        <h2>Activity</h2>
         <span className="muted">
           ▾ marks an edit
           {older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is left out` : ""}

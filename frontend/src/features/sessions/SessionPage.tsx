@@ -56,7 +56,7 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
         </div>
       </div>
       <div className="stack">
-        <section className="tiles" aria-label="Figures">
+        <section className="tiles" aria-label="Summary">
           <Tile title="Reward" figure={decimal(session.reward)}>
             {session.is_late ? "came after its batch: not trained" : session.is_timeout ? "its time was up" : ""}
           </Tile>

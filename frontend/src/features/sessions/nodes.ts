@@ -81,8 +81,7 @@ function marksOf(node: NodeOutput): string[] {
   const marks: string[] = [];
   if (node.is_partial) marks.push("partial, not trained");
   if (node.num_handovers > 0) marks.push(`handed over ${node.num_handovers}×, continued ${node.num_continuations}×`);
-  if (node.verdict !== null && node.verdict !== "clean")
-    marks.push([node.verdict, node.cause].filter(Boolean).join(": "));
+  if (node.drift !== null && node.drift !== "clean") marks.push([node.drift, node.cause].filter(Boolean).join(": "));
   if (node.max_gap_s !== null && node.max_gap_s >= LONG_GAP_S) marks.push(`largest gap ${node.max_gap_s.toFixed(1)} s`);
   if (!PLAIN_FINISHES.has(node.finish_reason))
     marks.push(finishSaid(String(node.finish_reason)) || String(node.finish_reason));

@@ -40,7 +40,7 @@ function RemovalTable({ rows }: { rows: readonly Removal[] }) {
         <thead>
           <tr>
             <th>Asked for</th>
-            <th>What</th>
+            <th>Item</th>
             <th>Of</th>
             <th className="number">Size</th>
             <th>State</th>

@@ -39,7 +39,7 @@ function PlanTable({ items }: { items: readonly Part[] }) {
         <table className="table" data-testid="plan">
           <thead>
             <tr>
-              <th>What</th>
+              <th>Item</th>
               <th>Of</th>
               <th className="number">Size</th>
               <th>Why</th>

@@ -94,17 +94,17 @@ export function useDelete(project: string) {
       bodyOf(
         api.POST("/api/v1/storage/deletions", {
           params: { query: { project } },
-          body: { items: parts.map(wishOf), reason, dry_run: false },
+          body: { items: parts.map(deletionItemOf), reason, dry_run: false },
         }),
       ),
     onSuccess: readAnew,
   });
 }
 
-type Wish = Schemas["DeletionItemInputRequest"];
+type DeletionItem = Schemas["DeletionItemInputRequest"];
 
-function wishOf({ kind, id, number }: Pick<Part, "kind" | "id" | "number">): Wish {
-  return { kind: kind as Wish["kind"], id, ...(number === null ? {} : { number }) };
+function deletionItemOf({ kind, id, number }: Pick<Part, "kind" | "id" | "number">): DeletionItem {
+  return { kind: kind as DeletionItem["kind"], id, ...(number === null ? {} : { number }) };
 }
 
 function policyQuery(of: PolicyOf) {

@@ -10,10 +10,10 @@ import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
-import { BEGINNINGS, beginningOf, imitationOf, rolloutJob } from "./beginnings";
 import { sections, sectionsFor } from "./fields";
 import { SpecForm } from "./SpecForm";
-import { faultsByField, isMapping, isRecorded, type Spec } from "./spec";
+import { faultsByField, isMapping, isOffline, type Spec } from "./spec";
+import { imitationOf, rolloutJob, STARTER_SPECS, starterSpecOf } from "./starterSpecs";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
 
@@ -23,7 +23,7 @@ export default function SubmitPage() {
   const imitated = address.get("imitate");
   if (from) return <FromJob key={from} jobId={from} begin={(job) => job.spec_submitted as Spec} />;
   if (imitated) return <FromJob key={imitated} jobId={imitated} begin={imitationOf} />;
-  return <Submit beginning={rolloutJob()} />;
+  return <Submit starter={rolloutJob()} />;
 }
 
 type JobDetail = NonNullable<ReturnType<typeof useJob>["data"]>;
@@ -31,7 +31,7 @@ type JobDetail = NonNullable<ReturnType<typeof useJob>["data"]>;
 function FromJob({ jobId, begin }: { jobId: string; begin: (job: JobDetail) => Spec }) {
   const job = useJob(jobId);
   if (job.error) return <Problem error={job.error} />;
-  return job.data ? <Submit beginning={begin(job.data)} /> : <Loading what="Reading the job" />;
+  return job.data ? <Submit starter={begin(job.data)} /> : <Loading what="Reading the job" />;
 }
 
 interface Draft {
@@ -41,15 +41,15 @@ interface Draft {
   fault: string;
 }
 
-function Submit({ beginning }: { beginning: Spec }) {
+function Submit({ starter }: { starter: Spec }) {
   useTitle("New job");
   const navigate = useNavigate();
-  const [draft, setDraft] = useState<Draft>(() => ofSpec(beginning));
+  const [draft, setDraft] = useState<Draft>(() => ofSpec(starter));
   const [others, setOthers] = useState<Record<string, Draft>>({});
   const [project, setProject] = useState("");
   const all = useMemo(sections, []);
-  const hasRecorded = isRecorded(draft.spec);
-  const concerned = useMemo(() => sectionsFor(all, hasRecorded), [all, hasRecorded]);
+  const hasDataset = isOffline(draft.spec);
+  const concerned = useMemo(() => sectionsFor(all, hasDataset), [all, hasDataset]);
   const send = useMutation({
     mutationFn: () =>
       bodyOf(
@@ -66,9 +66,11 @@ function Submit({ beginning }: { beginning: Spec }) {
   /** What was written for the other kind of job is kept, and comes back when it is chosen again. */
   const switchTo = (title: string) => {
     const known = others[title];
-    setOthers({ ...others, [beginningOf(hasRecorded).title]: draft });
+    setOthers({ ...others, [starterSpecOf(hasDataset).title]: draft });
     setDraft(
-      known ? known : ofSpec({ ...BEGINNINGS.find((one) => one.title === title)?.begin(), name: nameOf(draft.spec) }),
+      known
+        ? known
+        : ofSpec({ ...STARTER_SPECS.find((one) => one.title === title)?.begin(), name: nameOf(draft.spec) }),
     );
     send.reset();
   };
@@ -100,7 +102,7 @@ function Submit({ beginning }: { beginning: Spec }) {
           </button>
         </div>
       </div>
-      <Beginning isRecorded={hasRecorded} onChange={switchTo} />
+      <StarterSpec isOffline={hasDataset} onChange={switchTo} />
       {refused && (faults.size === 0 || rest) ? <Problem error={rest ?? refused.message} /> : null}
       {refused && faults.size > 0 && !rest ? (
         <Problem
@@ -110,7 +112,7 @@ function Submit({ beginning }: { beginning: Spec }) {
       {send.error && !refused ? <Problem error={send.error} /> : null}
       <div className="submit">
         <SpecForm
-          key={String(hasRecorded)}
+          key={String(hasDataset)}
           sections={concerned}
           spec={draft.spec}
           faults={faults}
@@ -136,17 +138,22 @@ function Submit({ beginning }: { beginning: Spec }) {
   );
 }
 
-interface BeginningProps {
-  isRecorded: boolean;
+interface StarterSpecProps {
+  isOffline: boolean;
   onChange: (title: string) => void;
 }
 
 /** What the job trains. */
-function Beginning({ isRecorded, onChange }: BeginningProps) {
-  const { title, help } = beginningOf(isRecorded);
+function StarterSpec({ isOffline, onChange }: StarterSpecProps) {
+  const { title, help } = starterSpecOf(isOffline);
   return (
     <div className="toolbar">
-      <Segments legend="What it trains" values={BEGINNINGS.map((one) => one.title)} value={title} onChange={onChange} />
+      <Segments
+        legend="What it trains"
+        values={STARTER_SPECS.map((one) => one.title)}
+        value={title}
+        onChange={onChange}
+      />
       <p className="muted self-center">{help}</p>
     </div>
   );

@@ -59,8 +59,8 @@ const UPLOADS: Record<string, "archive" | "file"> = {
 };
 const OPEN_SECTIONS = new Set(["job", "model", "environment"]);
 // Of a job on recorded trajectories: it samples and measures nothing, so these have no meaning for it.
-const OPEN_RECORDED = new Set(["job", "model", "data"]);
-const NOT_RECORDED = new Set(["environment", "rollout", "evaluation"]);
+const OPEN_OFFLINE = new Set(["job", "model", "data"]);
+const NOT_OFFLINE = new Set(["environment", "rollout", "evaluation"]);
 const WORDS: Record<string, string> = {
   num: "number of",
   max: "max",
@@ -94,10 +94,10 @@ export function sections(): Section[] {
 }
 
 /** The sections that concern a job: on recorded trajectories, or on what it samples itself. */
-export function sectionsFor(all: readonly Section[], isRecorded: boolean): Section[] {
-  if (!isRecorded) return [...all];
-  const kept = all.filter((section) => !NOT_RECORDED.has(section.name));
-  return kept.map((section) => ({ ...section, isOpen: OPEN_RECORDED.has(section.name) }));
+export function sectionsFor(all: readonly Section[], isOffline: boolean): Section[] {
+  if (!isOffline) return [...all];
+  const kept = all.filter((section) => !NOT_OFFLINE.has(section.name));
+  return kept.map((section) => ({ ...section, isOpen: OPEN_OFFLINE.has(section.name) }));
 }
 
 function sectionOf(name: string, node: Node): Section {

@@ -4,7 +4,7 @@ import type { Field, Path } from "./fields";
 export type Spec = { readonly [key: string]: unknown };
 
 /** Whether the job trains on what others recorded, instead of sampling itself. */
-export function isRecorded(spec: Spec): boolean {
+export function isOffline(spec: Spec): boolean {
   return valueAt(spec, ["data", "source"]) === "trajectories";
 }
 

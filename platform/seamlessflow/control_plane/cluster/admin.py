@@ -104,7 +104,7 @@ class MachineAdmin(KeptAdmin):
 
 @admin.register(PoolGrant)
 class PoolGrantAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """May be deleted: a grant is a wish about the future, and no record refers to it."""
+    """May be deleted: a grant concerns the future only, and no record refers to it."""
 
     list_display = ["pool", "project"]
     list_filter = ["pool", "project"]

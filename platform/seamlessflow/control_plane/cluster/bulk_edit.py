@@ -78,7 +78,7 @@ class BulkEditForm(forms.Form):
         return cleaned
 
     @property
-    def wish(self) -> str:
+    def fingerprint(self) -> str:
         """What is asked for, as one line: the dry run was of exactly this."""
         add, remove = sorted(self.cleaned_data["add"]), sorted(self.cleaned_data["remove"])
         return f"+{','.join(add)} -{','.join(remove)} {self.cleaned_data['work']}"
@@ -145,7 +145,7 @@ def _apply(
         generations = {machine_id: int(request.POST[f"{SEEN}{machine_id}"]) for machine_id in edits}
     except (KeyError, ValueError):
         generations = {}
-    if not generations or request.POST.get("seen_edit") != form.wish:
+    if not generations or request.POST.get("seen_edit") != form.fingerprint:
         model_admin.message_user(
             request, "This is what would happen; apply it if it is right.", level="warning"
         )

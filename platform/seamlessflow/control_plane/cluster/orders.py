@@ -1,4 +1,4 @@
-"""The answer to a heartbeat: the machine's orders and residents, made anew each time from what is desired.
+"""The answer to a heartbeat: the machine's orders and warm_processes, made anew each time from what is desired.
 
 Invariant: nothing here depends on what was answered before, so a lost answer costs latency only.
 """
@@ -23,15 +23,15 @@ from seamlessflow.core.protocol.worker import (
     GangOrder,
     HeartbeatReply,
     PhaseOrder,
-    Resident,
+    WarmProcess,
     WeightsReference,
 )
 from seamlessflow.core.types.tags import Role
 
 HEARTBEAT_INTERVAL_S = 1.0
 CREDENTIAL_TTL_S = 24 * 3600
-# Resident children hold memory: a machine starts none ahead for more jobs than this.
-MAX_RESIDENT_JOBS = 4
+# WarmProcess children hold memory: a machine starts none ahead for more jobs than this.
+MAX_WARM_JOBS = 4
 
 VersionUris = Mapping[tuple[UUID, int], str]
 
@@ -39,14 +39,14 @@ VersionUris = Mapping[tuple[UUID, int], str]
 def reply_build(
     *, machine: Machine, phases: Sequence[Phase], num_intervals_acked: int, now: datetime
 ) -> HeartbeatReply:
-    jobs = _resident_jobs(machine, phases)
+    jobs = _warm_jobs(machine, phases)
     uris, gangs = _version_uris(phases, jobs), gang_orders(phases)
     return HeartbeatReply(
         machine_id=machine.id,
         name=machine.name,
         tags=machine.tags,
         orders=[_order(phase, uris, gangs.get(phase.id), now) for phase in phases],
-        residents=[_resident(job, role, uris) for job in jobs for role in _roles_here(job, machine)],
+        warm_processes=[_warm_process(job, role, uris) for job in jobs for role in _roles_here(job, machine)],
         interval_s=HEARTBEAT_INTERVAL_S,
         num_intervals_acked=num_intervals_acked,
         is_cordoned=machine.is_cordoned,
@@ -54,8 +54,8 @@ def reply_build(
     )
 
 
-def _resident_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
-    """Jobs at work whose children may be here: those it works for first, then the oldest, `MAX_RESIDENT_JOBS` at most.
+def _warm_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
+    """Jobs at work whose children may be here: those it works for first, then the oldest, `MAX_WARM_JOBS` at most.
 
     Chosen by the database: a specification is large, and every machine asks each second.
     """
@@ -72,8 +72,8 @@ def _resident_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
         jobs = jobs.filter(id__in=working)
     if working:
         is_elsewhere = Case(When(id__in=working, then=False), default=True, output_field=BooleanField())
-        return list(jobs.order_by(is_elsewhere, "created_at", "id")[:MAX_RESIDENT_JOBS])
-    return list(jobs.order_by("created_at", "id")[:MAX_RESIDENT_JOBS])
+        return list(jobs.order_by(is_elsewhere, "created_at", "id")[:MAX_WARM_JOBS])
+    return list(jobs.order_by("created_at", "id")[:MAX_WARM_JOBS])
 
 
 def _fits_here(machine: Machine) -> Q:
@@ -82,19 +82,19 @@ def _fits_here(machine: Machine) -> Q:
     fits = Q(pk__in=[])
     for role in set(Role) & set(tags):
         without = [name for name, roles in ROLES_OF_ENVIRONMENT.items() if role not in roles]
-        wished = Q(**{f"spec__placement__{role}__contained_by": tags})
-        fits |= wished & ~Q(spec__environment__name__in=without)
+        wanted = Q(**{f"spec__placement__{role}__contained_by": tags})
+        fits |= wanted & ~Q(spec__environment__name__in=without)
     return fits
 
 
 def _roles_here(job: Job, machine: Machine) -> list[Role]:
     tags = set(machine.tags)
-    wished = job.spec["placement"]
-    return [role for role in spec_roles(job.spec) if {role.value, *wished[role.value]} <= tags]
+    wanted = job.spec["placement"]
+    return [role for role in spec_roles(job.spec) if {role.value, *wanted[role.value]} <= tags]
 
 
 def _version_uris(phases: Iterable[Phase], jobs: Iterable[Job]) -> VersionUris:
-    """Where the weights are that orders and residents name: one query."""
+    """Where the weights are that orders and warm_processes name: one query."""
     wanted = {(job.id, job.latest_version) for job in jobs}
     wanted |= {(phase.job_id, _version(phase)) for phase in phases}
     if not wanted:
@@ -140,8 +140,8 @@ def _order(phase: Phase, uris: VersionUris, gang: GangOrder | None, now: datetim
     )
 
 
-def _resident(job: Job, role: Role, uris: VersionUris) -> Resident:
-    return Resident(
+def _warm_process(job: Job, role: Role, uris: VersionUris) -> WarmProcess:
+    return WarmProcess(
         job_id=job.id,
         project_id=job.project_id,
         role=role,

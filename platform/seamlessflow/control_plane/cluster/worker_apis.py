@@ -39,7 +39,8 @@ from seamlessflow.core.types.ledger import LedgerState
 Body = TypeVar("Body", Heartbeat, Join, Publication, MetricReport)
 Arguments = ParamSpec("Arguments")
 # The version spoken here and the one before it.
-ACCEPTED_PROTOCOLS = frozenset({PROTOCOL_VERSION, PROTOCOL_VERSION - 1})
+# The version before too, once there is a released one: version 1 never was.
+ACCEPTED_PROTOCOLS = frozenset({PROTOCOL_VERSION})
 
 MAX_MONOTONIC_S = 3.2e9  # a century: beyond, calendars end
 
@@ -151,7 +152,7 @@ def _decode(request: HttpRequest, kind: type[Body]) -> Body:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ApplicationError(f"the body is no {kind.__name__}: {error}") from error
     if body.protocol_version not in ACCEPTED_PROTOCOLS:
-        accepted = ", ".join(str(version) for version in sorted(ACCEPTED_PROTOCOLS) if version > 0)
+        accepted = ", ".join(str(version) for version in sorted(ACCEPTED_PROTOCOLS))
         raise field_error(
             "protocol_version", f"{body.protocol_version} is not accepted; accepted: {accepted}"
         )

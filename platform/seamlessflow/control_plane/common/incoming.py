@@ -1,6 +1,6 @@
 """Files on their way in, below INCOMING_DIR: each is locked by the process that writes it.
 
-Invariant: what a killed process left there is removed, at the next start of a web process or by upkeep, and never
+Invariant: what a killed process left there is removed, at the next start of a web process or by maintenance, and never
 anything that is still being written. The kernel releases a lock with the process that held it.
 """
 

@@ -24,7 +24,7 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 # Why a session is not trained, as people read it. The first that holds is said.
 REASONS = {
     "open": "still open when the job was submitted",
-    "failed": "without a verdict",
+    "failed": "without an outcome",
     "evaluation": "of held-out tasks",
     "environment": "of another environment",
     "domain": "of another domain",

@@ -1,8 +1,8 @@
 """Jobs whose agents bring no rewards pause themselves: a broken agent does not hold machines for ever.
 
-Enters: the groups that gateways settled, as rows. Leaves: the wish to pause, by the author `platform`, with the last
-error of their sessions. Counted are the groups of training that settled since the job was last resumed: as many in a
-row as its spec says, all dropped because too few sessions got a reward. A group that had its rewards breaks the row,
+Enters: the groups that gateways finalized, as rows. Leaves: the request to pause, by the author `platform`, with the
+last error of their sessions. It counts the training groups finalized since the job was last resumed: as many in a row
+as its spec says, all dropped because too few sessions got a reward. A group that had its rewards breaks the row,
 also one that was dropped for another cause; held-out tasks do not count.
 """
 
@@ -27,10 +27,10 @@ _BARREN = """
           FROM jobs_job WHERE state <> ALL(%s) AND desired = %s) j
     CROSS JOIN LATERAL (
         SELECT count(*) AS num, bool_and(g.drop_cause = %s) AS is_barren,
-               (array_agg(g.id ORDER BY g.settled_at DESC))[1] AS newest
-        FROM (SELECT id, drop_cause, settled_at FROM trajectory_group
-              WHERE job_id = j.id AND evaluation_version IS NULL AND settled_at > j.since
-              ORDER BY settled_at DESC LIMIT j.num) g) row
+               (array_agg(g.id ORDER BY g.finalized_at DESC))[1] AS newest
+        FROM (SELECT id, drop_cause, finalized_at FROM trajectory_group
+              WHERE job_id = j.id AND evaluation_version IS NULL AND finalized_at > j.since
+              ORDER BY finalized_at DESC LIMIT j.num) g) row
     WHERE row.num = j.num AND row.is_barren"""
 _log = logging.getLogger(__name__)
 
@@ -54,5 +54,5 @@ def barren_jobs_pause() -> list[UUID]:
 def _barren_jobs() -> list[tuple[UUID, int, str | None]]:
     with connection.cursor() as cursor:
         terminal = [state.value for state in TERMINAL_JOB_STATES]
-        cursor.execute(_BARREN, [terminal, DesiredJobState.RUN.value, DropCause.VERDICTS.value])
+        cursor.execute(_BARREN, [terminal, DesiredJobState.RUN.value, DropCause.TOO_FEW_REWARDED.value])
         return list(cursor.fetchall())

@@ -113,7 +113,7 @@ def job_submit(
         named = (spec.model.source, spec.environment.tasks, spec.evaluation.tasks)
         references_hold(references=named, project_id=project.id)
         job.save(force_insert=True)
-        if spec.data.is_recorded:
+        if spec.data.is_offline:
             _dataset_take(job, spec, sources)
         PolicyVersion.objects.create(project=project, job=job, version=0, uri=model_path.as_uri())
         event_record(
@@ -165,9 +165,9 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
         job.pause_reason = reason if author == PLATFORM and desired is DesiredJobState.PAUSE else ""
         job.generation += 1
         job.save(update_fields=["desired", "pause_reason", "generation"])
-        if desired is DesiredJobState.RUN:  # by the clock that says when groups were settled
+        if desired is DesiredJobState.RUN:  # by the clock that says when groups were finalized
             Job.objects.filter(id=job.id).update(resumed_at=Now())
-        _wish_record(job, "job.desired", reason, author, {"from": before, "to": desired})
+        _request_record(job, "job.desired", reason, author, {"from": before, "to": desired})
         scheduler_notify(reason=f"job {job.id} is asked to {desired}")
     return job
 
@@ -189,11 +189,11 @@ def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> J
         job.stage_requested, job.stage_request = number, job.stage_request + 1
         job.generation += 1
         job.save(update_fields=["stage_requested", "stage_request", "generation"])
-        _wish_record(job, "job.stage", reason, author, {"to": stage})
+        _request_record(job, "job.stage", reason, author, {"to": stage})
     return job
 
 
-def _wish_record(job: Job, kind: str, reason: str, author: str, data: dict[str, Any]) -> None:
+def _request_record(job: Job, kind: str, reason: str, author: str, data: dict[str, Any]) -> None:
     """What somebody asked of a job, with the generation that it became."""
     event_record(
         kind=kind,

@@ -57,27 +57,27 @@ class Guard:
         sockets = list(self._sockets)
         if not sockets:
             return
-        for socket, (detail, code) in (await database_sync_to_async(_verdicts)(sockets)).items():
+        for socket, (detail, code) in (await database_sync_to_async(_closings)(sockets)).items():
             self._sockets.discard(socket)
             await socket.end(detail, code)
 
 
-def _verdicts(sockets: list[Guarded]) -> dict[Guarded, tuple[str, int]]:
+def _closings(sockets: list[Guarded]) -> dict[Guarded, tuple[str, int]]:
     accesses = accesses_now({socket.credential for socket in sockets})
     pools = {
         one: pools_visible(access=accesses[one])
         for one in {socket.credential for socket in sockets if socket.pools is not None}
         if one in accesses
     }
-    verdicts = {}
+    closings = {}
     for socket in sockets:
         access = accesses.get(socket.credential)
         if access is None:
-            verdicts[socket] = ("the token or the session that opened this socket has ended", UNAUTHORIZED)
+            closings[socket] = ("the token or the session that opened this socket has ended", UNAUTHORIZED)
         elif socket.access.readable - access.readable:
-            verdicts[socket] = ("a project is no longer open to you", FORBIDDEN)
+            closings[socket] = ("a project is no longer open to you", FORBIDDEN)
         elif socket.pools is not None and socket.pools - pools[socket.credential]:
-            verdicts[socket] = ("machines are no longer open to you", FORBIDDEN)
+            closings[socket] = ("machines are no longer open to you", FORBIDDEN)
         else:
             socket.access = access
-    return verdicts
+    return closings

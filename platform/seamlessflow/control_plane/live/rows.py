@@ -129,7 +129,7 @@ def group_row(group: RolloutGroup) -> Row:
         "state": group.state,
         "reason": group.reason,
         "size": group.size,
-        "num_verdicts": group.num_verdicts,
+        "num_rewarded": group.num_rewarded,
         "reward_mean": group.reward_mean,
         "reward_std": group.reward_std,
         "min_version": group.min_version,

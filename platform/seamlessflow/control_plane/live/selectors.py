@@ -49,7 +49,7 @@ _Found = TypeVar("_Found", bound=Model)
 
 _GROUPS = """
     SELECT newest.* FROM unnest(%s::uuid[]) AS asked (job_id) CROSS JOIN LATERAL (
-        SELECT id, job_id, index, state, reason, size, num_verdicts, reward_mean, reward_std, min_version, max_version,
+        SELECT id, job_id, index, state, reason, size, num_rewarded, reward_mean, reward_std, min_version, max_version,
                batch_number, created_at
         FROM trajectory_group g WHERE g.job_id = asked.job_id AND g.evaluation_version IS NULL
         ORDER BY index DESC LIMIT %s

@@ -10,7 +10,7 @@ import queue
 from uuid import UUID
 
 from seamlessflow.control_plane.cluster.doorbells import doorbell_send
-from seamlessflow.control_plane.scheduling.services import Ring
+from seamlessflow.control_plane.scheduling.services import WakeUp
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.snapshot import Snapshot
 from seamlessflow.runtime.tasks import thread_supervised
@@ -19,18 +19,18 @@ MAX_QUEUED = 256
 _log = logging.getLogger(__name__)
 
 
-class BellRinger:
-    """Takes rings from the scheduling loop; `close` ends the thread after what is queued."""
+class WakeUpSender:
+    """Takes wake_ups from the scheduling loop; `close` ends the thread after what is queued."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Ring | None] = queue.Queue(MAX_QUEUED)
+        self._queue: queue.Queue[WakeUp | None] = queue.Queue(MAX_QUEUED)
         self._thread = thread_supervised(self._run, name="doorbells")
 
-    def ring(self, ring: Ring) -> None:
+    def send(self, wake_up: WakeUp) -> None:
         try:
-            self._queue.put_nowait(ring)
+            self._queue.put_nowait(wake_up)
         except queue.Full:
-            _log.warning("doorbell of %s dropped: %d are queued", ring.machine, MAX_QUEUED)
+            _log.warning("doorbell of %s dropped: %d are queued", wake_up.machine, MAX_QUEUED)
 
     def close(self, *, timeout_s: float = 2.0) -> None:
         try:
@@ -40,8 +40,8 @@ class BellRinger:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while (ring := self._queue.get()) is not None:
-            doorbell_send(machine_name=ring.machine, phase_id=ring.phase_id, fence=ring.fence)
+        while (wake_up := self._queue.get()) is not None:
+            doorbell_send(machine_name=wake_up.machine, phase_id=wake_up.phase_id, fence=wake_up.fence)
 
 
 class EnginesBehind:
@@ -50,7 +50,7 @@ class EnginesBehind:
     def __init__(self) -> None:
         self._rung: dict[UUID, int] = {}  # newest version rung for, by phase
 
-    def rings(self, snapshot: Snapshot) -> list[Ring]:
+    def wake_ups(self, snapshot: Snapshot) -> list[WakeUp]:
         """For engines that fell behind since they were last rung for."""
         behind = [
             (machine.name, phase)
@@ -61,7 +61,7 @@ class EnginesBehind:
             and phase.served_version < phase.desired_version
         ]
         fresh = [
-            Ring(machine=name, phase_id=phase.id, fence=phase.fence)
+            WakeUp(machine=name, phase_id=phase.id, fence=phase.fence)
             for name, phase in behind
             if self._rung.get(phase.id, -1) < phase.desired_version
         ]

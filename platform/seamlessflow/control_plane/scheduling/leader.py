@@ -16,7 +16,7 @@ from django.db import close_old_connections, connections
 
 from seamlessflow.control_plane.common.services import SCHEDULER_CHANNEL
 from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
-from seamlessflow.control_plane.scheduling.doorbells import BellRinger, EnginesBehind
+from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind, WakeUpSender
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
@@ -63,7 +63,7 @@ class Leader:
         self._stop = stop
         self._companion = companion
         self._on_turn = on_turn
-        self._ringer = BellRinger()
+        self._wake_up_sender = WakeUpSender()
         self._behind = EnginesBehind()
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class Leader:
                 _log.warning("the database is away, again in %g s: %s", pause_s, " ".join(str(error).split()))
                 connections.close_all()
                 self._stop.wait(pause_s)
-        self._ringer.close()
+        self._wake_up_sender.close()
 
     def _run_session(self, session: psycopg.Connection) -> None:
         with _answering(session):
@@ -121,10 +121,10 @@ class Leader:
         started_at = time.monotonic()
         barren_jobs_pause()
         snapshot = snapshot_load(may_evict=may_evict)
-        for ring in self._behind.rings(snapshot):
-            self._ringer.ring(ring)
-        for ring in plan_apply(decide(snapshot)):
-            self._ringer.ring(ring)
+        for wake_up in self._behind.wake_ups(snapshot):
+            self._wake_up_sender.send(wake_up)
+        for wake_up in plan_apply(decide(snapshot)):
+            self._wake_up_sender.send(wake_up)
         took_s = time.monotonic() - started_at
         if took_s > SLOW_CYCLE_S:
             _log.warning("a cycle took %.0f ms", took_s * 1000)

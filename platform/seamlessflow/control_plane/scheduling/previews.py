@@ -16,7 +16,7 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
-from seamlessflow.core.scheduling.preview import JobOutlook, PhaseFate, preview
+from seamlessflow.core.scheduling.preview import JobImpact, PhaseImpact, preview
 from seamlessflow.core.scheduling.preview_text import job_sentence, phase_sentence
 from seamlessflow.core.scheduling.snapshot import MachineView
 from seamlessflow.core.types.tags import Role
@@ -51,16 +51,16 @@ class EditedMachine:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownFate:
-    fate: PhaseFate
+class ShownPhaseImpact:
+    impact: PhaseImpact
     job_name: str | None  # None: not the caller's
     load: int | None
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
-class ShownOutlook:
-    outlook: JobOutlook
+class ShownJobImpact:
+    impact: JobImpact
     job_name: str | None
     sentence: str
 
@@ -68,14 +68,14 @@ class ShownOutlook:
 @dataclass(frozen=True, slots=True)
 class MachinesPreview:
     machines: list[EditedMachine]
-    phases: list[ShownFate]
-    jobs: list[ShownOutlook]
+    phases: list[ShownPhaseImpact]
+    jobs: list[ShownJobImpact]
 
     @property
     def sentences(self) -> list[str]:
         """All of it, to be read from top to bottom."""
         said = [shown.sentence for shown in self.phases]
-        said += [shown.sentence for shown in self.jobs if shown.outlook.is_changed]
+        said += [shown.sentence for shown in self.jobs if shown.impact.is_changed]
         return said or ["Nothing that runs or waits is concerned."]
 
 
@@ -83,12 +83,12 @@ def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> Ma
     """What these edits would do. Machines that do not exist are left out."""
     snapshot = snapshot_load()
     names = _job_names(access)
-    foreseen = preview(snapshot, edits)
-    loads = _loads([fate.live.id for fate in foreseen.phases if fate.live is not None])
+    made = preview(snapshot, edits)
+    loads = _loads([impact.live.id for impact in made.phases if impact.live is not None])
     return MachinesPreview(
         machines=_edited_machines(snapshot.machines, edits),
-        phases=[_shown_fate(fate, names, loads) for fate in foreseen.phases],
-        jobs=[_shown_outlook(outlook, names) for outlook in foreseen.jobs],
+        phases=[_shown_phase_impact(impact, names, loads) for impact in made.phases],
+        jobs=[_shown_job_impact(impact, names) for impact in made.jobs],
     )
 
 
@@ -134,12 +134,14 @@ def _edited_machines(
     ]
 
 
-def _shown_fate(fate: PhaseFate, names: Mapping[UUID, str], loads: Mapping[UUID, int | None]) -> ShownFate:
-    name = names.get(fate.job_id)
-    load = None if fate.live is None else loads.get(fate.live.id)
-    return ShownFate(fate, name, load, phase_sentence(fate, job=name or HIDDEN_JOB))
+def _shown_phase_impact(
+    impact: PhaseImpact, names: Mapping[UUID, str], loads: Mapping[UUID, int | None]
+) -> ShownPhaseImpact:
+    name = names.get(impact.job_id)
+    load = None if impact.live is None else loads.get(impact.live.id)
+    return ShownPhaseImpact(impact, name, load, phase_sentence(impact, job=name or HIDDEN_JOB))
 
 
-def _shown_outlook(outlook: JobOutlook, names: Mapping[UUID, str]) -> ShownOutlook:
-    name = names.get(outlook.job_id)
-    return ShownOutlook(outlook, name, job_sentence(outlook, job=name or HIDDEN_JOB))
+def _shown_job_impact(impact: JobImpact, names: Mapping[UUID, str]) -> ShownJobImpact:
+    name = names.get(impact.job_id)
+    return ShownJobImpact(impact, name, job_sentence(impact, job=name or HIDDEN_JOB))

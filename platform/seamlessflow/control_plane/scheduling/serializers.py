@@ -5,9 +5,9 @@ from typing import Any
 from rest_framework import serializers
 
 from seamlessflow.control_plane.common.fields import ShownIdField
-from seamlessflow.control_plane.scheduling.previews import ShownFate, ShownOutlook
+from seamlessflow.control_plane.scheduling.previews import ShownJobImpact, ShownPhaseImpact
 from seamlessflow.core.scheduling.edits import MachineEdit
-from seamlessflow.core.scheduling.preview import Fate
+from seamlessflow.core.scheduling.preview import Impact
 from seamlessflow.core.types.ids import IdKind, show_id
 
 
@@ -42,38 +42,40 @@ class EditedMachineOutput(serializers.Serializer):
     after = DesiredOutput()
 
 
-class PhaseFateOutput(serializers.Serializer):
+class PhaseImpactOutput(serializers.Serializer):
     """The forecast holds until somebody edits something; `phase_id`, `state` and `load` are of this moment."""
 
     phase_id = ShownIdField(
         IdKind.PHASE,
-        source="fate.live.id",
+        source="impact.live.id",
         allow_null=True,
         help_text="Null while it has no live phase of this role: machines that train in turns have one at a time.",
     )
-    machine = serializers.CharField(source="fate.machine")
-    role = serializers.CharField(source="fate.role")
-    state = serializers.CharField(source="fate.live.state", allow_null=True)
+    machine = serializers.CharField(source="impact.machine")
+    role = serializers.CharField(source="impact.role")
+    state = serializers.CharField(source="impact.live.state", allow_null=True)
     is_turn = serializers.BooleanField(
-        source="fate.is_turn", help_text="The machine's turns to train end, whoever has the machine now."
+        source="impact.is_turn", help_text="The machine's turns to train end, whoever has the machine now."
     )
     job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
     job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
-    fate = serializers.ChoiceField(choices=[f.value for f in Fate], source="fate.fate")
-    reason = serializers.CharField(source="fate.reason", help_text="Why it ends; empty when it stays.")
+    impact = serializers.ChoiceField(choices=[f.value for f in Impact], source="impact.impact")
+    reason = serializers.CharField(source="impact.reason", help_text="Why it ends; empty when it stays.")
     is_by_edit = serializers.BooleanField(
-        source="fate.is_by_edit", help_text="False: it would end anyway, or stays."
+        source="impact.is_by_edit", help_text="False: it would end anyway, or stays."
     )
     successors = serializers.ListField(
-        child=serializers.CharField(), source="fate.successors", help_text="Machines that take the role over."
+        child=serializers.CharField(),
+        source="impact.successors",
+        help_text="Machines that take the role over.",
     )
     load = serializers.IntegerField(
         allow_null=True, help_text="Requests (rollout), episodes (agent) or the batch in hand (train), now."
     )
     sentence = serializers.CharField()
 
-    def get_job_id(self, shown: ShownFate) -> str | None:
-        return show_id(IdKind.JOB, shown.fate.job_id) if shown.job_name is not None else None
+    def get_job_id(self, shown: ShownPhaseImpact) -> str | None:
+        return show_id(IdKind.JOB, shown.impact.job_id) if shown.job_name is not None else None
 
 
 class PlacesOutput(serializers.Serializer):
@@ -84,22 +86,22 @@ class PlacesOutput(serializers.Serializer):
     waiting = serializers.CharField(help_text="Why it waits; empty when it does not.")
 
 
-class JobOutlookOutput(serializers.Serializer):
+class JobImpactOutput(serializers.Serializer):
     job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
     job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
-    is_changed = serializers.BooleanField(source="outlook.is_changed")
-    before = PlacesOutput(source="outlook.before", help_text="Where the job comes to rest without the edit.")
-    after = PlacesOutput(source="outlook.after", help_text="Where it comes to rest with it.")
+    is_changed = serializers.BooleanField(source="impact.is_changed")
+    before = PlacesOutput(source="impact.before", help_text="Where the job comes to rest without the edit.")
+    after = PlacesOutput(source="impact.after", help_text="Where it comes to rest with it.")
     sentence = serializers.CharField()
 
-    def get_job_id(self, shown: ShownOutlook) -> str | None:
-        return show_id(IdKind.JOB, shown.outlook.job_id) if shown.job_name is not None else None
+    def get_job_id(self, shown: ShownJobImpact) -> str | None:
+        return show_id(IdKind.JOB, shown.impact.job_id) if shown.job_name is not None else None
 
 
 class MachinesPreviewOutput(serializers.Serializer):
     machines = EditedMachineOutput(many=True)
-    phases = PhaseFateOutput(many=True)
-    jobs = JobOutlookOutput(many=True)
+    phases = PhaseImpactOutput(many=True)
+    jobs = JobImpactOutput(many=True)
     sentences = serializers.ListField(child=serializers.CharField(), help_text="All of it, for people.")
 
 

@@ -1,7 +1,7 @@
 """Applying a plan: each decision is a compare-and-set in a short transaction of its own.
 
 Invariant: a decision that lost a race changes nothing; the next cycle decides anew. Nothing here waits for a broker:
-the rings to send are returned.
+the wake_ups to send are returned.
 """
 
 import logging
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class WakeUp:
     """A doorbell to send: the machine should ask for its orders now."""
 
     machine: str
@@ -50,9 +50,9 @@ class Ring:
     fence: int
 
 
-def plan_apply(plan: Plan) -> list[Ring]:
-    """Apply what still holds; one log line each. Returns the doorbells to ring."""
-    rings = []
+def plan_apply(plan: Plan) -> list[WakeUp]:
+    """Apply what still holds; one log line each. Returns the doorbells to wake_up."""
+    wake_ups = []
     for decision in plan.decisions:
         try:
             applied = _apply(decision)
@@ -64,17 +64,17 @@ def plan_apply(plan: Plan) -> list[Ring]:
             continue
         _log.info("applied: %s", decision)
         if isinstance(applied, list):
-            rings += applied
+            wake_ups += applied
     _waiting_reasons_store(plan)
-    return rings
+    return wake_ups
 
 
-def _apply(decision: Decision) -> list[Ring] | bool | None:
+def _apply(decision: Decision) -> list[WakeUp] | bool | None:
     """None: nothing was changed."""
     match decision:
         case Lease():
-            ring = phase_lease(decision)
-            return None if ring is None else [ring]
+            wake_up = phase_lease(decision)
+            return None if wake_up is None else [wake_up]
         case LeaseGang():
             return _gang_lease(decision)
         case DrainPhase():
@@ -94,7 +94,7 @@ def _apply(decision: Decision) -> list[Ring] | bool | None:
 
 
 @transaction.atomic
-def phase_lease(lease: Lease) -> Ring | None:
+def phase_lease(lease: Lease) -> WakeUp | None:
     """Lease a machine under the next fence. None if the machine or the job changed since the snapshot.
 
     The fence of a train phase also exceeds that of every earlier train phase of the job, whatever its machine: the
@@ -111,7 +111,7 @@ def phase_lease(lease: Lease) -> Ring | None:
 
 
 @transaction.atomic
-def _gang_lease(gang: LeaseGang) -> list[Ring] | None:
+def _gang_lease(gang: LeaseGang) -> list[WakeUp] | None:
     """Lease all machines under one fence, above that of each of them and of the job, or none of them."""
     wanted = [machine_id for machine_id, _ in gang.machines]
     # In one order, as any other transaction that locks several; machines before jobs.
@@ -140,7 +140,7 @@ def _fence_take(machines: list[Machine], job: Job, role: Role) -> int:
     return fence
 
 
-def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gang: Any) -> Ring:
+def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gang: Any) -> WakeUp:
     """`gang`: of a member of one, its `gang_id` and `gang_member`."""
     phase = Phase.objects.create(
         project_id=job.project_id,
@@ -165,7 +165,7 @@ def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gan
         author=AUTHOR,
         data={"machine_id": str(machine.id), "role": phase.role, "num_batches": lease.num_batches},
     )
-    return Ring(machine=machine.name, phase_id=phase.id, fence=fence)
+    return WakeUp(machine=machine.name, phase_id=phase.id, fence=fence)
 
 
 def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
@@ -213,7 +213,7 @@ def _is_leasable(machine: Machine, job: Job, role: Role) -> bool:
     return not (single and Phase.objects.filter(live_phase_conflict(job_id=job.id, role=role)).exists())
 
 
-def _phase_drain(decision: DrainPhase) -> list[Ring] | None:
+def _phase_drain(decision: DrainPhase) -> list[WakeUp] | None:
     moved = phase_move(
         phase_id=decision.phase_id,
         to=PhaseState.DRAINING,
@@ -221,20 +221,20 @@ def _phase_drain(decision: DrainPhase) -> list[Ring] | None:
         author=AUTHOR,
         fields={**_next_fields(decision.then), "drain_grace_s": decision.grace_s},
     )
-    return [_ring(decision.phase_id, decision.machine)] if moved else None
+    return [_wake_up_of(decision.phase_id, decision.machine)] if moved else None
 
 
 @transaction.atomic
-def _version_raise(decision: SetDesiredVersion) -> list[Ring] | None:
+def _version_raise(decision: SetDesiredVersion) -> list[WakeUp] | None:
     phases = Phase.objects.filter(id=decision.phase_id, desired_version__lt=decision.version)
     if not phases.filter(state__in=LIVE_PHASE_STATES).update(desired_version=decision.version):
         return None
     engines_notify(job_id=Phase.objects.values_list("job_id", flat=True).get(id=decision.phase_id))
-    return [_ring(decision.phase_id, decision.machine)]
+    return [_wake_up_of(decision.phase_id, decision.machine)]
 
 
-def _ring(phase_id: UUID, machine: str) -> Ring:
-    return Ring(machine, phase_id, Phase.objects.values_list("fence", flat=True).get(id=phase_id))
+def _wake_up_of(phase_id: UUID, machine: str) -> WakeUp:
+    return WakeUp(machine, phase_id, Phase.objects.values_list("fence", flat=True).get(id=phase_id))
 
 
 def _waiting_reasons_store(plan: Plan) -> None:

@@ -21,11 +21,11 @@ from seamlessflow.control_plane.common.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.storage.access import deletion_check, policy_check
 from seamlessflow.control_plane.storage.deletions import (
-    JudgedWish,
-    Wish,
+    DeletionRequest,
+    JudgedDeletion,
+    deletions_judge,
     job_parts_judge,
     removals_mark,
-    wishes_judge,
 )
 from seamlessflow.control_plane.storage.exports import trajectories_export
 from seamlessflow.control_plane.storage.selectors import (
@@ -137,7 +137,7 @@ class StoragePlanApi(ProjectApi):
         """What the policy of the project would delete now."""
         project = _project_named(self, request)
         planned = policy_plan(project.id, now=database_now())
-        return Response(_answer([JudgedWish(removal, "") for removal in planned], is_dry_run=True))
+        return Response(_answer([JudgedDeletion(removal, "") for removal in planned], is_dry_run=True))
 
 
 class JobTrajectoriesApi(ProjectApi):
@@ -180,10 +180,12 @@ class StorageDeletionsApi(ProjectApi):
         project = _project_named(self, request)
         self.access.check(Operation.DELETION_ASK, project.id)
         body = body_read(request, DeletionInput)
-        wishes = [_wish(item, place) for place, item in enumerate(body["items"])]
+        requests = [_deletion_request(item, place) for place, item in enumerate(body["items"])]
         if not body["dry_run"]:
-            _owners_check(self, project, wishes)
-        judged = wishes_judge(project_id=project.id, wishes=wishes, reason=body["reason"], now=database_now())
+            _owners_check(self, project, requests)
+        judged = deletions_judge(
+            project_id=project.id, requests=requests, reason=body["reason"], now=database_now()
+        )
         if not body["dry_run"]:
             _refusals_check(judged)
             removals_mark(
@@ -195,19 +197,19 @@ class StorageDeletionsApi(ProjectApi):
         return Response(_answer(judged, is_dry_run=body["dry_run"]))
 
 
-def _owners_check(api: ProjectApi, project: Project, wishes: list[Wish]) -> None:
-    for wish in wishes:
-        deletion_check(api.access, project, kind=wish.kind, subject=wish.subject)
+def _owners_check(api: ProjectApi, project: Project, requests: list[DeletionRequest]) -> None:
+    for request in requests:
+        deletion_check(api.access, project, kind=request.kind, subject=request.subject)
 
 
-def _refusals_check(judged: list[JudgedWish]) -> None:
+def _refusals_check(judged: list[JudgedDeletion]) -> None:
     refused = next((one for one in judged if one.refusal), None)
     if refused is not None:
         name = f" of {refused.removal.name!r}" if refused.removal.name else ""
         raise conflict(f"nothing was deleted: the {refused.removal.kind}{name} must stay: {refused.refusal}")
 
 
-def _wish(item: dict[str, Any], place: int) -> Wish:
+def _deletion_request(item: dict[str, Any], place: int) -> DeletionRequest:
     kind = RemovalKind(item["kind"])
     id_kind = IdKind.ARTIFACT if kind is RemovalKind.UPLOAD else IdKind.JOB
     try:
@@ -218,7 +220,7 @@ def _wish(item: dict[str, Any], place: int) -> Wish:
     if is_numbered != (item.get("number") is not None):
         wanted = "is needed" if is_numbered else "is for versions and checkpoints alone"
         raise field_error(f"items.{place}.number", wanted)
-    return Wish(kind, subject, item.get("number"))
+    return DeletionRequest(kind, subject, item.get("number"))
 
 
 def _project_named(api: ProjectApi, request: Request) -> Project:
@@ -273,7 +275,7 @@ def _policy(project: Project | None) -> dict[str, Any]:
     return dict(PolicyOutput({"project": project.slug if project else None, "settings": rows}).data)
 
 
-def _answer(judged: list[JudgedWish], *, is_dry_run: bool) -> dict[str, Any]:
+def _answer(judged: list[JudgedDeletion], *, is_dry_run: bool) -> dict[str, Any]:
     rows = [_row(one.removal, one.refusal) for one in judged]
     freed = sum(one.removal.num_bytes for one in judged if not one.refusal)
     return dict(DeletionOutput({"dry_run": is_dry_run, "num_bytes": freed, "items": rows}).data)

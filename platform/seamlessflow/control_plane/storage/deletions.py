@@ -35,7 +35,7 @@ from seamlessflow.core.retention.planner import (
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DeletionRequest:
     """What somebody wants gone. `subject`: a job, or an upload; `number`: of a version or a checkpoint."""
 
     kind: RemovalKind
@@ -44,48 +44,53 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedWish:
+class JudgedDeletion:
     """`refusal` is empty where it can go."""
 
     removal: PlannedRemoval
     refusal: str
 
 
-def wishes_judge(*, project_id: UUID, wishes: Sequence[Wish], reason: str, now: datetime) -> list[JudgedWish]:
+def deletions_judge(
+    *, project_id: UUID, requests: Sequence[DeletionRequest], reason: str, now: datetime
+) -> list[JudgedDeletion]:
     """The dry run: what each would free, or why it stays. What does not exist is refused as such."""
     wanted_jobs = Job.objects.filter(
-        project_id=project_id, id__in={wish.subject for wish in wishes if wish.kind != RemovalKind.UPLOAD}
+        project_id=project_id,
+        id__in={request.subject for request in requests if request.kind != RemovalKind.UPLOAD},
     )
     jobs = {facts.id: facts for facts in job_facts(wanted_jobs, now=now)}
-    wanted_uploads = {wish.subject for wish in wishes if wish.kind is RemovalKind.UPLOAD}
+    wanted_uploads = {request.subject for request in requests if request.kind is RemovalKind.UPLOAD}
     uploads = {facts.id: facts for facts in upload_facts(project_id=project_id, now=now, only=wanted_uploads)}
     judged = []
-    for wish in wishes:
-        if wish.kind is RemovalKind.UPLOAD:
-            upload = uploads.get(wish.subject)
+    for request in requests:
+        if request.kind is RemovalKind.UPLOAD:
+            upload = uploads.get(request.subject)
             name, size = ("", 0) if upload is None else (upload.name, upload.num_bytes)
             refusal = "there is no such upload" if upload is None else upload_refusal(upload)
         else:
-            name, size, refusal = _judge(jobs.get(wish.subject), wish)
-        removal = PlannedRemoval(wish.kind, wish.subject, name, size, reason, wish.number)
-        judged.append(JudgedWish(removal, refusal))
+            name, size, refusal = _judge(jobs.get(request.subject), request)
+        removal = PlannedRemoval(request.kind, request.subject, name, size, reason, request.number)
+        judged.append(JudgedDeletion(removal, refusal))
     return judged
 
 
-def job_parts_judge(job: Job, *, now: datetime) -> list[JudgedWish]:
+def job_parts_judge(job: Job, *, now: datetime) -> list[JudgedDeletion]:
     """Everything of a job that can be deleted by itself: the job, its rows, each checkpoint, each version."""
     (facts,) = job_facts([job], now=now)
-    wishes = [
-        Wish(RemovalKind.JOB, job.id),
-        *([] if facts.trajectories_bytes is None else [Wish(RemovalKind.TRAJECTORIES, job.id)]),
-        *([] if facts.logs_bytes is None else [Wish(RemovalKind.LOGS, job.id)]),
-        *(Wish(RemovalKind.CHECKPOINT, job.id, one.number) for one in facts.checkpoints),
-        *(Wish(RemovalKind.VERSION, job.id, one.number) for one in facts.versions),
+    requests = [
+        DeletionRequest(RemovalKind.JOB, job.id),
+        *([] if facts.trajectories_bytes is None else [DeletionRequest(RemovalKind.TRAJECTORIES, job.id)]),
+        *([] if facts.logs_bytes is None else [DeletionRequest(RemovalKind.LOGS, job.id)]),
+        *(DeletionRequest(RemovalKind.CHECKPOINT, job.id, one.number) for one in facts.checkpoints),
+        *(DeletionRequest(RemovalKind.VERSION, job.id, one.number) for one in facts.versions),
     ]
     judged = []
-    for wish in wishes:
-        name, size, refusal = _judge(facts, wish)
-        judged.append(JudgedWish(PlannedRemoval(wish.kind, job.id, name, size, "", wish.number), refusal))
+    for request in requests:
+        name, size, refusal = _judge(facts, request)
+        judged.append(
+            JudgedDeletion(PlannedRemoval(request.kind, job.id, name, size, "", request.number), refusal)
+        )
     return judged
 
 
@@ -105,26 +110,26 @@ def removals_mark(
     return marked
 
 
-def _judge(job: JobFacts | None, wish: Wish) -> tuple[str, int, str]:
+def _judge(job: JobFacts | None, request: DeletionRequest) -> tuple[str, int, str]:
     """Name, bytes and refusal."""
     if job is None:
         return "", 0, "there is no such job"
-    match wish.kind:
+    match request.kind:
         case RemovalKind.VERSION:
-            size = next((one.num_bytes for one in job.versions if one.number == wish.number), 0)
-            return job.name, size, version_refusal(job, wish.number or 0)
+            size = next((one.num_bytes for one in job.versions if one.number == request.number), 0)
+            return job.name, size, version_refusal(job, request.number or 0)
         case RemovalKind.CHECKPOINT:
-            found = next((one for one in job.checkpoints if one.number == wish.number), None)
+            found = next((one for one in job.checkpoints if one.number == request.number), None)
             if found is None:
-                return job.name, 0, f"there is no checkpoint of batch {wish.number}"
-            return job.name, found.num_bytes, job_refusal(job, wish.kind)
+                return job.name, 0, f"there is no checkpoint of batch {request.number}"
+            return job.name, found.num_bytes, job_refusal(job, request.kind)
         case RemovalKind.TRAJECTORIES:
             size, is_gone = job.trajectories_bytes or 0, job.trajectories_bytes is None
         case RemovalKind.LOGS:
             size, is_gone = job.logs_bytes or 0, job.logs_bytes is None
         case _:
             size, is_gone = job.num_bytes, False
-    return job.name, size, "they are deleted already" if is_gone else job_refusal(job, wish.kind)
+    return job.name, size, "they are deleted already" if is_gone else job_refusal(job, request.kind)
 
 
 def _mark(
@@ -135,8 +140,8 @@ def _mark(
         Artifact.objects.select_for_update().filter(id=removal.subject).first()
     else:
         Job.objects.select_for_update(of=("self",)).filter(id=removal.subject).first()
-    wish = Wish(removal.kind, removal.subject, removal.number)
-    (judged,) = wishes_judge(project_id=project_id, wishes=[wish], reason=removal.reason, now=now)
+    request = DeletionRequest(removal.kind, removal.subject, removal.number)
+    (judged,) = deletions_judge(project_id=project_id, requests=[request], reason=removal.reason, now=now)
     if judged.refusal:
         if is_strict:
             raise conflict(f"{removal.kind} of {judged.removal.name or removal.subject}: {judged.refusal}")

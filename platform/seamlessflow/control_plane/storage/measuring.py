@@ -18,7 +18,7 @@ from seamlessflow.control_plane.storage.models import StoredCheckpoint, StoredUs
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
 # Nodes are stamped when their transaction begins; whatever is this old has been committed.
-SETTLED = timedelta(minutes=5)
+STABLE_AFTER = timedelta(minutes=5)
 CHECKPOINT_PREFIX = "batch-"
 _NODES = """
     SELECT coalesce(sum(pg_column_size(n.*)), 0) FROM trajectory_node n
@@ -35,8 +35,10 @@ LONG_AGO = "2000-01-01T00:00:00Z"
 
 def usage_measure(*, now: datetime) -> int:
     """Measure the jobs of which something may have changed. Returns how many."""
-    is_settled = Q(state__in=TERMINAL_JOB_STATES, stored_usage__measured_at__gt=F("ended_at") + 2 * SETTLED)
-    jobs = Job.objects.filter(deleted_at=None).exclude(is_settled)
+    is_final = Q(
+        state__in=TERMINAL_JOB_STATES, stored_usage__measured_at__gt=F("ended_at") + 2 * STABLE_AFTER
+    )
+    jobs = Job.objects.filter(deleted_at=None).exclude(is_final)
     for job in jobs.only("id", "trajectories_deleted_at"):
         job_measure(job, now=now)
     return len(jobs)
@@ -46,7 +48,7 @@ def job_measure(job: Job, *, now: datetime) -> None:
     _checkpoints_measure(job.id)
     known = StoredUsage.objects.filter(job_id=job.id).first()
     since = LONG_AGO if known is None or known.nodes_until is None else known.nodes_until.isoformat()
-    until = now - SETTLED
+    until = now - STABLE_AFTER
     nodes = _figure(_NODES, job.id, since, until.isoformat())
     before = 0 if known is None else known.trajectories_bytes
     StoredUsage.objects.update_or_create(

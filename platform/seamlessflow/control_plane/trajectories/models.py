@@ -53,7 +53,7 @@ class RolloutGroup(models.Model):
         max_length=16, choices=[(s.value, s.value) for s in GroupState], default=GroupState.OPEN.value
     )
     reason = models.TextField(blank=True, default="")
-    num_verdicts = models.PositiveIntegerField(default=0)
+    num_rewarded = models.PositiveIntegerField(default=0)
     reward_mean = models.FloatField(null=True)
     reward_std = models.FloatField(null=True)
     min_version = models.BigIntegerField(null=True, help_text="Oldest version that sampled a token of it.")
@@ -75,7 +75,7 @@ class RolloutGroup(models.Model):
     lease_expires_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     ready_at = models.DateTimeField(null=True)
-    settled_at = models.DateTimeField(null=True, help_text="When no session of it could run any more.")
+    finalized_at = models.DateTimeField(null=True, help_text="When no session of it could run any more.")
 
     class Meta:
         db_table = "trajectory_group"
@@ -101,9 +101,9 @@ class RolloutGroup(models.Model):
             ),
             # The newest ones tell whether the job's agents fail.
             models.Index(
-                fields=["job", "settled_at"],
-                name="trajectory_group_settled",
-                condition=models.Q(evaluation_version=None, settled_at__isnull=False),
+                fields=["job", "finalized_at"],
+                name="trajectory_group_finalized",
+                condition=models.Q(evaluation_version=None, finalized_at__isnull=False),
             ),
         ]
 
@@ -179,7 +179,7 @@ class Evaluation(models.Model):
     )
     num_tasks = models.PositiveIntegerField()
     samples_per_task = models.PositiveIntegerField()
-    num_verdicts = models.PositiveIntegerField(null=True)
+    num_rewarded = models.PositiveIntegerField(null=True)
     num_sampled_tokens = models.PositiveBigIntegerField(null=True)
     min_version = models.BigIntegerField(null=True, help_text="Oldest version that sampled a token of it.")
     max_version = models.BigIntegerField(null=True)
@@ -203,7 +203,7 @@ class Evaluation(models.Model):
 
 
 class Session(models.Model):
-    """One agent episode; owns a trajectory tree. A slot may fail three times; what was handed back is no failure."""
+    """One agent episode; owns a trajectory tree. A slot may fail three times; what was requeued is no failure."""
 
     id = models.UUIDField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
@@ -219,7 +219,7 @@ class Session(models.Model):
     key_digest = models.BinaryField(unique=True, help_text="SHA-256 of the session's API key.")
     reward = models.FloatField(null=True)
     is_timeout = models.BooleanField(default=False)
-    is_handed_back = models.BooleanField(
+    is_requeued = models.BooleanField(
         default=False, db_default=False, help_text="Cut by a drain of its runner: no try of the task's three."
     )
     is_late = models.BooleanField(

@@ -39,7 +39,7 @@ _SESSIONS = """
 """
 _NODES = """
     SELECT n.session_id, n.node_index, n.parent_index, n.kind, n.num_tokens, coalesce(n.token_ids, p.token_ids),
-           n.logprobs, n.version_spans, n.loss_mask, n.finish_reason, n.messages::text, n.verdict, n.cause,
+           n.logprobs, n.version_spans, n.loss_mask, n.finish_reason, n.messages::text, n.drift, n.cause,
            n.is_partial, n.created_at
     FROM trajectory_node n LEFT JOIN trajectory_prompt p ON p.id = n.prompt_id
     WHERE n.month = ANY(%s) AND n.session_id = ANY(%s) ORDER BY n.session_id, n.node_index
@@ -147,7 +147,7 @@ def _nodes_table(_sessions: Rows, nodes: Rows) -> "pa.Table":
     """Token columns are null where a node has none of the kind: only sampled tokens have logprobs and versions."""
     import pyarrow as pa
 
-    (session, index, parent, kind, num_tokens, ids, logprobs, spans, masks, finish, messages, verdict, cause, partial,
+    (session, index, parent, kind, num_tokens, ids, logprobs, spans, masks, finish, messages, drift, cause, partial,
      at) = _columns(nodes, 15)  # fmt: skip
     per_token = list(zip(spans, num_tokens, strict=True))
     columns = {
@@ -164,7 +164,7 @@ def _nodes_table(_sessions: Rows, nodes: Rows) -> "pa.Table":
         ),
         "finish_reason": pa.array(finish, pa.string()),
         "messages": pa.array(messages, pa.string()),
-        "join": pa.array(verdict, pa.string()),
+        "drift": pa.array(drift, pa.string()),
         "join_cause": pa.array(cause, pa.string()),
         "is_partial": pa.array(partial, pa.bool_()),
         "created_at": pa.array(at, pa.timestamp("us", tz="UTC")),

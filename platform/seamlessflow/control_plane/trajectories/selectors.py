@@ -23,7 +23,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 
 MAX_NODES = 5000
 _NODES = """
-    SELECT node_index, parent_index, kind, prompt_id, num_tokens, version_spans, finish_reason, messages::text, verdict,
+    SELECT node_index, parent_index, kind, prompt_id, num_tokens, version_spans, finish_reason, messages::text, drift,
            cause, turn_id, is_partial, flags, num_handovers, num_continuations, max_gap_s, duration_s,
            num_wasted_tokens, created_at, CASE WHEN %(with_tokens)s THEN token_ids END AS token_ids,
            CASE WHEN %(with_tokens)s THEN logprobs END AS logprobs

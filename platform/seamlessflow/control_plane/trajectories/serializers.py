@@ -18,7 +18,7 @@ class GroupOutput(serializers.Serializer):
     size = serializers.IntegerField()
     state = serializers.CharField()
     reason = serializers.CharField()
-    num_verdicts = serializers.IntegerField()
+    num_rewarded = serializers.IntegerField()
     reward_mean = serializers.FloatField(allow_null=True)
     reward_std = serializers.FloatField(allow_null=True)
     min_version = serializers.IntegerField(allow_null=True)
@@ -60,7 +60,7 @@ class NodeOutput(serializers.Serializer):
     versions = VersionSpanOutput(many=True)
     messages = serializers.JSONField(allow_null=True)
     finish_reason = serializers.CharField(allow_null=True)
-    verdict = serializers.CharField(allow_null=True)
+    drift = serializers.CharField(allow_null=True)
     cause = serializers.CharField(allow_null=True)
     turn_id = serializers.UUIDField()
     is_partial = serializers.BooleanField()
@@ -96,7 +96,7 @@ class EvaluationOutput(serializers.Serializer):
     num_tasks = serializers.IntegerField()
     num_tasks_done = serializers.IntegerField()
     samples_per_task = serializers.IntegerField()
-    num_verdicts = serializers.IntegerField(allow_null=True)
+    num_rewarded = serializers.IntegerField(allow_null=True)
     num_sampled_tokens = serializers.IntegerField(allow_null=True)
     min_version = serializers.IntegerField(
         allow_null=True, help_text="Oldest version that sampled a token of it; never older than `version`."

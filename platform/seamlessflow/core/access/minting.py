@@ -38,7 +38,7 @@ class Minter:
 def scopes_granted(
     asked: Collection[Scope] | None, minter: Minter, *, is_installation: bool
 ) -> frozenset[Scope]:
-    """What the token gets; without a wish the default, as far as the minter has it. Raises MintingRefused."""
+    """What the token gets; by default the usual scopes, as far as the minter has it. Raises MintingRefused."""
     if is_installation and (minter.is_project_token or not minter.is_operator):
         raise MintingRefused(
             "installation",
@@ -58,7 +58,7 @@ def scopes_granted(
 
 
 def expiry_granted(days: int | None, minter: Minter, *, now: datetime) -> datetime:
-    """When the token ends; without a wish after the default, or with the minter. Raises MintingRefused."""
+    """When the token ends; by default after the default time, or with the minter. Raises MintingRefused."""
     if days is not None and not 1 <= days <= MAX_LIFETIME_DAYS:
         raise MintingRefused(
             "expires_in_days", f"{days} is not accepted; accepted: 1 to {MAX_LIFETIME_DAYS} days"

@@ -2,7 +2,7 @@
 
 Source: SRPO (arXiv 2504.14286): at an epoch's end tasks whose sessions were all correct leave; mixed ones and those
 that were all wrong stay, because the latter may become learnable. Stages restrict the tasks to some domains; a later
-stage starts again from all of its tasks. What the paper leaves open is decided here: a task's newest settled group is
+stage starts again from all of its tasks. What the paper leaves open is decided here: a task's newest finalized group is
 its history (groups still running do not delay the epoch), and a pool that would be empty starts again in full.
 """
 
@@ -41,7 +41,7 @@ def epoch_plan(
 ) -> EpochPlan:
     """The next epoch over `pool`, the tasks of the stage in the order of their index.
 
-    `lowest_rewards`: of each task's newest settled group since the stage began; its sessions were all correct if even
+    `lowest_rewards`: of each task's newest finalized group since the stage began; its sessions were all correct if even
     the lowest is. Leave it empty for an epoch over everything.
     """
     is_solved = np.array(

@@ -1,4 +1,4 @@
-"""A session with its verdict, as batches are made of."""
+"""A session with its outcome, as batches are made of."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
 
 @dataclass(frozen=True, slots=True)
 class FinishedSession:
-    """`reward` is the verdict, before any shaping."""
+    """`reward` is the outcome, before any shaping."""
 
     reward: float
     nodes: Sequence[Node]
@@ -18,7 +18,7 @@ class FinishedSession:
     is_truncated: bool = False  # an answer was cut by the limit on its tokens
     is_timeout: bool = False
     is_stale: bool = (
-        False  # beyond the staleness bound: its tokens are not trained, its verdict still compares
+        False  # beyond the staleness bound: its tokens are not trained, its outcome still compares
     )
 
     @property

@@ -1,6 +1,6 @@
 """What of a group is still young enough to train: whole sessions, by their oldest sampled token.
 
-A session beyond the bound keeps its verdict, which the others are compared with, and loses its tokens. So one very
+A session beyond the bound keeps its outcome, which the others are compared with, and loses its tokens. So one very
 long answer does not take the group's other sessions with it.
 """
 

@@ -1,6 +1,6 @@
 """Metrics of the sessions in a batch, under the names of the metric catalogue (docs/metrics.md).
 
-Rewards here are the verdicts, before any shaping. Environments and domains have their own means where tasks name more
+Rewards here are the outcomes, before any shaping. Environments and domains have their own means where tasks name more
 than one.
 """
 

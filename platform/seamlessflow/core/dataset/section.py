@@ -21,7 +21,7 @@ class DataSource(StrEnum):
 
 
 class DataSection(SpecSection):
-    """Which recorded sessions are trained: of those that had their verdict when the job was submitted."""
+    """Which recorded sessions are trained: of those that had their outcome when the job was submitted."""
 
     source: DataSource = DataSource.ROLLOUT
     """`rollout`: what the job samples; `trajectories`: what other jobs recorded, without engines or agents."""
@@ -51,12 +51,12 @@ class DataSection(SpecSection):
     """A new order of the groups in each epoch, made from `seed`; false: the order in which they were recorded."""
 
     @property
-    def is_recorded(self) -> bool:
+    def is_offline(self) -> bool:
         return self.source is DataSource.TRAJECTORIES
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be(self) -> "DataSection":
-        if not self.is_recorded:
+        if not self.is_offline:
             given = sorted(self.model_fields_set - {"source"})
             changed = [name for name in given if getattr(self, name) != getattr(_DEFAULTS, name)]
             if changed:

@@ -6,10 +6,10 @@ from seamlessflow.core.lifecycle.table import TransitionTable
 
 
 class GroupState(StrEnum):
-    """open: sessions still lack verdicts; ready: may train; batched: in a numbered batch; dropped: will never train.
+    """open: sessions still lack outcomes; ready: may train; batched: in a numbered batch; dropped: will never train.
 
     Groups of held-out tasks have states of their own, so nothing that trains or admits ever counts them. evaluating:
-    sessions still lack verdicts; evaluated: measured.
+    sessions still lack outcomes; evaluated: measured.
     """
 
     OPEN = "open"
@@ -27,13 +27,13 @@ RUNNING_GROUP_STATES = frozenset({GroupState.OPEN, GroupState.EVALUATING})
 class DropCause(StrEnum):
     """Why a group will never train. no_contrast: its rewards are all equal and dynamic sampling replaces it."""
 
-    VERDICTS = "verdicts"
+    TOO_FEW_REWARDED = "too_few_rewarded"
     NO_CONTRAST = "no_contrast"
     STALE = "stale"
 
 
 class SessionState(StrEnum):
-    """open: may take turns; closed: has its verdict; failed: an infrastructure failure, no verdict."""
+    """open: may take turns; closed: has its outcome; failed: an infrastructure failure, no outcome."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -41,7 +41,7 @@ class SessionState(StrEnum):
 
 
 class EvaluationState(StrEnum):
-    """running: groups of it still lack verdicts; finished: the version is measured; cancelled: its job ended before."""
+    """running: groups of it still lack outcomes; finished: the version is measured; cancelled: its job ended before."""
 
     RUNNING = "running"
     FINISHED = "finished"

@@ -1,4 +1,4 @@
-"""When a silent party is suspected: longer silent than its own rhythm explains.
+"""When a silent party is suspected: longer silent than its own pace explains.
 
 Enters: what a listener measures, as durations: its own ticks, signs of progress, answers to probes. Leaves: whether to
 probe and whether to suspect. Time counts only while the listener itself is awake, so a listener that was stopped blames
@@ -27,7 +27,7 @@ class ProbeAnswer(Enum):
 
 
 @dataclass(slots=True)
-class Rhythm:
+class ArrivalEstimator:
     """The largest gap of the window under way and of the one before."""
 
     _present_s: float = 0.0
@@ -57,11 +57,11 @@ def silence_allowed_s(*, largest_gap_s: float, prefill_s: float = 0.0, update_s:
 class StallWatch:
     """One party that has work in hand. `heard` and `probed` say what it shows, `listened` that time went by.
 
-    A gap counts towards the rhythm as far as probes were answered in it: a slow party earns patience, a stopped one
+    A gap counts towards the estimate as far as probes were answered in it: a slow party earns patience, a stopped one
     does not. A suspicion doubles what is allowed for a while, so one that was wrong is not repeated at once.
     """
 
-    rhythm: Rhythm = field(default_factory=Rhythm)
+    arrivals: ArrivalEstimator = field(default_factory=ArrivalEstimator)
     silence_s: float = 0.0
     _proved_s: float = 0.0  # how much of the silence it answered probes in
     _unprobed_s: float = 0.0
@@ -70,7 +70,7 @@ class StallWatch:
     def heard(self) -> None:
         """It showed progress."""
         if self.silence_s:
-            self.rhythm.note(self._proved_s)
+            self.arrivals.note(self._proved_s)
             self._begin()
 
     def rested(self) -> None:
@@ -81,7 +81,7 @@ class StallWatch:
         counted_s = min(elapsed_s, LONGEST_TICK_S)
         self.silence_s += counted_s
         self._unprobed_s += counted_s
-        self.rhythm.age(counted_s)
+        self.arrivals.age(counted_s)
 
     def probed(self, answer: ProbeAnswer) -> None:
         if answer is ProbeAnswer.MOVED:
@@ -107,12 +107,12 @@ class StallWatch:
 
     def suspected(self, *, prefill_s: float = 0.0, update_s: float = 0.0) -> None:
         """It was suspected under these allowances; the next time it is given twice as long."""
-        self.rhythm.note(2 * self._allowed_s(prefill_s, update_s) / GAP_FACTOR)
+        self.arrivals.note(2 * self._allowed_s(prefill_s, update_s) / GAP_FACTOR)
         self._begin()
 
     def _allowed_s(self, prefill_s: float, update_s: float) -> float:
         return silence_allowed_s(
-            largest_gap_s=self.rhythm.largest_gap_s, prefill_s=prefill_s, update_s=update_s
+            largest_gap_s=self.arrivals.largest_gap_s, prefill_s=prefill_s, update_s=update_s
         )
 
     def _begin(self) -> None:

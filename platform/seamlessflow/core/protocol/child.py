@@ -1,8 +1,8 @@
 """Supervisor ↔ its own children (trainer, agent runner): newline-delimited JSON over an inherited socket.
 
-The file descriptor number is given as `--control-fd`. The child is started once per (job, role) with a `Resident`
-(JSON, `--resident FILE`), says `Ready`, and may then be begun, drained and begun again: it outlives phases. It exits
-when the socket closes.
+The file descriptor number is given as `--control-fd`. The child is started once per (job, role) with a `WarmProcess`
+(JSON, `--warm-process FILE`), says `Ready`, and may then be begun, drained and begun again: it outlives phases. It
+exits when the socket closes.
 """
 
 from uuid import UUID
@@ -22,7 +22,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="be
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="drain"):
     """Supervisor → child: finish what must be finished (a step in progress and its publication), then say Ended.
 
-    After `grace_s` what is still under way is cut: episodes are handed back, a step is given up. None: an agent runner
+    After `grace_s` what is still under way is cut: episodes are requeued, a step is given up. None: an agent runner
     takes its own time, a trainer as long as its step does.
     """
 
@@ -63,7 +63,7 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="do
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ended"):
-    """Child → supervisor: the phase is over; the child stays resident."""
+    """Child → supervisor: the phase is over; the child stays warm."""
 
     phase_id: UUID
     reason: str = ""

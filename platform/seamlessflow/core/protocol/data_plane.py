@@ -26,7 +26,7 @@ from uuid import UUID
 
 import msgspec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
 class LeasedSession(msgspec.Struct, frozen=True, kw_only=True):
     session_id: UUID
     slot: int  # 0 … group_size - 1
-    attempt: int  # from 1; those handed back count too, though not against the three tries
+    attempt: int  # from 1; those requeued count too, though not against the three tries
     api_key: str  # for OPENAI_API_KEY; known to the gateway by its hash only
 
 
@@ -50,7 +50,7 @@ class LeasedGroup(msgspec.Struct, frozen=True, kw_only=True):
     group_id: UUID
     index: int
     task: dict[str, Any]  # one line of the tasks file
-    sessions: list[LeasedSession]  # those still without a verdict
+    sessions: list[LeasedSession]  # those still without an outcome
     evaluation_version: int | None = None  # of held-out tasks: the version that is measured
 
 
@@ -60,14 +60,14 @@ class GroupLeaseReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFinish(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an episode. `reward` is the verdict; without it `failure` says what broke (no verdict, runs again)."""
+    """The end of an episode. `reward` is the outcome; without it `failure` says what broke (no outcome, runs again)."""
 
     protocol_version: int = PROTOCOL_VERSION
     session_id: UUID
     reward: float | None = None
     failure: str | None = None
-    is_timeout: bool = False  # the task's own timeout: a verdict
-    is_handed_back: bool = False  # cut by a drain: no verdict, and no try of the task's three either
+    is_timeout: bool = False  # the task's own timeout: an outcome
+    is_requeued: bool = False  # cut by a drain: no outcome, and no try of the task's three either
     metrics: dict[str, float] = {}
 
 

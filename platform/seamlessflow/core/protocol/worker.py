@@ -1,7 +1,8 @@
 """Supervisor ↔ control plane: `POST /api/worker/v1/heartbeat`, JSON, authenticated by the machine's token.
 
-A heartbeat carries what is (phases, intervals, capabilities); its answer repeats what should be (orders, residents).
-A doorbell only makes the supervisor send its next heartbeat at once. An order with an old fence changes nothing.
+A heartbeat carries what is (phases, intervals, capabilities); its answer repeats what should be (orders, warm
+processes). A doorbell only makes the supervisor send its next heartbeat at once. An order with an old fence changes
+nothing.
 
 Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`):
 `POST /publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204);
@@ -20,7 +21,7 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,10 +145,10 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     gang: GangOrder | None = None  # train: with other machines
 
 
-class Resident(msgspec.Struct, frozen=True, kw_only=True):
+class WarmProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Children of this job and role may stay (or be started ahead) on the machine; others are stopped.
 
-    Holds everything a child needs to start: an order refers to its resident by (job_id, role).
+    Holds everything a child needs to start: an order refers to its warm_process by (job_id, role).
     """
 
     job_id: UUID
@@ -167,7 +168,7 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tags: list[str]
     orders: list[PhaseOrder]
-    residents: list[Resident]
+    warm_processes: list[WarmProcess]
     interval_s: float  # send the next heartbeat after this, unless a doorbell rings
     num_intervals_acked: int  # intervals with seq below this are stored
     is_cordoned: bool = False

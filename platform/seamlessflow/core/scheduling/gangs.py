@@ -108,20 +108,24 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> st
     return f"training waits for {', '.join(slow)} to hand over" if slow else ""
 
 
-def elder_in_need(elders: Sequence[JobView], job: JobView, snapshot: Snapshot) -> JobView | None:
+def preempting_job(candidates: Sequence[JobView], job: JobView, snapshot: Snapshot) -> JobView | None:
     """An older job whose gang could be complete if this one, which cannot work either, gave way."""
     held = snapshot.held_by(job.id)
-    for elder in elders:
-        if not any(_would_do(machine, elder) for machine in held):
+    for preempting in candidates:
+        if not any(_would_do(machine, preempting) for machine in held):
             continue
-        younger = {other.id for other in snapshot.jobs if (other.order, other.id) >= (elder.order, elder.id)}
+        younger = {
+            other.id
+            for other in snapshot.jobs
+            if (other.order, other.id) >= (preempting.order, preempting.id)
+        }
         in_reach = [
             machine
             for machine in snapshot.machines
-            if _would_do(machine, elder) and (machine.phase is None or machine.phase.job_id in younger)
+            if _would_do(machine, preempting) and (machine.phase is None or machine.phase.job_id in younger)
         ]
-        if len(in_reach) >= elder.num_train_machines:
-            return elder
+        if len(in_reach) >= preempting.num_train_machines:
+            return preempting
     return None
 
 

@@ -17,7 +17,7 @@ MAX_BATCHES_PER_TURN = 2
 # Of the time between two batches, what handing a machine over and back may cost before turns are made longer.
 MAX_HAND_OVER_SHARE = 0.05
 EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for so long gives the machine back
-_RECORDED = "trains on recorded trajectories"
+_OFFLINE = "trains on recorded trajectories"
 BACK_TO_ROLLOUT = NextPhase(role=Role.ROLLOUT, reason="its turn to train is over")
 
 
@@ -41,7 +41,7 @@ def train_turn(
     if machine is None or job.num_remaining_updates == 0:
         return TrainTurn()
     if not job.has_rollout:
-        return _dedicated(job, machine, reason=_RECORDED)
+        return _dedicated(job, machine, reason=_OFFLINE)
     if is_dedicated(machine):
         return _dedicated(job, machine) if is_running else TrainTurn(reserved=(machine,))
     if job.num_due_batches < batches_to_wait_for(job):
@@ -80,7 +80,7 @@ def _gang_turn(
     if len(members) < job.num_train_machines or job.num_remaining_updates == 0:
         return TrainTurn()
     if not job.has_rollout or all(map(is_dedicated, members)):
-        reason = "dedicated to training" if job.has_rollout else _RECORDED
+        reason = "dedicated to training" if job.has_rollout else _OFFLINE
         leases = gang_gather(job, members, num_batches=None, reason=reason, then=None)
         return TrainTurn(leases if is_running or not job.has_rollout else (), members)
     num_wanted = 1 if is_gathering(members) else batches_to_wait_for(job)

@@ -1,6 +1,6 @@
 """What an edit of machines would do to each running thing: the scheduler itself, asked about a hypothetical snapshot.
 
-Enters: a snapshot and edits. Leaves: the plan that the next cycle makes under the edits, the fate of each phase that
+Enters: a snapshot and edits. Leaves: the plan that the next cycle makes under the edits, the impact of each phase that
 is concerned, and each job's places before and after. Invariants: `first` equals `decide` of the edited snapshot; all
 else is the same at every moment of a job's cycle. It is asked of the snapshot *at rest*: what starts has started, no
 batch is due, so machines that train in turns roll out; who trains is asked of the same rest with a batch due.
@@ -15,15 +15,15 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Plan
+from seamlessflow.core.scheduling.dry_run import DryRun, dry_run
 from seamlessflow.core.scheduling.edits import MachineEdit, snapshot_edited
 from seamlessflow.core.scheduling.filters import LEASE_FILTERS, first_rejection
-from seamlessflow.core.scheduling.foresight import Course, foresee
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
 
-class Fate(StrEnum):
+class Impact(StrEnum):
     """stays: as it is; drains: hands over and ends; fails: is given up, its machine being silent."""
 
     STAYS = "stays"
@@ -32,7 +32,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseFate:
+class PhaseImpact:
     """`successors`: other machines that fill the role for the job afterwards. `is_by_edit`: else it ends anyway.
 
     `live`: the phase itself, if it lives at this very moment. `is_turn`: the machine's turns to train for the job.
@@ -43,7 +43,7 @@ class PhaseFate:
     job_id: UUID
     role: Role
     live: PhaseView | None
-    fate: Fate
+    impact: Impact
     reason: str
     successors: tuple[str, ...]
     is_by_edit: bool
@@ -65,7 +65,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutlook:
+class JobImpact:
     job_id: UUID
     before: Places
     after: Places
@@ -80,24 +80,24 @@ class Preview:
     """`phases`: those on edited machines, and every other that ends because of the edit."""
 
     first: Plan
-    phases: tuple[PhaseFate, ...]
-    jobs: tuple[JobOutlook, ...]
+    phases: tuple[PhaseImpact, ...]
+    jobs: tuple[JobImpact, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """Where a snapshot rests with nothing to train (`quiet`), and from there with a batch due."""
 
-    quiet: Course
-    due: Course
+    quiet: DryRun
+    due: DryRun
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "_Outcome":
-        quiet = foresee(_with_demand(snapshot, is_due=False))
-        return cls(quiet, foresee(_with_demand(quiet.rest, is_due=True)))
+        quiet = dry_run(_with_demand(snapshot, is_due=False))
+        return cls(quiet, dry_run(_with_demand(quiet.final, is_due=True)))
 
     def places(self, job: JobView) -> Places:
-        states = {other.id: other.state for other in self.quiet.rest.jobs}
+        states = {other.id: other.state for other in self.quiet.final.jobs}
         return Places(
             state=states.get(job.id),
             rollout=_holders(self.quiet, job, Role.ROLLOUT),
@@ -110,105 +110,105 @@ class _Outcome:
 def preview(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Preview:
     edited = snapshot_edited(snapshot, edits)
     now = _Outcome.of(snapshot)
-    then = _Outcome.of(snapshot_edited(now.quiet.rest, edits))
+    then = _Outcome.of(snapshot_edited(now.quiet.final, edits))
     places_then = {job.id: then.places(job) for job in snapshot.jobs}
-    fates = [*_fates(snapshot, now, then, places_then), *_fleeting(snapshot, edited, now, places_then)]
+    impacts = [*_impacts(snapshot, now, then, places_then), *_passing(snapshot, edited, now, places_then)]
     return Preview(
         first=decide(edited),
         phases=tuple(
-            fate
-            for fate in sorted(fates, key=lambda fate: (fate.machine, fate.is_turn))
-            if fate.machine_id in edits or fate.is_by_edit
+            impact
+            for impact in sorted(impacts, key=lambda impact: (impact.machine, impact.is_turn))
+            if impact.machine_id in edits or impact.is_by_edit
         ),
         jobs=tuple(
-            JobOutlook(job_id=job.id, before=now.places(job), after=places_then[job.id])
+            JobImpact(job_id=job.id, before=now.places(job), after=places_then[job.id])
             for job in snapshot.jobs
         ),
     )
 
 
-def _fates(
+def _impacts(
     snapshot: Snapshot, now: _Outcome, then: _Outcome, places: Mapping[UUID, Places]
-) -> Iterator[PhaseFate]:
+) -> Iterator[PhaseImpact]:
     """Of what is at rest, and of turns to train that the edit ends."""
     live = {machine.id: machine.phase for machine in snapshot.machines}
     jobs = {job.id: job for job in snapshot.jobs}
-    trained = {(machine.id, job_id) for machine, job_id in _training(now.due.rest)}
-    still_trained = {(machine.id, job_id) for machine, job_id in _training(then.due.rest)}
-    for machine in now.quiet.rest.machines:
+    trained = {(machine.id, job_id) for machine, job_id in _training(now.due.final)}
+    still_trained = {(machine.id, job_id) for machine, job_id in _training(then.due.final)}
+    for machine in now.quiet.final.machines:
         phase = machine.phase
         if phase is not None and phase.job_id in jobs:
-            fate, reason = _end_said(then.quiet.end_of(phase.id))
-            yield _fate(
-                machine, phase.job_id, phase.role, places, live=live[machine.id], fate=fate, reason=reason
+            impact, reason = _end_said(then.quiet.end_of(phase.id))
+            yield _impact(
+                machine, phase.job_id, phase.role, places, live=live[machine.id], impact=impact, reason=reason
             )
-    rests_as = {(machine.id, machine.phase.role) for machine in now.quiet.rest.machines if machine.phase}
-    after = {machine.id: machine for machine in then.due.rest.machines}
+    ends_as = {(machine.id, machine.phase.role) for machine in now.quiet.final.machines if machine.phase}
+    after = {machine.id: machine for machine in then.due.final.machines}
     for machine_id, job_id in sorted(trained - still_trained, key=str):
-        if (machine_id, Role.TRAIN) not in rests_as:
+        if (machine_id, Role.TRAIN) not in ends_as:
             machine = after[machine_id]
             reason = (
                 first_rejection(LEASE_FILTERS, machine, jobs[job_id], Role.TRAIN) or "another is to train"
             )
-            yield _fate(
+            yield _impact(
                 machine, job_id, Role.TRAIN, places,
-                live=live[machine_id], fate=Fate.DRAINS, reason=reason, is_turn=True,
+                live=live[machine_id], impact=Impact.DRAINS, reason=reason, is_turn=True,
             )  # fmt: skip
 
 
-def _fleeting(
+def _passing(
     snapshot: Snapshot, edited: Snapshot, now: _Outcome, places: Mapping[UUID, Places]
-) -> Iterator[PhaseFate]:
+) -> Iterator[PhaseImpact]:
     """Of phases that live now and have no place at rest: their job ends, their machine is silent or was edited."""
-    rested = {(m.id, m.phase.job_id, m.phase.role) for m in now.quiet.rest.machines if m.phase is not None}
-    rested |= {(machine.id, job_id, Role.TRAIN) for machine, job_id in _training(now.due.rest)}
-    fleeting = [
+    placed = {(m.id, m.phase.job_id, m.phase.role) for m in now.quiet.final.machines if m.phase is not None}
+    placed |= {(machine.id, job_id, Role.TRAIN) for machine, job_id in _training(now.due.final)}
+    passing = [
         (machine, machine.phase)
         for machine in snapshot.machines
-        if machine.phase and (machine.id, machine.phase.job_id, machine.phase.role) not in rested
+        if machine.phase and (machine.id, machine.phase.job_id, machine.phase.role) not in placed
     ]
-    if not fleeting:
+    if not passing:
         return
-    present, changed = foresee(snapshot), foresee(edited)
-    for machine, phase in fleeting:
+    present, changed = dry_run(snapshot), dry_run(edited)
+    for machine, phase in passing:
         end, anyway = changed.end_of(phase.id), present.end_of(phase.id)
-        fate, reason = _end_said(end)
+        impact, reason = _end_said(end)
         if end is None and phase.is_leaving:
-            fate, reason = Fate.DRAINS, "it drains already"
+            impact, reason = Impact.DRAINS, "it drains already"
         is_by_edit = end is not None and (anyway is None or anyway.reason != end.reason)
-        told = _fate(machine, phase.job_id, phase.role, places, live=phase, fate=fate, reason=reason)
+        told = _impact(machine, phase.job_id, phase.role, places, live=phase, impact=impact, reason=reason)
         yield replace(told, is_by_edit=is_by_edit)
 
 
-def _end_said(end: DrainPhase | FailPhase | None) -> tuple[Fate, str]:
+def _end_said(end: DrainPhase | FailPhase | None) -> tuple[Impact, str]:
     if end is None:
-        return Fate.STAYS, ""
-    return (Fate.FAILS if isinstance(end, FailPhase) else Fate.DRAINS), end.reason
+        return Impact.STAYS, ""
+    return (Impact.FAILS if isinstance(end, FailPhase) else Impact.DRAINS), end.reason
 
 
-def _fate(
+def _impact(
     machine: MachineView,
     job_id: UUID,
     role: Role,
     places: Mapping[UUID, Places],
     *,
     live: PhaseView | None,
-    fate: Fate,
+    impact: Impact,
     reason: str,
     is_turn: bool = False,
-) -> PhaseFate:
+) -> PhaseImpact:
     successors = places[job_id].of(role) if job_id in places else ()
     is_it = live is not None and live.job_id == job_id and live.role is role
-    return PhaseFate(
+    return PhaseImpact(
         machine_id=machine.id,
         machine=machine.name,
         job_id=job_id,
         role=role,
         live=live if is_it else None,
-        fate=fate,
+        impact=impact,
         reason=reason,
         successors=tuple(name for name in successors if name != machine.name),
-        is_by_edit=fate is not Fate.STAYS,
+        is_by_edit=impact is not Impact.STAYS,
         is_turn=is_turn,
     )
 
@@ -242,6 +242,6 @@ def _turn_over(machine: MachineView) -> MachineView:
     return replace(machine, phase=replace(phase, state=PhaseState.ACTIVE, age_s=inf))
 
 
-def _holders(course: Course, job: JobView, role: Role) -> tuple[str, ...]:
-    held = course.rest.held_by(job.id)
+def _holders(run: DryRun, job: JobView, role: Role) -> tuple[str, ...]:
+    held = run.final.held_by(job.id)
     return tuple(machine.name for machine in held if machine.phase is not None and machine.phase.role is role)

@@ -6,26 +6,24 @@ What is under way at this moment is not counted in them: the sentences hold for 
 from collections.abc import Sequence
 
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S
-from seamlessflow.core.scheduling.preview import Fate, JobOutlook, PhaseFate
+from seamlessflow.core.scheduling.preview import Impact, JobImpact, PhaseImpact
 from seamlessflow.core.types.tags import Role
 
 
-def phase_sentence(fate: PhaseFate, *, job: str) -> str:
-    if fate.is_turn:
-        return (
-            f"{fate.machine}: its turns to train {job} end, because {fate.reason}; {_turns(fate.successors)}."
-        )
-    what = f"{fate.machine}: the {fate.role} phase of {job}"
-    if fate.fate is Fate.STAYS:
+def phase_sentence(impact: PhaseImpact, *, job: str) -> str:
+    if impact.is_turn:
+        return f"{impact.machine}: its turns to train {job} end, because {impact.reason}; {_turns(impact.successors)}."
+    what = f"{impact.machine}: the {impact.role} phase of {job}"
+    if impact.impact is Impact.STAYS:
         return f"{what} goes on as it is."
-    if fate.fate is Fate.FAILS:
-        return f"{what} is given up, because {fate.reason}."
-    return f"{what} drains, because {fate.reason}; {_consequence(fate)}."
+    if impact.impact is Impact.FAILS:
+        return f"{what} is given up, because {impact.reason}."
+    return f"{what} drains, because {impact.reason}; {_consequence(impact)}."
 
 
-def job_sentence(outlook: JobOutlook, *, job: str) -> str:
-    before, after = outlook.before, outlook.after
-    if not outlook.is_changed:
+def job_sentence(impact: JobImpact, *, job: str) -> str:
+    before, after = impact.before, impact.after
+    if not impact.is_changed:
         return f"{job} goes on as before{f': it waits, {after.waiting}' if after.waiting else ''}."
     parts = []
     for role, verb in ((Role.ROLLOUT, "rolls out"), (Role.TRAIN, "trains"), (Role.AGENT, "runs its agents")):
@@ -40,14 +38,14 @@ def job_sentence(outlook: JobOutlook, *, job: str) -> str:
     return f"{job} {'; '.join(parts)}."
 
 
-def _consequence(fate: PhaseFate) -> str:
-    match fate.role:
+def _consequence(impact: PhaseImpact) -> str:
+    match impact.role:
         case Role.ROLLOUT:
-            return _requests(fate.successors)
+            return _requests(impact.successors)
         case Role.TRAIN:
-            return _turns(fate.successors)
+            return _turns(impact.successors)
         case Role.AGENT:
-            return _episodes(fate.successors)
+            return _episodes(impact.successors)
 
 
 def _requests(successors: Sequence[str]) -> str:
@@ -66,7 +64,7 @@ def _turns(successors: Sequence[str]) -> str:
 def _episodes(successors: Sequence[str]) -> str:
     where = f"on {_names(successors)}" if successors else "once a machine may run agents"
     return (
-        f"its episodes get {EPISODE_GRACE_S:g} s to end; the rest are handed back without counting as attempts "
+        f"its episodes get {EPISODE_GRACE_S:g} s to end; the rest are requeued without counting as attempts "
         f"and run again {where}"
     )
 

@@ -18,7 +18,7 @@ from seamlessflow.core.scheduling.decisions import (
     SetDesiredVersion,
 )
 from seamlessflow.core.scheduling.filters import KEEP_FILTERS, first_rejection
-from seamlessflow.core.scheduling.gangs import elder_in_need, gang_drains, gang_wait, gangs_to_fail
+from seamlessflow.core.scheduling.gangs import gang_drains, gang_wait, gangs_to_fail, preempting_job
 from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state
 from seamlessflow.core.scheduling.layout import Layout, layout_choose
@@ -82,16 +82,16 @@ def _decide_job(
     if layout.shortages and not held:
         return _send_back(job, layout)
     claims.update((machine.id, job.id) for machine in (*held, *layout.machines))
-    if layout.shortages and (elder := elder_in_need(in_need, job, snapshot)):
-        return _give_way(held, elder)
+    if layout.shortages and (preempting := preempting_job(in_need, job, snapshot)):
+        return _preempted(held, preempting)
     if len(layout.trainers) < job.num_train_machines and job.trains_in_gangs:
         in_need.append(job)
     return _run(job, held, layout)
 
 
-def _give_way(held: tuple[MachineView, ...], elder: JobView) -> tuple[list[Decision], str]:
+def _preempted(held: tuple[MachineView, ...], preempting: JobView) -> tuple[list[Decision], str]:
     """The job goes back to the queue once nothing of it lives."""
-    reason = f"gives way to an older job that needs {elder.num_train_machines} machines to train"
+    reason = f"gives way to an older job that needs {preempting.num_train_machines} machines to train"
     drains = [
         _drain(machine, reason, grace_s=EPISODE_GRACE_S if _role(machine) is Role.AGENT else None)
         for machine in held
@@ -119,11 +119,11 @@ def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[l
 
 
 def _ending_grace_s(machine: MachineView, ending: Ending) -> float | None:
-    """A pause loses nothing that can be had soon; of a job that is over, episodes and (cancelled) steps are in vain."""
+    """A pause waits for what ends soon; a job that is over discards its episodes and, if cancelled, its step."""
     if _role(machine) is Role.AGENT:
         return EPISODE_GRACE_S if ending.to is JobState.PAUSED else 0.0
-    is_in_vain = _role(machine) is Role.TRAIN and ending.to is JobState.CANCELLED
-    return STEP_GRACE_S if is_in_vain else None
+    is_discarded = _role(machine) is Role.TRAIN and ending.to is JobState.CANCELLED
+    return STEP_GRACE_S if is_discarded else None
 
 
 def _serves_last_episodes(
@@ -146,8 +146,8 @@ def _send_back(job: JobView, layout: Layout) -> tuple[list[Decision], str]:
 
 
 def _run(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> tuple[list[Decision], str]:
-    misfits = list(_misfits(job, held))
-    decisions: list[Decision] = [*misfits, *gang_drains(held, misfits)]
+    ineligible = list(_ineligible(job, held))
+    decisions: list[Decision] = [*ineligible, *gang_drains(held, ineligible)]
     move = _progress(job, held)
     if move is not None:
         decisions.append(move)
@@ -161,7 +161,7 @@ def _run(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> tuple[l
     return decisions, _waiting(job, held, layout)
 
 
-def _misfits(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPhase]:
+def _ineligible(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPhase]:
     """Phases whose machine was retagged, regranted or drained under them."""
     for machine in held:
         phase = machine.phase

@@ -25,7 +25,7 @@ class NodeKind(IntEnum):
     SAMPLED = 2  # tokens the policy produced
 
 
-class Verdict(StrEnum):
+class Drift(StrEnum):
     """How a request joined its tree: clean (appended), realign (known messages, other text), fork (other messages)."""
 
     CLEAN = "clean"

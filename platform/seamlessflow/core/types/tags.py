@@ -1,6 +1,6 @@
 """Capability tags of a machine: what it may be used for.
 
-`rollout`, `train` and `agent` act; any other tag only matches a job's placement wish.
+`rollout`, `train` and `agent` act; any other tag only matches a job's placement.
 """
 
 import re

@@ -18,9 +18,9 @@ from uuid import UUID
 
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.engines.client import Engine
-from seamlessflow.data_plane.engines.hold_clock import HoldClock
+from seamlessflow.data_plane.engines.stall_timer import StallTimer
 
-SHUN_S = 0.5  # an engine that failed is not asked again sooner
+COOLDOWN_S = 0.5  # an engine that failed is not asked again sooner
 STICKY_SLACK = 8  # requests that the session's own engine may have more than the idlest
 # Turns that queue at the engine, so that a slot that becomes free is filled without asking here: enough for what ends
 # while the gateway is busy, few enough that an engine that joins finds turns to take.
@@ -40,7 +40,7 @@ class JobOver(Exception):
 class _Entry:
     engine: Engine
     num_in_flight: int = 0
-    shunned_until_s: float = 0.0
+    cooldown_until_s: float = 0.0
     is_suspected: bool = False
 
     @property
@@ -50,7 +50,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EngineRequest:
     """What a turn asks of an engine. `order` counts sessions as they began."""
 
     job_id: UUID
@@ -63,7 +63,7 @@ class Wish:
 class _Waiter:
     order: int
     number: int
-    wish: Wish = field(compare=False)
+    request: EngineRequest = field(compare=False)
     chosen: "asyncio.Future[_Entry]" = field(compare=False)
 
 
@@ -87,28 +87,28 @@ class EnginePool:
                 known = _Entry(engine)
             elif engine.version >= known.engine.version:  # a 409 may have told a newer version already
                 if engine.version > known.engine.version:
-                    known.shunned_until_s = 0.0
+                    known.cooldown_until_s = 0.0
                 known.engine = engine
             fresh[engine.phase_id] = known
         self._entries = fresh
         self._serve_all()
 
     @asynccontextmanager
-    async def acquire(self, wish: Wish, hold: HoldClock | None = None) -> AsyncIterator[Engine]:
-        """An engine of the job at the wished version or newer, counted as busy inside the block.
+    async def acquire(self, request: EngineRequest, hold: StallTimer | None = None) -> AsyncIterator[Engine]:
+        """An engine of the job at the requested version or newer, counted as busy inside the block.
 
         While the turn waits for one, `hold` runs.
 
         Raises TooManyHeld and JobOver.
         """
-        entry = None if self._waiters.get(wish.job_id) else self._choose(wish)
+        entry = None if self._waiters.get(request.job_id) else self._choose(request)
         if entry is not None:
             entry.num_in_flight += 1
         else:
-            clock = hold or HoldClock()
+            clock = hold or StallTimer()
             clock.begin(self.clock())
             try:
-                entry = await self._wait(wish)
+                entry = await self._wait(request)
             finally:
                 clock.end(self.clock())
         try:
@@ -116,11 +116,11 @@ class EnginePool:
         finally:
             self._release(entry)
 
-    def shun(self, engine: Engine) -> None:
+    def cool_down(self, engine: Engine) -> None:
         """It failed; leave it alone for a moment."""
         if entry := self._entries.get(engine.phase_id):
-            entry.shunned_until_s = self.clock() + SHUN_S
-            asyncio.get_running_loop().call_later(SHUN_S, self._serve, engine.job_id)
+            entry.cooldown_until_s = self.clock() + COOLDOWN_S
+            asyncio.get_running_loop().call_later(COOLDOWN_S, self._serve, engine.job_id)
 
     def suspect(self, phase_id: UUID) -> None:
         """Give it no turns until it is trusted again."""
@@ -143,7 +143,7 @@ class EnginePool:
         if entry is None:
             return
         if version is None:
-            self.shun(engine)
+            self.cool_down(engine)
             return
         entry.engine = dataclasses.replace(entry.engine, version=version, is_too_old=False)
         self._serve(engine.job_id)
@@ -152,12 +152,14 @@ class EnginePool:
         entry.num_in_flight -= 1
         self._serve(entry.engine.job_id)
 
-    def _choose(self, wish: Wish) -> _Entry | None:
-        fitting = [entry for entry in self._open(wish.job_id) if entry.engine.version >= wish.min_version]
+    def _choose(self, request: EngineRequest) -> _Entry | None:
+        fitting = [
+            entry for entry in self._open(request.job_id) if entry.engine.version >= request.min_version
+        ]
         if not fitting:
             return None
         idlest = min(fitting, key=lambda entry: entry.num_in_flight)
-        own = self._entries.get(wish.preferred) if wish.preferred else None
+        own = self._entries.get(request.preferred) if request.preferred else None
         if own is not None and own in fitting and own.num_in_flight <= idlest.num_in_flight + STICKY_SLACK:
             return own
         return idlest
@@ -171,20 +173,20 @@ class EnginePool:
             and entry.has_room
             and not entry.is_suspected
             and not entry.engine.is_too_old
-            and entry.shunned_until_s <= now_s
+            and entry.cooldown_until_s <= now_s
         ]
 
-    async def _wait(self, wish: Wish) -> _Entry:
-        if wish.job_id in self.jobs_over:
-            raise JobOver(f"job {wish.job_id} is over")
+    async def _wait(self, request: EngineRequest) -> _Entry:
+        if request.job_id in self.jobs_over:
+            raise JobOver(f"job {request.job_id} is over")
         if self._num_held >= self.max_held:
             raise TooManyHeld(f"{self._num_held} turns wait for an engine already")
         chosen: asyncio.Future[_Entry] = asyncio.get_running_loop().create_future()
-        waiter = _Waiter(wish.order, next(self._numbers), wish, chosen)
-        heapq.heappush(self._waiters.setdefault(wish.job_id, []), waiter)
+        waiter = _Waiter(request.order, next(self._numbers), request, chosen)
+        heapq.heappush(self._waiters.setdefault(request.job_id, []), waiter)
         self._num_held += 1
         metrics.HELD.inc()
-        self._serve(wish.job_id)  # somebody may wait for a newer version than this one needs
+        self._serve(request.job_id)  # somebody may wait for a newer version than this one needs
         try:
             return await chosen
         except asyncio.CancelledError:
@@ -207,7 +209,7 @@ class EnginePool:
             waiter = heapq.heappop(queue)
             if waiter.chosen.done():  # cancelled
                 continue
-            if entry := self._choose(waiter.wish):
+            if entry := self._choose(waiter.request):
                 entry.num_in_flight += 1
                 waiter.chosen.set_result(entry)
             elif job_id in self.jobs_over:

@@ -23,9 +23,9 @@ from seamlessflow.data_plane.engines.client import (
     GenerateRequest,
     VersionMismatch,
 )
-from seamlessflow.data_plane.engines.hold_clock import HoldClock
 from seamlessflow.data_plane.engines.lifeline import Lifeline
 from seamlessflow.data_plane.engines.pool import EnginePool
+from seamlessflow.data_plane.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.engines.suspicions import Suspicion, SuspicionLog
 from seamlessflow.runtime.tasks import task_supervised
 
@@ -116,7 +116,7 @@ class EngineWatch:
         self._count()
 
     @contextmanager
-    def request(self, engine: Engine, hold: HoldClock, request: GenerateRequest) -> Iterator[Lifeline]:
+    def request(self, engine: Engine, hold: StallTimer, request: GenerateRequest) -> Iterator[Lifeline]:
         """The engine works on a request of `hold`'s session inside the block."""
         watched = self._watched.get(engine.phase_id) or _Watched(engine)  # its row may have gone just now
         lifeline = Lifeline(self._clock, watched.stall, len(request.token_ids) // TOKEN_BYTES)

@@ -179,10 +179,10 @@ class PromptHelpers:
             self._gone(number, job, work)
             return
         except OSError as error:
-            _settle(work, ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"No helper could be started: {error}."))
+            _resolve(work, ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"No helper could be started: {error}."))
             return
         except ValueError as error:  # what JSON cannot hold
-            _settle(work, PromptRefused(f"The messages cannot be rendered: {error}.", HelperOutcome.REFUSED))
+            _resolve(work, PromptRefused(f"The messages cannot be rendered: {error}.", HelperOutcome.REFUSED))
             return
         if reply.outcome is HelperOutcome.OUT_OF_MEMORY:
             self._drop(number)
@@ -191,16 +191,16 @@ class PromptHelpers:
     def _answer(self, work: _Work, reply: HelperReply) -> None:
         match reply.outcome:
             case HelperOutcome.DONE if reply.prompt is not None:
-                _settle(work, reply.prompt)
+                _resolve(work, reply.prompt)
             case HelperOutcome.REFUSED:
-                _settle(
+                _resolve(
                     work, PromptRefused(f"The messages cannot be rendered: {reply.message}.", reply.outcome)
                 )
             case HelperOutcome.OUT_OF_MEMORY:
                 message = f"Rendering the messages takes more than {self._limits.memory_mb} MiB of memory."
-                _settle(work, PromptRefused(message, reply.outcome))
+                _resolve(work, PromptRefused(message, reply.outcome))
             case _:
-                _settle(work, PromptRefused(f"The messages cannot be used: {reply.message}.", reply.outcome))
+                _resolve(work, PromptRefused(f"The messages cannot be used: {reply.message}.", reply.outcome))
 
     def _gone(self, number: int, job: Hashable, work: _Work) -> None:
         """The request that broke a limit is at fault; after another death it is tried once more."""
@@ -211,12 +211,12 @@ class PromptHelpers:
             what = "The text of the messages" if is_text else "The model's chat template"
             doing = "be tokenised" if is_text else "render the messages"
             message = f"{what} could not {doing} within {self._limits.cpu_s:g} s of processor time."
-            _settle(work, PromptRefused(message, "text_too_long" if is_text else "template_too_slow"))
+            _resolve(work, PromptRefused(message, "text_too_long" if is_text else "template_too_slow"))
         elif work.num_tries < NUM_TRIES:
             self._line.put(job, work, is_first=True)
         else:
             message = "The process that rendered the messages died, most likely for want of memory."
-            _settle(work, PromptRefused(message, HelperOutcome.OUT_OF_MEMORY))
+            _resolve(work, PromptRefused(message, HelperOutcome.OUT_OF_MEMORY))
 
     async def _spawn(self, number: int) -> _Helper:
         process = await asyncio.create_subprocess_exec(
@@ -253,7 +253,7 @@ class PromptHelpers:
             helper.kill()
 
 
-def _settle(work: _Work, answer: Prompt | ApiError) -> None:
+def _resolve(work: _Work, answer: Prompt | ApiError) -> None:
     if work.answer.done():
         return  # its client left
     if isinstance(answer, Prompt):

@@ -22,8 +22,8 @@ from seamlessflow.data_plane.engines.client import (
     GenerateRequest,
     VersionMismatch,
 )
-from seamlessflow.data_plane.engines.hold_clock import HoldClock
-from seamlessflow.data_plane.engines.pool import EnginePool, Wish
+from seamlessflow.data_plane.engines.pool import EnginePool, EngineRequest
+from seamlessflow.data_plane.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.engines.watch import EngineWatch
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Affinity:
     phase_id: UUID | None = None
     order: int = field(default_factory=_session_order.__next__)
     min_version: int = 0  # no older engine may serve it
-    hold: HoldClock = field(default_factory=HoldClock)
+    hold: StallTimer = field(default_factory=StallTimer)
 
     @classmethod
     def of_evaluation(cls, version: int, *, handicap: int) -> "Affinity":
@@ -80,9 +80,9 @@ class RolloutManager:
         is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS
         while progress.is_unfinished():
             min_version = max(progress.min_version, affinity.min_version)
-            wish = Wish(sampling.job_id, affinity.order, min_version, affinity.phase_id)
+            engine_request = EngineRequest(sampling.job_id, affinity.order, min_version, affinity.phase_id)
             request = _request(progress, sampling)
-            async with self._pool.acquire(wish, affinity.hold) as engine:
+            async with self._pool.acquire(engine_request, affinity.hold) as engine:
                 affinity.phase_id = engine.phase_id
                 with self._watch.request(engine, affinity.hold, request) as lifeline:
                     try:
@@ -109,7 +109,7 @@ class RolloutManager:
                         self._leave(engine, progress, str(unavailable))
 
     def _leave(self, engine: Engine, progress: AnswerProgress, why: str) -> None:
-        self._pool.shun(engine)
+        self._pool.cool_down(engine)
         progress.moved()
         metrics.HANDOVERS.inc()
         if progress.token_ids:

@@ -35,9 +35,9 @@ from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
 from seamlessflow.data_plane.outcomes import Outcomes
 from seamlessflow.data_plane.routes.bodies import BodyRoom
 from seamlessflow.data_plane.routes.http import bearer
+from seamlessflow.data_plane.runner_outcomes import RunnerOutcomes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.verdicts import Verdicts
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -51,7 +51,7 @@ class JsonRoutes:
         registry: Registry,
         held: HeldTime,
         groups: GroupFeed,
-        verdicts: Verdicts,
+        runner_outcomes: RunnerOutcomes,
         batches: BatchFeed,
         external: ExternalSessions,
         outcomes: Outcomes,
@@ -61,7 +61,7 @@ class JsonRoutes:
         self._registry = registry
         self._held = held
         self._groups = groups
-        self._verdicts = verdicts
+        self._runner_outcomes = runner_outcomes
         self._batches = batches
         self._external = external
         self._outcomes = outcomes
@@ -124,7 +124,7 @@ class JsonRoutes:
 
     async def session_finish(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)
-        refused = await self._verdicts.take(claims, [await self._body(request, SessionFinish)])
+        refused = await self._runner_outcomes.take(claims, [await self._body(request, SessionFinish)])
         for refusal in refused.values():
             raise refusal
         return Response(status_code=HTTPStatus.NO_CONTENT)
@@ -132,7 +132,7 @@ class JsonRoutes:
     async def sessions_ended(self, request: Request) -> Response:
         claims = self._claims(request, Role.AGENT)
         body = await self._body(request, SessionsEnded)
-        refused = await self._verdicts.take(claims, body.finishes)
+        refused = await self._runner_outcomes.take(claims, body.finishes)
         return _json(SessionsRefused(refused={key: refusal.message for key, refusal in refused.items()}))
 
     async def sessions_held(self, request: Request) -> Response:

@@ -95,7 +95,7 @@ async def batch_may_be_ready(connection: Connection, job_id: UUID, number: int, 
 async def sessions_fresh_count(
     connection: Connection, group_ids: Sequence[UUID], *, oldest_allowed: int
 ) -> dict[UUID, int]:
-    """Sessions with a verdict, by group, that no version older than allowed sampled."""
+    """Sessions with an outcome, by group, that no version older than allowed sampled."""
     cursor = await connection.execute(
         """SELECT s.group_id, count(*) FILTER (WHERE NOT EXISTS (
                SELECT FROM trajectory_node n WHERE n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
@@ -152,7 +152,7 @@ def _oldest(versions: NDArray[np.int32]) -> int | None:
 async def finished_sessions(
     connection: Connection, ids: Sequence[UUID], *, chosen: Sequence[UUID] | None = None
 ) -> list[list[FinishedSession]]:
-    """The sessions with a verdict of each group, in a fixed order. What they hold does not change any more.
+    """The sessions with an outcome of each group, in a fixed order. What they hold does not change any more.
 
     `chosen`: only these of them.
     """

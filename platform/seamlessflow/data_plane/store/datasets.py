@@ -8,18 +8,18 @@ from seamlessflow.data_plane.store.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedGroup:
+class DatasetGroup:
     group_id: UUID
     session_ids: tuple[UUID, ...]  # those that are trained
 
 
-async def recorded_groups(
+async def dataset_groups(
     connection: Connection, job_id: UUID, positions: Sequence[int]
-) -> list[RecordedGroup]:
+) -> list[DatasetGroup]:
     """In the order asked for; fewer where their source was deleted since."""
     cursor = await connection.execute(
         "SELECT position, group_id, session_ids FROM trajectory_dataset WHERE job_id = %s AND position = ANY(%s)",
         [job_id, list(positions)],
     )
-    found = {row[0]: RecordedGroup(row[1], tuple(row[2])) for row in await cursor.fetchall()}
+    found = {row[0]: DatasetGroup(row[1], tuple(row[2])) for row in await cursor.fetchall()}
     return [found[position] for position in positions if position in found]

@@ -101,14 +101,14 @@ async def metric_recent(
 async def lowest_rewards(
     connection: Connection, job_id: UUID, *, since: datetime.datetime | None
 ) -> dict[int, float]:
-    """Lowest reward of the newest settled group of each task, of groups begun since a moment."""
+    """Lowest reward of the newest finalized group of each task, of groups begun since a moment."""
     if since is None:
         return {}
     cursor = await connection.execute(
         """SELECT newest.task_index, min(s.reward) FROM (
                SELECT DISTINCT ON (task_index) id, task_index FROM trajectory_group
                WHERE job_id = %s AND created_at >= %s AND task_index IS NOT NULL AND state <> 'open'
-                     AND num_verdicts > 0 AND evaluation_version IS NULL
+                     AND num_rewarded > 0 AND evaluation_version IS NULL
                ORDER BY task_index, index DESC) newest
            JOIN trajectory_session s ON s.group_id = newest.id AND s.state = 'closed' AND s.reward IS NOT NULL
            GROUP BY newest.task_index""",

@@ -1,6 +1,6 @@
 """Evaluations: rows of versions measured on held-out tasks, begun under the job's lock, finished with their last group.
 
-Figures, metric points and the event commit together with the verdict that completes them, so none is ever half-counted.
+Figures, metric points and the event commit together with the outcome that completes them, so none is ever half-counted.
 """
 
 from dataclasses import dataclass
@@ -118,11 +118,11 @@ async def evaluation_finish_if_whole(
     measured = version if min_version is None else max(version, min_version)
     EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.FINISHED)
     await connection.execute(
-        """UPDATE trajectory_evaluation SET state = %s, ended_at = now(), num_verdicts = %s, num_sampled_tokens = %s,
+        """UPDATE trajectory_evaluation SET state = %s, ended_at = now(), num_rewarded = %s, num_sampled_tokens = %s,
                   min_version = %s, max_version = %s, reward_mean = %s, pass_at_1 = %s, pass_at_k = %s, version = %s
            WHERE job_id = %s AND version = %s""",
         [
-            EvaluationState.FINISHED.value, figures.num_verdicts, figures.num_sampled_tokens, min_version, max_version,
+            EvaluationState.FINISHED.value, figures.num_rewarded, figures.num_sampled_tokens, min_version, max_version,
             figures.reward_mean, figures.pass_at.get(1), Jsonb({str(k): p for k, p in figures.pass_at.items()}),
             measured, job_id, version,
         ],
@@ -140,7 +140,7 @@ async def evaluation_finish_if_whole(
         kind="evaluation.state",
         from_state=EvaluationState.RUNNING.value,
         to_state=EvaluationState.FINISHED.value,
-        reason=f"version {measured} is measured: {figures.num_verdicts} verdicts on {num_tasks} tasks",
+        reason=f"version {measured} is measured: {figures.num_rewarded} outcomes on {num_tasks} tasks",
         data={"version": measured, "begun_for_version": version, **metrics},
     )
     await scheduler_notify(connection, "evaluation finished")
@@ -172,9 +172,9 @@ async def evaluations_cancel(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """Means over tasks; None where no task has verdicts enough."""
+    """Means over tasks; None where no task has outcomes enough."""
 
-    num_verdicts: int
+    num_rewarded: int
     num_sampled_tokens: int
     duration_s: float
     reward_mean: float | None
@@ -189,7 +189,7 @@ class _Figures:
             **{f"eval/pass_at_{k}": estimate for k, estimate in self.pass_at.items()},
             "eval/length_mean": self.length_mean,
             "eval/timeout_fraction": self.timeout_fraction,
-            "eval/num_verdicts": float(self.num_verdicts),
+            "eval/num_rewarded": float(self.num_rewarded),
             "eval/num_sampled_tokens": float(self.num_sampled_tokens),
             "eval/version_lag_max": None if max_version is None else float(max_version - version),
             "eval/duration_s": self.duration_s,
@@ -213,16 +213,16 @@ async def _figures(connection: Connection, job_id: UUID, version: int, spec: Job
     samples, passed, rewards, lengths, timeouts, tokens, durations = zip(
         *await cursor.fetchall(), strict=True
     )
-    num_verdicts = sum(samples)
+    num_rewarded = sum(samples)
     known = [reward for reward in rewards if reward is not None]
     estimates = {k: pass_at_k_mean(samples, passed, k) for k in spec.evaluation.ks}
     return _Figures(
-        num_verdicts=num_verdicts,
+        num_rewarded=num_rewarded,
         num_sampled_tokens=int(sum(number or 0 for number in tokens)),
         duration_s=durations[0],
         reward_mean=float(np.mean(known)) if known else None,
-        length_mean=float(sum(number or 0 for number in lengths)) / num_verdicts if num_verdicts else None,
-        timeout_fraction=sum(timeouts) / num_verdicts if num_verdicts else None,
+        length_mean=float(sum(number or 0 for number in lengths)) / num_rewarded if num_rewarded else None,
+        timeout_fraction=sum(timeouts) / num_rewarded if num_rewarded else None,
         pass_at={k: estimate for k, estimate in estimates.items() if estimate is not None},
     )
 

@@ -1,9 +1,9 @@
-"""Rollout groups and their sessions: leased to agent runners, finished by verdicts.
+"""Rollout groups and their sessions: leased to agent runners, finished by outcomes.
 
 States move as `core.lifecycle.groups` allows, each by compare-and-set with an event row. A group whose lease ran out
 or whose phase is dead is leased again; its unfinished sessions fail and their slots run again until three have failed.
-Sessions that a drain handed back (a pause, a retag) fail without counting. Then the group trains on the
-k ≥ max(2, G/2) verdicts that it has, or is dropped.
+Sessions that a drain requeued (a pause, a retag) fail without counting. Then the group trains on the
+k ≥ max(2, G/2) outcomes that it has, or is dropped.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The newest attempt of one slot; state None: it never ran. Attempts handed back are no failures."""
+    """The newest attempt of one slot; state None: it never ran. Attempts requeued are no failures."""
 
     slot: int
     attempt: int
@@ -96,8 +96,8 @@ class Slot:
         )
 
 
-def num_verdicts_needed(size: int) -> int:
-    """Verdicts with which a group may train once no slot can run any more."""
+def num_rewarded_needed(size: int) -> int:
+    """Outcomes with which a group may train once no slot can run any more."""
     return min(size, max(2, math.ceil(size / 2)))
 
 
@@ -137,7 +137,7 @@ async def group_insert(connection: Connection, group: NewGroup) -> OpenGroup:
     group_id = new_id()
     await connection.execute(
         """INSERT INTO trajectory_group (id, project_id, job_id, index, evaluation_version, external_key, task_index,
-                                         task, size, state, reason, num_verdicts, created_at)
+                                         task, size, state, reason, num_rewarded, created_at)
            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', 0, now())""",
         [
             group_id, group.project_id, group.job_id, group.index, group.evaluation_version, group.external_key,
@@ -169,10 +169,10 @@ async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: f
 
 
 async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]:
-    """Fail the open sessions of a group whose runner is gone; one that was drained handed them back, told or not."""
+    """Fail the open sessions of a group whose runner is gone; one that was drained requeued them, told or not."""
     cursor = await connection.execute(
         """UPDATE trajectory_session SET state = 'failed', reason = 'its runner is gone', closed_at = now(),
-                  is_handed_back = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
+                  is_requeued = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
                                            ON p.id = g.lease_phase_id AND p.fence = g.lease_fence
                                            WHERE g.id = %(group)s AND p.state = 'ended')
            WHERE group_id = %(group)s AND state = 'open' RETURNING id""",
@@ -190,7 +190,7 @@ async def sessions_recall(
     """
     cursor = await connection.execute(
         """UPDATE trajectory_session SET state = 'failed', reason = 'its runner never got it', closed_at = now(),
-                  is_handed_back = true
+                  is_requeued = true
            WHERE group_id = ANY(%s) AND state = 'open' AND NOT id = ANY(%s)
              AND opened_at < now() - make_interval(secs => %s) RETURNING id""",
         [list(group_ids), list(held), least_age_s],
@@ -202,7 +202,7 @@ async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dic
     """All slots of each group, in order."""
     cursor = await connection.execute(
         """SELECT group_id, slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
-                  count(*) FILTER (WHERE state = 'failed' AND NOT is_handed_back)
+                  count(*) FILTER (WHERE state = 'failed' AND NOT is_requeued)
            FROM trajectory_session WHERE group_id = ANY(%s) GROUP BY group_id, slot""",
         [[group.group_id for group in groups]],
     )
@@ -237,7 +237,7 @@ async def sessions_insert(
         )
     await connection.execute(
         """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
-               key_digest, is_timeout, is_handed_back, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
+               key_digest, is_timeout, is_requeued, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
            SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, 'open', '', new.digest, false, false, false, '{}', 0,
                   0, %s
            FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::bytea[]) AS new (id, slot, attempt, digest)""",
@@ -265,7 +265,7 @@ async def group_move(
     GROUP_MOVES.check(source, target)
     cursor = await connection.execute(
         """UPDATE trajectory_group SET state = %s, reason = %s, drop_cause = %s,
-                  settled_at = coalesce(settled_at, clock_timestamp())
+                  finalized_at = coalesce(finalized_at, clock_timestamp())
            WHERE id = %s AND state = %s RETURNING project_id, job_id, index""",
         [target.value, reason, cause.value if cause else "", group_id, source.value],
     )

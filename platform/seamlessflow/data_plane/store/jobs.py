@@ -28,7 +28,7 @@ class JobRow:
     model_path: str
     tasks_path: str
     evaluation_tasks_path: str
-    num_recorded_groups: int = 0
+    num_dataset_groups: int = 0
 
 
 async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:

@@ -16,7 +16,7 @@ import numpy as np
 from psycopg.types.json import Json, Jsonb, set_json_dumps, set_json_loads
 
 from seamlessflow.core.trajectory.messages import message_digests
-from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, Verdict
+from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_bounds
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.packing import packed, unpacked
@@ -42,7 +42,7 @@ COLUMNS = {
     "max_version": "int8",
     "finish_reason": "text",
     "messages": "json",
-    "verdict": "text",
+    "drift": "text",
     "cause": "text",
     "turn_id": "uuid",
     "request_digest": "bytea",
@@ -69,7 +69,7 @@ class NodeFacts:
     messages: list[dict[str, Any]]
     turn_id: UUID
     finish_reason: str | None = None
-    verdict: Verdict | None = None
+    drift: Drift | None = None
     cause: str | None = None
     request_digest: bytes | None = None
     flags: dict[str, Any] = field(default_factory=dict)
@@ -188,7 +188,7 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
         high,
         facts.finish_reason,
         Json(facts.messages),
-        facts.verdict,
+        facts.drift,
         facts.cause,
         facts.turn_id,
         facts.request_digest,

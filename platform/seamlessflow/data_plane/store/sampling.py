@@ -37,7 +37,7 @@ async def waste_read(connection: Connection, job_id: UUID) -> Waste:
 
 
 async def rollout_costs(connection: Connection, group_ids: Sequence[UUID]) -> dict[str, float]:
-    """How long groups took from admission to their last verdict, and how often their turns changed engines."""
+    """How long groups took from admission to their last outcome, and how often their turns changed engines."""
     cursor = await connection.execute(
         """SELECT avg(took_s)::float, max(took_s)::float, sum(handovers)::float, sum(continuations)::float FROM (
                SELECT extract(epoch FROM g.ready_at - g.created_at) AS took_s, sum(n.num_handovers) AS handovers,

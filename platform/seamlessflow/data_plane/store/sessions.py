@@ -1,4 +1,4 @@
-"""Session rows: read to bring a session back to life, moved to their verdict by compare-and-set."""
+"""Session rows: read to bring a session back to life, moved to their outcome by compare-and-set."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionVerdict:
-    """How a session ends. Without a reward it failed, for `reason`; handed back, that was no fault of its task."""
+class SessionOutcome:
+    """How a session ends. Without a reward it failed, for `reason`; requeued, that was no fault of its task."""
 
     reward: float | None
     reason: str = ""
     is_timeout: bool = False
-    is_handed_back: bool = False
+    is_requeued: bool = False
     metrics: dict[str, float] | None = None
 
     @property
@@ -77,26 +77,26 @@ async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
     return row
 
 
-async def sessions_end(connection: Connection, verdicts: Mapping[UUID, SessionVerdict]) -> set[UUID]:
-    """Give open sessions their verdicts. Returns those that had not ended before."""
-    for verdict in verdicts.values():
-        SESSION_MOVES.check(SessionState.OPEN, verdict.state)
-    given = verdicts.values()
+async def sessions_end(connection: Connection, outcomes: Mapping[UUID, SessionOutcome]) -> set[UUID]:
+    """Give open sessions their outcomes. Returns those that had not ended before."""
+    for outcome in outcomes.values():
+        SESSION_MOVES.check(SessionState.OPEN, outcome.state)
+    given = outcomes.values()
     cursor = await connection.execute(
         """UPDATE trajectory_session s
            SET state = v.state, reward = v.reward, reason = v.reason, is_timeout = v.is_timeout,
-               is_handed_back = v.is_handed_back, metrics = s.metrics || v.metrics, closed_at = now()
+               is_requeued = v.is_requeued, metrics = s.metrics || v.metrics, closed_at = now()
            FROM unnest(%s::uuid[], %s::text[], %s::float8[], %s::text[], %s::bool[], %s::bool[], %s::jsonb[])
-                AS v (id, state, reward, reason, is_timeout, is_handed_back, metrics)
+                AS v (id, state, reward, reason, is_timeout, is_requeued, metrics)
            WHERE s.id = v.id AND s.state = 'open' RETURNING s.id""",
         [
-            list(verdicts),
-            [verdict.state.value for verdict in given],
-            [verdict.reward for verdict in given],
-            [verdict.reason for verdict in given],
-            [verdict.is_timeout for verdict in given],
-            [verdict.is_handed_back for verdict in given],
-            [Jsonb(verdict.metrics or {}) for verdict in given],
+            list(outcomes),
+            [outcome.state.value for outcome in given],
+            [outcome.reward for outcome in given],
+            [outcome.reason for outcome in given],
+            [outcome.is_timeout for outcome in given],
+            [outcome.is_requeued for outcome in given],
+            [Jsonb(outcome.metrics or {}) for outcome in given],
         ],
     )
     return {row[0] for row in await cursor.fetchall()}

@@ -82,13 +82,13 @@ class TurnWriter:
             await self._flush(turns)
         except Exception as error:
             if len(turns) == 1:
-                _settle(turns, TurnRefused(f"the turn could not be stored: {error}"))
+                _resolve(turns, TurnRefused(f"the turn could not be stored: {error}"))
                 log.exception("a turn could not be stored")
                 return
             for turn in turns:  # one of them is at fault; the others are not to suffer
                 await self._flush_each([turn])
             return
-        _settle(turns, None)
+        _resolve(turns, None)
 
     async def _flush(self, turns: Sequence[PendingTurn]) -> None:
         started_s = time.monotonic()
@@ -152,7 +152,7 @@ def _counts(turns: Sequence[PendingTurn]) -> tuple[list[UUID], list[int], list[i
     return list(counts), [turn for turn, _ in counts.values()], [tokens for _, tokens in counts.values()]
 
 
-def _settle(turns: Sequence[PendingTurn], error: Exception | None) -> None:
+def _resolve(turns: Sequence[PendingTurn], error: Exception | None) -> None:
     for turn in turns:
         if turn.done.done():
             continue  # whoever waited was cancelled

@@ -1,6 +1,6 @@
 """Jobs and sessions in memory: what turns need at hand.
 
-A session's tree here is a copy of its rows; rows are the record. A session is open until its verdict, then it takes no
+A session's tree here is a copy of its rows; rows are the record. A session is open until its outcome, then it takes no
 turns. It may be forgotten at any moment without a turn in flight and is read back when it speaks again.
 """
 
@@ -38,7 +38,7 @@ class LiveJob:
     text: ModelText
     model_path: str
     is_over: bool = False
-    num_recorded_groups: int = 0  # of other jobs, that it trains on
+    num_dataset_groups: int = 0  # of other jobs, that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
 
     @property
@@ -132,5 +132,5 @@ def live_job(row: JobRow) -> LiveJob:
         evaluation_tasks_path=row.evaluation_tasks_path,
         text=model_text_load(row.model_path),
         model_path=row.model_path,
-        num_recorded_groups=row.num_recorded_groups,
+        num_dataset_groups=row.num_dataset_groups,
     )

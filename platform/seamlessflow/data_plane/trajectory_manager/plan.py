@@ -1,9 +1,9 @@
 """How a request joins its session's tree: matched on messages, proven on text, extended by new tokens only.
 
 Enters: the tree and the request's messages. Leaves: a `TurnPlan` with the prompt's ids (the path's own ids and the
-encoding of the text that is new) and the verdict. Between match and plan the text is rendered and tokenised, which may
+encoding of the text that is new) and the drift. Between match and plan the text is rendered and tokenised, which may
 happen elsewhere (`rendering/prompt`). Invariant: no token that the policy sampled is tokenised again,
-unless the verdict says that the template rewrote history; then it is context, not training data.
+unless the drift says that the template rewrote history; then it is context, not training data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ import numpy as np
 from seamlessflow.core.trajectory.messages import message_digests, value_digest
 from seamlessflow.core.trajectory.prefix_tree import (
     TOKEN_BYTES,
+    Drift,
     ForkCause,
     Match,
     Node,
     NodeKind,
     PrefixTree,
-    Verdict,
 )
 from seamlessflow.data_plane.rendering.chat_template import template_messages
 from seamlessflow.data_plane.rendering.model_text import ModelText
@@ -49,7 +49,7 @@ class TurnPlan:
     digests: tuple[bytes, ...]
     messages: Sequence[Mapping[str, Any]]
     context: bytes
-    verdict: Verdict
+    drift: Drift
     cause: str | None
     starts_in_reasoning: bool
 
@@ -137,16 +137,16 @@ def _plan(
         digests=added,
         messages=conversation.messages[num_messages:],
         context=context,
-        verdict=_verdict(cause),
+        drift=_drift(cause),
         cause=cause,
         starts_in_reasoning=prompt.starts_in_reasoning,
     )
 
 
-def _verdict(cause: ForkCause | None) -> Verdict:
+def _drift(cause: ForkCause | None) -> Drift:
     if cause is None:
-        return Verdict.CLEAN
-    return Verdict.REALIGN if cause is ForkCause.TEMPLATE else Verdict.FORK
+        return Drift.CLEAN
+    return Drift.REALIGN if cause is ForkCause.TEMPLATE else Drift.FORK
 
 
 def _context(conversation: Conversation) -> bytes:

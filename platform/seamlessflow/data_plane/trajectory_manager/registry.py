@@ -135,7 +135,7 @@ class Registry:
         metrics.LIVE_SESSIONS.set(len(self._sessions))
 
     def close(self, session_id: UUID) -> None:
-        """The session has its verdict: turns in flight end, none begins."""
+        """The session has its outcome: turns in flight end, none begins."""
         session = self._sessions.get(session_id)
         if session is None:
             return

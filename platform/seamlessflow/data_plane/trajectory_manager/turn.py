@@ -136,7 +136,7 @@ class Turn:
             facts=NodeFacts(
                 messages=[dict(message) for message in plan.messages],
                 turn_id=self.turn_id,
-                verdict=plan.verdict,
+                drift=plan.drift,
                 cause=plan.cause,
             ),
             digests=plan.digests,
@@ -170,7 +170,7 @@ class Turn:
 
     def _count(self) -> None:
         metrics.TURNS.inc()
-        metrics.VERDICTS.labels(self.plan.verdict.value).inc()
+        metrics.DRIFTS.labels(self.plan.drift.value).inc()
         for choice in self.choices:
             metrics.SAMPLED_TOKENS.inc(choice.progress.num_tokens)
             if self.session.evaluation_version is not None:

@@ -1,7 +1,7 @@
 """What an environment is: one episode of an agent on one task.
 
-A task (one line of the tasks file) and the address of the policy enter; a verdict or a failure leaves. A reward and the
-task's own timeout are verdicts. An episode that broke for another reason has none, and runs again elsewhere.
+A task (one line of the tasks file) and the address of the policy enter; an outcome or a failure leaves. A reward and
+the task's own timeout are outcomes. An episode that broke for another reason has none, and runs again elsewhere.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Task = Mapping[str, Any]
 
 
 class BrokenEpisode(RuntimeError):
-    """The episode ended without a verdict; the message says what broke."""
+    """The episode ended without an outcome; the message says what broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class PolicyEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Outcome:
     reward: float
     is_timeout: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Environment(Protocol):
-    async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
         """Run one episode. May be cancelled at any time. Raises BrokenEpisode."""
         ...
 

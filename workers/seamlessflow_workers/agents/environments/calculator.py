@@ -5,7 +5,7 @@ Task: `{"question": "What is 285*966?", "answer": "275310"}`. The reward is 1 wh
 
 import msgspec
 
-from seamlessflow_workers.agents.environments.base import PolicyEndpoint, Task, Verdict
+from seamlessflow_workers.agents.environments.base import Outcome, PolicyEndpoint, Task
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, InvalidExpression, calculate
 from seamlessflow_workers.agents.environments.policy_client import PolicyClient, ToolCall
 
@@ -21,7 +21,7 @@ class CalculatorEnvironment:
         self._client = client
         self._max_turns = max_turns
 
-    async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
         messages: list[object] = [{"role": "user", "content": task["question"]}]
         num_calls = 0
         for turn in range(1, self._max_turns + 1):
@@ -29,13 +29,13 @@ class CalculatorEnvironment:
             calls = said.tool_calls or []
             if not calls:
                 reward = float((said.content or "").strip() == task["answer"])
-                return Verdict(reward, metrics={"num_turns": turn, "num_tool_calls": num_calls})
+                return Outcome(reward, metrics={"num_turns": turn, "num_tool_calls": num_calls})
             messages += [said]
             messages += [
                 {"role": "tool", "tool_call_id": call.id, "content": _tool_answer(call)} for call in calls
             ]
             num_calls += len(calls)
-        return Verdict(0.0, metrics={"num_turns": self._max_turns, "num_tool_calls": num_calls})
+        return Outcome(0.0, metrics={"num_turns": self._max_turns, "num_tool_calls": num_calls})
 
     async def close(self) -> None:
         await self._client.close()

@@ -1,4 +1,4 @@
-"""Any program as an agent: started once per session, its last line of JSON with a `reward` is the verdict.
+"""Any program as an agent: started once per session, its last line of JSON with a `reward` is the outcome.
 
 The program finds OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK (JSON) in its environment and runs in an empty
 folder of its own, which is removed afterwards; where the runner is root, as a user that no other session has.
@@ -22,14 +22,14 @@ from typing import Any
 import msgspec
 
 from seamlessflow_workers.agents import keeper
-from seamlessflow_workers.agents.environments.base import BrokenEpisode, PolicyEndpoint, Task, Verdict
+from seamlessflow_workers.agents.environments.base import BrokenEpisode, Outcome, PolicyEndpoint, Task
 from seamlessflow_workers.agents.keeper.order import Order
 from seamlessflow_workers.agents.users import session_user
 from seamlessflow_workers.supervisor.home import EPISODES_VARIABLE
 
 KEEPER = Path(keeper.__file__).with_name("main.py")
 KEEPER_GRACE_S = 5.0
-OUTPUT_TAIL_BYTES = 65_536  # of standard output, where the verdict is looked for
+OUTPUT_TAIL_BYTES = 65_536  # of standard output, where the outcome is looked for
 ERROR_TAIL_BYTES = 4_096
 SHOWN_CHARACTERS = 500
 CLOSE_GRACE_S = 1.0
@@ -46,7 +46,7 @@ class CommandEnvironment:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = tuple(command)
 
-    async def run(self, task: Task, policy: PolicyEndpoint) -> Verdict:
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
         async with _tail_pipe(OUTPUT_TAIL_BYTES) as output, _tail_pipe(ERROR_TAIL_BYTES) as errors:
             async with session_user() as user_id:
                 with _own_folder(user_id) as folder:
@@ -57,7 +57,7 @@ class CommandEnvironment:
                     finally:
                         await _end(process)
             await _until_closed(output, errors)
-            return _verdict(self._command[0], code, output.data, errors.data)
+            return _outcome(self._command[0], code, output.data, errors.data)
 
     async def close(self) -> None:
         """Nothing is shared between sessions."""
@@ -181,7 +181,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _verdict(program: str, code: int, output: bytes, errors: bytes) -> Verdict:
+def _outcome(program: str, code: int, output: bytes, errors: bytes) -> Outcome:
     if code != 0:
         ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         raise BrokenEpisode(f"{program} {ending}: {_shown(errors or output)}")
@@ -195,7 +195,7 @@ def _verdict(program: str, code: int, output: bytes, errors: bytes) -> Verdict:
     raise BrokenEpisode(f"{program} printed no JSON line with a number 'reward': {_shown(output or errors)}")
 
 
-def _checked(program: str, said: dict[str, Any], line: bytes) -> Verdict:
+def _checked(program: str, said: dict[str, Any], line: bytes) -> Outcome:
     try:
         report = msgspec.convert(said, _Report)
     except msgspec.ValidationError as error:
@@ -205,7 +205,7 @@ def _checked(program: str, said: dict[str, Any], line: bytes) -> Verdict:
     for name, value in report.metrics.items():
         if not math.isfinite(value):
             raise BrokenEpisode(f"{program} printed metrics.{name}: {value}; accepted: finite numbers")
-    return Verdict(report.reward, metrics=report.metrics)
+    return Outcome(report.reward, metrics=report.metrics)
 
 
 def _shown(tail: bytes) -> str:

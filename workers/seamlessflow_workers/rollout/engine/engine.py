@@ -116,7 +116,7 @@ class Engine:
     def resume(self) -> Future[None]:
         def act() -> None:
             self._gate = _Gate.OPEN
-            self._settle_drained()
+            self._resolve_drained()
 
         return self._call(act)
 
@@ -168,7 +168,7 @@ class Engine:
                 self._runner.allocate_cache()
             self.is_asleep = False
             self._gate = _Gate.OPEN
-            self._settle_drained()
+            self._resolve_drained()
 
         return self._call(act)
 
@@ -186,7 +186,7 @@ class Engine:
     def _obey(self, *, is_idle: bool) -> None:
         """Run the commands that wait; when there is nothing to compute, sleep until one comes."""
         if self._drained and not self.scheduler.num_running:
-            self._settle_drained()
+            self._resolve_drained()
         if is_idle:
             self._flush_streams(is_due=True)
             self._commands.get()()
@@ -235,9 +235,9 @@ class Engine:
         self._notify(sequences)
 
     def _finish(self, sequences: list[Sequence]) -> None:
-        finished = [sequence for sequence in sequences if not sequence.is_settled]
+        finished = [sequence for sequence in sequences if not sequence.is_reported]
         for sequence in finished:
-            sequence.is_settled = True
+            sequence.is_reported = True
         with self._count_lock:
             self._num_unfinished -= len(finished)
         self._notify(finished)
@@ -254,7 +254,7 @@ class Engine:
         if clear_cache:
             self.scheduler.preempt_all()
 
-    def _settle_drained(self) -> None:
+    def _resolve_drained(self) -> None:
         for future, clear_cache in self._drained:
             self._clear_if(clear_cache and self._gate is not _Gate.OPEN)
             future.set_result(None)

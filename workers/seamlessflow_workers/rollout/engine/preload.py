@@ -1,4 +1,4 @@
-"""Imports all that an embedded engine of the dense backend needs, for a nursery; nothing begins."""
+"""Imports all that an embedded engine of the dense backend needs, for a fork server; nothing begins."""
 
 # ruff: noqa: F401 - importing is the purpose
 

@@ -27,7 +27,7 @@ class Sequence:
         "cache_salt",
         "changed",
         "finish_reason",
-        "is_settled",
+        "is_reported",
         "is_streaming",
         "logprobs",
         "max_total_tokens",
@@ -76,7 +76,7 @@ class Sequence:
         self.stop_ids = requested if self.params.ignore_eos else requested | eos_token_ids
         self.finish_reason: FinishReason | None = None
         self.stop_reason: int | None = None
-        self.is_settled = False  # its end was counted and told
+        self.is_reported = False  # its end was counted and told
         self.row = -1  # of the KV cache; -1: waiting or finished
         self.num_computed = 0  # leading tokens whose KV lies in the row
         self.num_cached_tokens: int | None = None  # prompt tokens found in the cache when first admitted

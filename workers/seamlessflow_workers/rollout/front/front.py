@@ -41,7 +41,7 @@ STOP_S = 1.0
 
 
 class Front:
-    """One for each resident engine; `open` admits gateways of one phase."""
+    """One for each warm_process engine; `open` admits gateways of one phase."""
 
     def __init__(
         self,

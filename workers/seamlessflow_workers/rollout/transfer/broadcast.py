@@ -19,8 +19,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import BroadcastOptions, PrefixStore, Store, TCPStore
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.offers import Seat, TransferFailed
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 
 MEETING_S = 10.0  # for all seated to connect to one another
 _POLL_S = 0.0005
@@ -108,33 +108,33 @@ def _nccl_group(store: Store, rank: int, num_ranks: int, _host: str, timeout: ti
 
 
 def shards_send(
-    group: BroadcastGroup, images: ShardImages, *, bucket_bytes: int, on_bucket: Callable[[], None]
+    group: BroadcastGroup, shards: SealedShards, *, bucket_bytes: int, on_bucket: Callable[[], None]
 ) -> None:
     """Raises TransferFailed."""
-    for name in images.sizes():
-        shard = images.map(name)
+    for name in shards.sizes():
+        shard = shards.map(name)
         group.broadcast(shard, bucket_bytes=bucket_bytes, on_bucket=on_bucket)
         shard.close()
 
 
-def shards_receive(group: BroadcastGroup, sizes: Mapping[str, int], *, bucket_bytes: int) -> ShardImages:
+def shards_receive(group: BroadcastGroup, sizes: Mapping[str, int], *, bucket_bytes: int) -> SealedShards:
     """In the sender's order. Raises TransferFailed; then nothing is held."""
-    images = ShardImages()
+    shards = SealedShards()
     try:
         for name, num_bytes in sizes.items():
-            shard = images.reserve(name, num_bytes)
+            shard = shards.reserve(name, num_bytes)
             group.broadcast(shard, bucket_bytes=bucket_bytes, on_bucket=lambda: None)
             shard.close()  # not where it failed: the tensors of the failure still refer to it
-            images.seal(name)
+            shards.seal(name)
     except BaseException:
-        images.close()
+        shards.close()
         raise
-    return images
+    return shards
 
 
 def seat_take(
     seat: Seat, *, trainer: str, own: str, backend: WeightTransport, timeout_s: float
-) -> ShardImages:
+) -> SealedShards:
     """Receive in the group that the trainer named; hosts are the trainer's and this engine's.
 
     Raises TransferFailed, OSError: the trainer left after it gave the seat.

@@ -21,7 +21,6 @@ from seamlessflow_workers.rollout.engine.runner import WeightsError
 from seamlessflow_workers.rollout.transfer.bucket_memory import BucketMemory
 from seamlessflow_workers.rollout.transfer.receiving import MESSAGE_BYTES, TIMEOUT_S, Arrival, trainer_ask
 from seamlessflow_workers.weights.fingerprint import WORD_BYTES, fingerprint_show, words_mix
-from seamlessflow_workers.weights.images import ShardImages
 from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
 from seamlessflow_workers.weights.offers import (
     Buckets,
@@ -35,6 +34,7 @@ from seamlessflow_workers.weights.offers import (
     place,
     transport_choose,
 )
+from seamlessflow_workers.weights.sealed_shards import SealedShards
 
 BUCKET_BYTES = 64 * 1024**2
 _PROOF_WORDS = 1 << 22  # computed on at a time: 32 MiB, and twice that beside it
@@ -48,19 +48,19 @@ Shards = dict[str, Tensor]  # by name, the bytes of a safetensors file [num_byte
 
 def buckets_send(
     connection: socket.socket,
-    images: ShardImages,
+    shards: SealedShards,
     memory: BucketMemory,
     *,
     bucket_bytes: int,
     on_bucket: Callable[[], None],
 ) -> None:
     """All shards to one engine. Raises OSError where it dies or hangs, RuntimeError where the card has no room."""
-    sizes = images.sizes()
+    sizes = shards.sizes()
     bucket = memory.make(min(bucket_bytes, max(sizes.values(), default=1)))
     try:
         connection.send(msgspec.json.encode(Buckets(bucket.handle, bucket_bytes, sizes)))
         for name in sizes:
-            shard = torch.frombuffer(images.map(name), dtype=torch.uint8)
+            shard = torch.frombuffer(shards.map(name), dtype=torch.uint8)
             for part in shard.split(bucket_bytes):
                 on_bucket()
                 with memory.working():

@@ -18,7 +18,6 @@ from pathlib import Path
 import msgspec
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.images import ShardImages, is_sealed
 from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
 from seamlessflow_workers.weights.offers import (
     Ask,
@@ -32,6 +31,7 @@ from seamlessflow_workers.weights.offers import (
     place,
     transport_choose,
 )
+from seamlessflow_workers.weights.sealed_shards import SealedShards, is_sealed
 
 TIMEOUT_S = 30.0
 NUM_TRIES = 2  # the second in a group without whoever spoilt the first
@@ -49,12 +49,12 @@ class Arrival:
     num_bytes: int = 0
     seconds: float = 0.0
     fallback: str = ""  # why it is the files after all
-    _images: ShardImages | None = field(default=None, repr=False)
+    _shards: SealedShards | None = field(default=None, repr=False)
 
     def close(self) -> None:
-        if self._images is not None:
-            self._images.close()
-            self._images = None
+        if self._shards is not None:
+            self._shards.close()
+            self._shards = None
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -68,33 +68,33 @@ def weights_receive(
         transport = transport_choose(wanted, offer, Here(place=place(), device=device))
         if offer is None or transport is WeightTransport.FILE:
             return Arrival(folder, WeightTransport.FILE, seconds=time.monotonic() - started_s)
-        images = _receive(folder, offer, transport, timeout_s)
+        shards = _receive(folder, offer, transport, timeout_s)
     except (TransferFailed, WeightsReadError) as error:
         seconds = time.monotonic() - started_s
         return Arrival(folder, WeightTransport.FILE, seconds=seconds, fallback=str(error))
     return Arrival(
-        _linked(folder, images),
+        _linked(folder, shards),
         transport,
-        num_bytes=sum(images.sizes().values()),
+        num_bytes=sum(shards.sizes().values()),
         seconds=time.monotonic() - started_s,
-        _images=images,
+        _shards=shards,
     )
 
 
-def _receive(folder: Path, offer: Offer, transport: WeightTransport, timeout_s: float) -> ShardImages:
+def _receive(folder: Path, offer: Offer, transport: WeightTransport, timeout_s: float) -> SealedShards:
     """Proven shards. Raises TransferFailed, WeightsReadError."""
     manifest = manifest_read(folder)
     is_ipc = transport is WeightTransport.IPC
-    images = _take_over(offer, timeout_s) if is_ipc else _join(offer, transport, timeout_s)
+    shards = _take_over(offer, timeout_s) if is_ipc else _join(offer, transport, timeout_s)
     try:
-        _prove(images, manifest)
+        _prove(shards, manifest)
     except TransferFailed:
-        images.close()
+        shards.close()
         raise
-    return images
+    return shards
 
 
-def _take_over(offer: Offer, timeout_s: float) -> ShardImages:
+def _take_over(offer: Offer, timeout_s: float) -> SealedShards:
     """The trainer's own memory, shard by shard."""
     descriptors: dict[str, int] = {}
     try:
@@ -108,14 +108,14 @@ def _take_over(offer: Offer, timeout_s: float) -> ShardImages:
                     raise TransferFailed(f"the trainer refused: {answer.reason}")
                 descriptors[answer.shard] = received[0]
     except BaseException as error:
-        ShardImages(descriptors).close()
+        SealedShards(descriptors).close()
         if isinstance(error, OSError | msgspec.DecodeError | IndexError):
             raise TransferFailed(f"the trainer that offered the weights: {error}") from error
         raise
     if not all(map(is_sealed, descriptors.values())):
-        ShardImages(descriptors).close()
+        SealedShards(descriptors).close()
         raise TransferFailed("the trainer's memory is not sealed")
-    return ShardImages(descriptors)
+    return SealedShards(descriptors)
 
 
 def trainer_ask(offer: Offer, transport: WeightTransport, timeout_s: float) -> socket.socket:
@@ -145,7 +145,7 @@ def _user() -> int:
     return Path("/proc/self").stat().st_uid
 
 
-def _join(offer: Offer, backend: WeightTransport, timeout_s: float) -> ShardImages:
+def _join(offer: Offer, backend: WeightTransport, timeout_s: float) -> SealedShards:
     """A broadcast; in another group if the first was spoilt. Raises TransferFailed."""
     for number in range(1, NUM_TRIES + 1):
         try:
@@ -156,7 +156,7 @@ def _join(offer: Offer, backend: WeightTransport, timeout_s: float) -> ShardImag
     raise AssertionError("unreachable")
 
 
-def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> ShardImages:
+def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> SealedShards:
     # Not above: shared memory and files need no torch. Not below: whoever has a seat is waited for.
     from seamlessflow_workers.rollout.transfer.broadcast import seat_take
 
@@ -177,12 +177,12 @@ def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> Shar
         raise TransferFailed(f"the trainer that offered the weights: {error}") from error
 
 
-def _prove(images: ShardImages, manifest: Manifest) -> None:
+def _prove(shards: SealedShards, manifest: Manifest) -> None:
     """Raises TransferFailed unless these are exactly the shards of the manifest."""
-    if images.sizes().keys() != manifest.shards.keys():
-        raise TransferFailed(f"{len(images.sizes())} shards came, the manifest has {len(manifest.shards)}")
+    if shards.sizes().keys() != manifest.shards.keys():
+        raise TransferFailed(f"{len(shards.sizes())} shards came, the manifest has {len(manifest.shards)}")
     with ThreadPoolExecutor(_DIGEST_THREADS) as threads:
-        digests = list(threads.map(lambda name: _digest(images, name), manifest.shards))
+        digests = list(threads.map(lambda name: _digest(shards, name), manifest.shards))
     for (name, entry), digest in zip(manifest.shards.items(), digests, strict=True):
         if digest != entry.sha256:
             raise TransferFailed(
@@ -190,14 +190,14 @@ def _prove(images: ShardImages, manifest: Manifest) -> None:
             )
 
 
-def _digest(images: ShardImages, name: str) -> str:
-    with images.map(name) as shard:
+def _digest(shards: SealedShards, name: str) -> str:
+    with shards.map(name) as shard:
         return hashlib.sha256(shard).hexdigest()
 
 
-def _linked(folder: Path, images: ShardImages) -> Path:
+def _linked(folder: Path, shards: SealedShards) -> Path:
     """A folder that reads like the version's own, its shards from memory."""
     links = Path(tempfile.mkdtemp(prefix="seamlessflow-weights-"))
     for entry in folder.iterdir():
-        (links / entry.name).symlink_to(images.path(entry.name) if entry.name in images.sizes() else entry)
+        (links / entry.name).symlink_to(shards.path(entry.name) if entry.name in shards.sizes() else entry)
     return links

@@ -70,7 +70,7 @@ def restore(folder: Path, *, say: Say) -> Manifest:
     with transaction.atomic():
         _places_move(Path(manifest.artifact_root), root)
         Machine.objects.update(last_fence=F("last_fence") + FENCE_LEAP)
-        paused = _missing_settle(manifest)
+        paused = _missing_handle(manifest)
         event_record(
             kind="installation.restored",
             subject_type=SubjectType.PROJECT,
@@ -143,7 +143,7 @@ def _places_move(before: Path, now: Path) -> None:
                 )
 
 
-def _missing_settle(manifest: Manifest) -> dict[str, str]:
+def _missing_handle(manifest: Manifest) -> dict[str, str]:
     """Jobs that were paused, with why. What is not there is not offered as if it were."""
     for version in PolicyVersion.objects.filter(deleted_at=None):
         path = artifact_path(version.uri)

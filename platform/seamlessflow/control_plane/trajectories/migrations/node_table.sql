@@ -17,7 +17,7 @@ CREATE TABLE trajectory_node (
     max_version       bigint,
     finish_reason     text,                  -- stop, length, tool_calls, abort
     messages          json,                  -- not jsonb, which refuses the NUL a policy may sample; kind 0, 1: messages added; kind 2: [the assistant message as delivered]
-    verdict           text,                  -- kind 1 and 0: clean, realign or fork: how the request joined its parent
+    drift           text,                  -- kind 1 and 0: clean, realign or fork: how the request joined its parent
     cause             text,                  -- why, when not clean
     turn_id           uuid        NOT NULL,  -- nodes written by the same request share it
     request_digest    bytea,                 -- kind 2: of the request body, recognises a marked retry
@@ -29,6 +29,7 @@ CREATE TABLE trajectory_node (
     duration_s        real,
     num_wasted_tokens integer     NOT NULL DEFAULT 0,      -- sampled, then discarded (after a stop string)
     created_at        timestamptz NOT NULL DEFAULT now(),
+    mean_logprob      real,                  -- kind 2: forests seen from afar colour an answer by it
     PRIMARY KEY (month, session_id, node_index)
 ) PARTITION BY RANGE (month);
 ALTER TABLE trajectory_node ALTER COLUMN token_ids SET STORAGE EXTERNAL;

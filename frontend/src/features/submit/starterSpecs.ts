@@ -1,0 +1,50 @@
+// What a new job begins with: reinforcement learning on what it samples, or imitation of what other jobs recorded. Pure.
+import { isMapping, type Spec } from "./spec";
+
+// What is usual to fine-tune every weight; the default is that of reinforcement learning, a tenth of it.
+const IMITATION_LEARNING_RATE = 1e-5;
+
+export interface StarterSpec {
+  title: string;
+  help: string;
+  isOffline: boolean;
+  begin: () => Spec;
+}
+
+export const STARTER_SPECS: readonly StarterSpec[] = [
+  {
+    title: "Reinforcement learning",
+    help: "Agents run tasks on engines of this job; it trains on what they sample.",
+    isOffline: false,
+    begin: rolloutJob,
+  },
+  {
+    title: "SFT on an offline dataset",
+    help: "Imitates the best sessions of other jobs, token for token; needs one machine that trains, no engines or agents.",
+    isOffline: true,
+    begin: () => ({ name: "", ...offline([]) }),
+  },
+];
+
+export function starterSpecOf(isOffline: boolean): StarterSpec {
+  return STARTER_SPECS.find((one) => one.isOffline === isOffline) as StarterSpec;
+}
+
+export function rolloutJob(): Spec {
+  return { name: "", environment: { name: "calculator" }, train: { num_updates: 50 } };
+}
+
+/** Training on the sessions of a job, from the model that it began with. */
+export function imitationOf(job: { id: string; name: string; spec: Record<string, unknown> }): Spec {
+  const model = isMapping(job.spec.model) ? job.spec.model : {};
+  const { source, max_model_len } = model;
+  return { name: `${job.name} imitated`, model: { source, max_model_len }, ...offline([job.id]) };
+}
+
+function offline(jobs: readonly string[]): Spec {
+  return {
+    data: { source: "trajectories", jobs: [...jobs], min_reward: 1, num_epochs: 1 },
+    algorithm: { name: "sft" },
+    train: { learning_rate: IMITATION_LEARNING_RATE },
+  };
+}

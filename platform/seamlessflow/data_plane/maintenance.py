@@ -1,0 +1,94 @@
+"""What the gateway does by the clock: engine table, jobs that ended, leases of groups that speak, abandoned turns."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.engines.pool import EnginePool
+from seamlessflow.data_plane.engines.watch import EngineWatch
+from seamlessflow.data_plane.store.batches import batches_applied_note
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
+from seamlessflow.data_plane.store.evaluations import evaluations_cancel
+from seamlessflow.data_plane.store.groups import groups_renew
+from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
+from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.trajectory_manager.live import LiveSession, Partial
+from seamlessflow.data_plane.trajectory_manager.registry import Registry
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+RENEW_EVERY = 20  # polls
+
+
+class Maintenance:
+    def __init__(
+        self,
+        settings: Settings,
+        pool: Pool,
+        registry: Registry,
+        engines: EnginePool,
+        watch: EngineWatch,
+        writer: TurnWriter,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._registry = registry
+        self._engines = engines
+        self._watch = watch
+        self._writer = writer
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Poll until cancelled; a database that is away is waited for."""
+        num_polls = 0
+        while True:
+            await asyncio.sleep(POLL_S)
+            num_polls += 1
+            try:
+                await self.refresh()
+                if num_polls % RENEW_EVERY == 0:
+                    await self._renew()
+                await self._expire_partials()
+            except DATABASE_AWAY as error:
+                log.warning("the database is away: %s", str(error).strip())
+
+    async def refresh(self) -> None:
+        """Read the engine table, and which jobs are over."""
+        jobs = {job.job_id: job for job in self._registry.jobs}
+        async with self._pool.connection() as connection:
+            engines = await engines_read(connection, secret=self._settings.secret_key)
+            ended = await jobs_ended(connection, list(jobs)) if jobs else set()
+            await batches_applied_note(connection)
+            await evaluations_cancel(connection)
+        for job_id in ended:
+            jobs[job_id].is_over = True
+        self._engines.jobs_over = ended
+        self._watch.table_set(engines)
+        self._engines.table_set(engines)
+
+    async def _renew(self) -> None:
+        spoken = list(self._registry.groups_spoken())
+        if spoken:
+            async with self._pool.connection() as connection:
+                await groups_renew(connection, spoken, self._settings.group_lease_s)
+
+    async def _expire_partials(self) -> None:
+        """Record turns whose clients did not come back: for the eye, never for training."""
+        now_s = self._clock()
+        for session in self._registry.sessions:
+            if session.partials:
+                for digest, partial in list(session.partials.items()):
+                    if partial.expires_at_s <= now_s:
+                        del session.partials[digest]
+                        await self._record(session, partial, now_s)
+
+    async def _record(self, session: LiveSession, partial: Partial, now_s: float) -> None:
+        rows = partial.turn.partial_rows(duration_s=now_s - partial.turn.started_s)
+        try:
+            await self._writer.commit(rows)
+        except TurnRefused:
+            log.warning("a partial turn of session %s could not be recorded", session.key.session_id)
+            self._registry.forget(session.key.session_id)

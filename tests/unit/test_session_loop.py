@@ -1,0 +1,95 @@
+"""What a loop of an agent runner tells the gateway of the sessions that it has."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from seamlessflow.core.protocol.data_plane import (
+    GroupLeaseReply,
+    GroupLeaseRequest,
+    LeasedGroup,
+    LeasedSession,
+)
+from seamlessflow_workers.agents import session_loop
+from seamlessflow_workers.agents.session_loop import SessionLoop
+
+SESSIONS = [UUID(int=1), UUID(int=2)]
+GROUP = LeasedGroup(
+    group_id=UUID(int=9),
+    index=0,
+    task={},
+    sessions=[
+        LeasedSession(session_id=session_id, slot=slot, attempt=1, api_key="sfs_key")
+        for slot, session_id in enumerate(SESSIONS)
+    ],
+)
+
+
+class Gateway:
+    """Gives one group, then nothing; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[GroupLeaseRequest] = []
+        self.was_asked_twice = asyncio.Event()
+
+    async def groups_lease(self, request: GroupLeaseRequest) -> GroupLeaseReply:
+        self.asked.append(request)
+        if len(self.asked) == 1:
+            return GroupLeaseReply(groups=[GROUP])
+        self.was_asked_twice.set()
+        await asyncio.Event().wait()
+        raise AssertionError("cancelled before")
+
+    async def session_held_s(self, _session_id: UUID) -> float:
+        return 0.0
+
+    async def sessions_ended(self, _finishes: Any) -> dict[UUID, str]:
+        return {}
+
+
+class Endless:
+    """An environment whose episodes go on for ever."""
+
+    async def run(self, *_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+
+async def asked_by_a_loop() -> list[GroupLeaseRequest]:
+    gateway = Gateway()
+    client: Any = gateway
+    environment: Any = Endless()
+    loop = SessionLoop(
+        environment=environment,
+        client=client,
+        policy_url="http://gateway",
+        timeout_s=60.0,
+        max_sessions=8,
+        least_room=2,
+        is_evaluation=False,
+        on_change=lambda: None,
+    )
+    leasing = asyncio.create_task(loop.lease_forever())
+    try:
+        async with asyncio.timeout(10.0):
+            await gateway.was_asked_twice.wait()
+    finally:
+        leasing.cancel()
+        await loop.wind_up(0.0)
+    return gateway.asked
+
+
+async def test_a_loop_says_at_once_what_it_has_and_again_when_it_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_loop, "HELD_EVERY_S", 0.0)
+    first, second = await asked_by_a_loop()
+    assert first.held == []
+    assert second.held == SESSIONS
+
+
+async def test_a_loop_does_not_say_it_with_every_request() -> None:
+    first, second = await asked_by_a_loop()
+    assert first.held == []
+    assert second.held is None

@@ -1,0 +1,139 @@
+"""One loop of an agent phase: leases groups of its kind, runs their sessions as episodes, reports each end.
+
+Training and evaluation have a loop each, with room of their own. Invariant: every leased session is reported once by
+this runner, those cut short as requeued (they run again elsewhere, without loss of a try); nothing an episode does
+ends the loop.
+"""
+
+import asyncio
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable
+from uuid import UUID
+
+from seamlessflow.core.protocol.data_plane import GroupLeaseRequest, LeasedGroup, LeasedSession, SessionFinish
+from seamlessflow_workers.agents.environments.base import Environment, PolicyEndpoint, Task
+from seamlessflow_workers.agents.episode import run_episode
+from seamlessflow_workers.agents.gateway_client import RunnerClient
+from seamlessflow_workers.agents.reports import Reports
+
+LEASE_WAIT_S = 10.0
+RENEW_EVERY_S = 30.0  # well within a lease
+HELD_EVERY_S = 10.0  # how often the gateway is told what is here, so that it notices what is not
+EMPTY_PAUSE_S = 0.25  # after a lease that gave nothing: a closed admission may be answered at once
+REPORT_GRACE_S = 3.0
+DRAINED = "the agent runner was drained before the episode ended"
+
+
+class SessionLoop:
+    """`max_sessions` run at once; `least_room`: fewer are not asked for, so that a group is leased whole."""
+
+    def __init__(
+        self,
+        *,
+        environment: Environment,
+        client: RunnerClient,
+        policy_url: str,
+        timeout_s: float,
+        max_sessions: int,
+        least_room: int,
+        is_evaluation: bool,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._slots = asyncio.Semaphore(max_sessions)
+        # There is always room for one group; the slots keep to the limit.
+        self._capacity = max(max_sessions, least_room)
+        self._least_room = least_room
+        self._is_evaluation = is_evaluation
+        self._environment = environment
+        self._client = client
+        self._policy_url = policy_url
+        self._on_change = on_change
+        self._episodes: dict[UUID, asyncio.Task[SessionFinish]] = {}
+        self._held_said_s = -HELD_EVERY_S  # monotonic
+        self._num_running: Counter[UUID] = Counter()  # sessions by group
+        self._has_room = asyncio.Event()
+        self._reports = Reports(client, on_told=self._has_room.set)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._episodes)
+
+    async def lease_forever(self) -> None:
+        """Raises FencedOff, RequestRefused when the gateway will not serve this phase."""
+        while True:
+            reply = await self._client.groups_lease(await self._next_request())
+            for group in reply.groups:
+                self._start_group(group)
+            if not reply.groups:
+                await asyncio.sleep(EMPTY_PAUSE_S)
+
+    async def wind_up(self, grace_s: float) -> None:
+        """Episodes get so long to end; the others are requeued."""
+        if self._episodes:
+            await asyncio.wait(self._episodes.values(), timeout=grace_s)
+        if episodes := list(self._episodes.values()):
+            for episode in episodes:
+                episode.cancel()
+            await asyncio.wait(episodes)
+        await self._reports.flush(timeout_s=REPORT_GRACE_S)
+
+    async def _next_request(self) -> GroupLeaseRequest:
+        try:
+            async with asyncio.timeout(RENEW_EVERY_S):
+                while self._room() < self._least_room:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+        except TimeoutError:
+            # Full for long. Asking for nothing renews the lease of what runs, even if no agent spoke meanwhile.
+            return self._request(0, wait_s=0.0)
+        return self._request(self._room(), wait_s=LEASE_WAIT_S)
+
+    def _request(self, max_sessions: int, *, wait_s: float) -> GroupLeaseRequest:
+        held, now_s = None, time.monotonic()
+        if now_s - self._held_said_s >= HELD_EVERY_S:
+            self._held_said_s = now_s
+            held = [*self._episodes, *self._reports.session_ids]
+        return GroupLeaseRequest(
+            max_sessions=max_sessions, is_evaluation=self._is_evaluation, held=held, wait_s=wait_s
+        )
+
+    def _room(self) -> int:
+        """Sessions whose report is not through still count: a gateway that is away bounds what piles up here."""
+        return self._capacity - len(self._episodes) - len(self._reports)
+
+    def _start_group(self, group: LeasedGroup) -> None:
+        for session in group.sessions:
+            if session.session_id in self._episodes:
+                continue  # the answer to an earlier lease was late, not lost
+            episode = asyncio.create_task(self._run(group.task, session))
+            self._episodes[session.session_id] = episode
+            self._num_running[group.group_id] += 1
+            episode.add_done_callback(functools.partial(self._on_end, group.group_id, session.session_id))
+        self._on_change()
+
+    async def _run(self, task: Task, session: LeasedSession) -> SessionFinish:
+        policy = PolicyEndpoint(base_url=self._policy_url, api_key=session.api_key)
+        async with self._slots:
+            return await run_episode(
+                self._environment,
+                task,
+                policy,
+                session_id=session.session_id,
+                timeout_s=self._timeout_s,
+                held_s=self._client.session_held_s,
+            )
+
+    def _on_end(self, group_id: UUID, session_id: UUID, episode: asyncio.Task[SessionFinish]) -> None:
+        del self._episodes[session_id]
+        self._num_running[group_id] -= 1
+        is_last = not self._num_running[group_id]
+        if is_last:
+            del self._num_running[group_id]
+        is_cut_short = episode.cancelled()
+        requeued = SessionFinish(session_id=session_id, failure=DRAINED, is_requeued=True)
+        finish = requeued if is_cut_short else episode.result()
+        self._reports.add(finish, is_urgent=is_last or is_cut_short)
+        self._on_change()

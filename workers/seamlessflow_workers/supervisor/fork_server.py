@@ -1,0 +1,257 @@
+"""The supervisor's fork server: one process that has imported what its children need, and forks them.
+
+Enters: the roles that this machine's tags give it, commands to start. Leaves: processes that are children of the
+supervisor like any other, some tens of milliseconds old where an interpreter would still import for seconds.
+Invariants: a command that the fork server has not imported is not its business (None: start it from nothing); its own
+end touches no child and is said; nothing it was asked for stays behind unknown.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.fork_server.messages import (
+    MESSAGE_BYTES,
+    Fork,
+    Forked,
+    FromForkServer,
+    Preload,
+    ToForkServer,
+    Unable,
+    Warm,
+    decode_from_fork_server,
+    encode,
+)
+from seamlessflow_workers.supervisor.adopted import AdoptedProcess, adopting, is_adoption_possible
+from seamlessflow_workers.supervisor.backoff import Backoff
+from seamlessflow_workers.supervisor.config import DEVICE_ENVIRONMENT, SupervisorConfig
+from seamlessflow_workers.supervisor.logs import OutputLog
+from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess
+
+MODULE = "seamlessflow_workers.fork_server"
+# Programs with a module `preload` beside their `__main__`, which imports what they need.
+PROGRAMS = (
+    "seamlessflow_workers.train",
+    "seamlessflow_workers.rollout.engine",
+    "seamlessflow_workers.agents",
+)
+FORK_TIMEOUT_S = 10.0
+STABLE_S = 60.0
+LET_IN = b"!"
+# Asking torch for CUDA devices must not initialise the driver before the fork.
+ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+log = logging.getLogger(__name__)
+
+
+def programs_of(tags: Iterable[str], config: SupervisorConfig) -> tuple[str, ...]:
+    """What a machine of these tags starts under our own interpreter, as far as it is ours."""
+    commands = {Role.TRAIN: config.train_command, Role.AGENT: config.agent_command}
+    has_vllm = config.device == "cuda" and config.engines[EngineKind.VLLM].version is not None
+    if not has_vllm:  # where there is, jobs ask for it, and it has an interpreter and a warm-up of its own
+        commands[Role.ROLLOUT] = config.engine_commands[EngineKind.EMBEDDED]
+    present = set(tags)
+    modules = (_module_of(command) for role, command in commands.items() if role in present)
+    return tuple(module for module in modules if module in PROGRAMS)
+
+
+def preload_of(program: str) -> str:
+    return f"{program}.preload"
+
+
+def _module_of(arguments: Sequence[str]) -> str | None:
+    is_ours = tuple(arguments[:2]) == (sys.executable, "-m")
+    return arguments[2] if is_ours else None
+
+
+class ForkServer:
+    def __init__(self, config: SupervisorConfig, logs: Path) -> None:
+        self._config = config
+        self._logs = logs
+        self._wanted: tuple[str, ...] = ()
+        self._changed = asyncio.Event()
+        self._warm: frozenset[str] = frozenset()
+        self._is_importing = False
+        self._problem = ""  # why it will not do; empty while it may
+        self._control: socket.socket | None = None
+        self._exchanging = asyncio.Lock()
+        self._process: ChildProcess | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def warm(self) -> frozenset[str]:
+        """The programs that can be forked."""
+        return frozenset() if self._is_importing else self._warm
+
+    def want(self, programs: Iterable[str]) -> None:
+        """Have these ready; what was ready before stays so."""
+        missing = tuple(program for program in programs if program not in self._wanted)
+        if missing:
+            self._wanted += missing
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled; nothing of it is left then."""
+        if not is_adoption_possible():
+            log.warning("children start from nothing: this kernel has no pidfd_open")
+            self._changed = asyncio.Event()  # which nobody sets
+        backoff = Backoff(first_s=0.5, longest_s=60.0)
+        while True:
+            await self._changed.wait()
+            started_s = time.monotonic()
+            ending = await self._run_process()
+            if self._problem:
+                log.warning("children start from nothing: %s", self._problem)
+                self._problem = ""  # once more when other roles are wanted
+                continue
+            if time.monotonic() - started_s > STABLE_S:
+                backoff.reset()
+            wait_s = backoff.next_s()
+            log.warning(
+                "the fork server %s; children start from nothing until it is back, next try in %.1f s",
+                ending,
+                wait_s,
+            )
+            await asyncio.sleep(wait_s)
+            self._changed.set()
+
+    async def spawn(
+        self, command: ChildCommand, *, environment: Mapping[str, str], output: int
+    ) -> AdoptedProcess | None:
+        """The running process, its output going to the descriptor `output`; None where it is to be started from
+        nothing."""
+        module = _module_of(command.arguments)
+        if module is None or module not in self.warm:
+            return None
+        request = Fork(
+            module=module,
+            arguments=list(command.arguments[3:]),
+            environment=dict(environment),
+            descriptors=list(command.inherited_fds),
+        )
+        enter, let = os.pipe()
+        forking = asyncio.create_task(self._fork(request, (enter, output, *command.inherited_fds)))
+        is_let_in = False
+        try:
+            await asyncio.wait({forking})
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # it has ended already, as whoever waits for it will see
+                os.write(let, LET_IN)
+            is_let_in = True
+            return forking.result()
+        finally:
+            if not forking.done():  # cancelled; the descriptors must outlive the request
+                await asyncio.wait({forking})
+            os.close(let)
+            os.close(enter)
+            if not is_let_in and (process := forking.result()) is not None:
+                await process.wait()  # at its closed gate
+
+    async def _fork(self, request: Fork, descriptors: Sequence[int]) -> AdoptedProcess | None:
+        control = self._control
+        if control is None:
+            return None
+        try:
+            with adopting():
+                async with asyncio.timeout(FORK_TIMEOUT_S):
+                    answer = await self._exchange(control, request, descriptors)
+            if isinstance(answer, Forked):
+                return AdoptedProcess(answer.pid)
+            problem = answer.reason if isinstance(answer, Unable) else f"it answered {answer}"
+        except TimeoutError:
+            problem = f"no answer within {FORK_TIMEOUT_S:.0f} s"
+            if self._process is not None:
+                await self._process.stop(grace_s=0.0)
+        except ChildProcessError:
+            problem = "the kernel gave the new process to another parent"
+        except OSError as error:
+            problem = str(error)
+        log.warning("%s starts from nothing: %s", request.module, problem)
+        return None
+
+    async def _run_process(self) -> str:
+        """One fork server from its start to its end; returns how it ended."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        output = OutputLog(self._logs, role="fork_server")
+        keeping: asyncio.Task[None] | None = None
+        try:
+            with theirs:
+                process = self._process = await ChildProcess.spawn(
+                    self._command(theirs.fileno()), cores=self._config.cores, log=output
+                )
+            self._control = ours
+            keeping = asyncio.create_task(self._keep_warm(ours))
+            ending = asyncio.create_task(process.wait())
+            await asyncio.wait({keeping, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if self._problem:
+                await process.stop(grace_s=0.0)
+            return await ending
+        except OSError as error:
+            return f"could not be started: {error}"
+        finally:
+            self._warm, self._control = frozenset(), None
+            if self._process is not None:
+                await self._process.stop(grace_s=0.0)  # it holds nothing
+            if keeping is not None:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
+            async with self._exchanging:  # ends at once: the other end of the socket is gone
+                ours.close()
+            output.close()
+
+    def _command(self, control_fd: int) -> ChildCommand:
+        return ChildCommand(
+            (sys.executable, "-m", MODULE, "--control-fd", str(control_fd)),
+            DEVICE_ENVIRONMENT[self._config.device] | ENVIRONMENT,
+            (control_fd,),
+        )
+
+    async def _keep_warm(self, control: socket.socket) -> None:
+        """Import what is wanted as long as the fork server lives; returns when it ends, or will not do."""
+        while True:
+            self._changed.clear()
+            missing = [program for program in self._wanted if program not in self._warm]
+            if missing:
+                started_s = time.monotonic()
+                self._is_importing = True
+                try:
+                    answer = await self._exchange(
+                        control, Preload([preload_of(program) for program in missing])
+                    )
+                except OSError:
+                    return  # how the process ended says more
+                finally:
+                    self._is_importing = False
+                if not isinstance(answer, Warm):
+                    self._problem = answer.reason if isinstance(answer, Unable) else f"it answered {answer}"
+                    return
+                self._warm |= frozenset(missing)
+                log.info(
+                    "the fork server has imported %s in %.1f s; %d MB are resident",
+                    ", ".join(missing), time.monotonic() - started_s, answer.rss_bytes >> 20,
+                )  # fmt: skip
+            await self._changed.wait()
+
+    async def _exchange(
+        self, control: socket.socket, request: ToForkServer, descriptors: Sequence[int] = ()
+    ) -> FromForkServer:
+        """Raises OSError when the fork server is gone."""
+        async with self._exchanging:
+            socket.send_fds(control, [encode(request)], descriptors)
+            data = await asyncio.get_running_loop().sock_recv(control, MESSAGE_BYTES)
+        if not data:
+            raise ConnectionResetError("the fork server has ended")
+        return decode_from_fork_server(data)

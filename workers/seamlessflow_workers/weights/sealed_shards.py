@@ -1,0 +1,96 @@
+"""Shards of a version as they are in their files, held in memory that nobody can change any more.
+
+Bytes enter while their file is written, or as they are received; file descriptors leave, which may be handed to other
+processes of the host. A shard that is complete is sealed by the kernel: whoever maps it sees the same bytes for as long
+as it holds on, whatever becomes of the process that made it. Nothing is left behind by any of them.
+"""
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
+
+from seamlessflow_workers.weights.fingerprint import Fingerprint
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+class SealedShards:
+    """Owns one descriptor a shard; usable from several threads once its shards are complete."""
+
+    def __init__(
+        self, descriptors: Mapping[str, int] | None = None, *, are_fingerprinted: bool = False
+    ) -> None:
+        """`descriptors`: of complete shards, whose owner this becomes. `are_fingerprinted`: those that `tee` keeps."""
+        self._descriptors = dict(descriptors or {})
+        self._are_fingerprinted = are_fingerprinted
+        self.fingerprints: dict[str, str] = {}  # by shard
+
+    def tee(self, name: str, chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+        """Pass the chunks of a shard on and keep them too; complete with the last one."""
+        descriptor = self._create(name)
+        mark = Fingerprint() if self._are_fingerprinted else None
+        for chunk in chunks:
+            if mark is not None:
+                mark.update(chunk)
+            rest = memoryview(chunk).cast("B")
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            yield chunk
+            del chunk, rest  # their memory goes before the next one is made
+        self.seal(name)
+        if mark is not None:
+            self.fingerprints[name] = mark.show()
+
+    def reserve(self, name: str, num_bytes: int) -> mmap.mmap:
+        """Room for a shard that is to be received; the map must be closed before `seal`."""
+        descriptor = self._create(name)
+        os.ftruncate(descriptor, num_bytes)
+        return mmap.mmap(descriptor, num_bytes)
+
+    def seal(self, name: str) -> None:
+        fcntl.fcntl(self._descriptors[name], fcntl.F_ADD_SEALS, _SEALS)
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes by shard, in the order of names."""
+        return {name: os.fstat(self._descriptors[name]).st_size for name in sorted(self._descriptors)}
+
+    def descriptor(self, name: str) -> int:
+        """Still owned here."""
+        return self._descriptors[name]
+
+    def map(self, name: str) -> mmap.mmap:
+        """The bytes of a complete shard, private to the caller."""
+        return mmap.mmap(self._descriptors[name], 0, access=mmap.ACCESS_COPY)
+
+    def path(self, name: str) -> str:
+        """Under which any process of this user may open it while this one lives."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptors[name]}"
+
+    def copy(self) -> "SealedShards":
+        """Of the complete shards, the same memory under descriptors of its own."""
+        return SealedShards({name: os.dup(descriptor) for name, descriptor in self._descriptors.items()})
+
+    def close(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _create(self, name: str) -> int:
+        descriptor = os.memfd_create(f"seamlessflow-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self._descriptors[name] = descriptor
+        return descriptor
+
+
+def is_sealed(descriptor: int) -> bool:
+    """Whether what a stranger handed over is a shard whose bytes stay as they are."""
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
+    except OSError:  # no memory of this kind
+        return False
