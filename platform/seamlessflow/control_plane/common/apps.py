@@ -1,7 +1,7 @@
 """Django's entry for this app; the label is the folder's name."""
 
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 
 
 class CommonConfig(AppConfig):
@@ -12,5 +12,7 @@ class CommonConfig(AppConfig):
     def ready(self) -> None:
         # Models may be imported only now.
         from seamlessflow.control_plane.common.gateway_role import gateway_role_grant
+        from seamlessflow.control_plane.common.older_database import older_database_refuse
 
+        pre_migrate.connect(older_database_refuse, sender=self, dispatch_uid="older database")
         post_migrate.connect(gateway_role_grant, sender=self, dispatch_uid="gateway role")
