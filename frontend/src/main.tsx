@@ -1,4 +1,4 @@
-// The entry: providers around the routes. Everything a page needs beyond them is loaded with that page.
+// Entry point: providers around the routes. Everything else a page needs is loaded with that page.
 import "./ui/styles/index.css";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";

@@ -95,7 +95,7 @@ def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
     job_id = submit_by_form(page, model_root, name="by form", num_updates=5000)
     wait_for_version(page, 2)
     expect(page.get_by_test_id("reward")).to_have_text(re.compile(r"^−?\d\.\d{3}$"))
-    expect(page.get_by_role("img", name=re.compile(r"^Reward: mean of the groups from"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile(r"^Reward: mean over groups from"))).to_be_visible()
 
     page.get_by_role("link", name="Machines").click()
     retag(page, "beta", "train", on=True, expected="beta")
@@ -122,7 +122,7 @@ def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
     page.get_by_role("link", name="Events").click()
     expect(page.get_by_test_id("events").locator("tr", has_text="agent on").first).to_be_visible()
     page.get_by_role("group", name="About").get_by_text("job", exact=True).click()
-    expect(page.get_by_test_id("events").locator("tr", has_text="asked to pause")).to_be_visible()
+    expect(page.get_by_test_id("events").locator("tr", has_text="pause requested")).to_be_visible()
     assert page.evaluate("window.openedOnce"), "the page was loaded again"
 
     page.get_by_role("link", name="Machines").click()
@@ -190,7 +190,7 @@ def test_a_finished_job_tells_everything(
     page.get_by_role("link", name="Phases").click()
     with platform.client() as client:
         num_phases = client.job_part(job_id, "phases")["count"]
-    expect(page.get_by_test_id("num-phases")).to_have_text(f"{num_phases} phases in all")
+    expect(page.get_by_test_id("num-phases")).to_have_text(f"{num_phases} phases in total")
     page.get_by_role("link", name=re.compile("Log of the train phase")).first.click()
     expect(page.get_by_test_id("log")).to_contain_text("reward/mean")
     page.get_by_role("link", name=re.compile("All phases")).click()
@@ -314,8 +314,8 @@ def test_a_stale_edit_is_refused_and_says_who_was_faster(
         edit = {"tags": ["agent", "zone=b"]}
         client.machine_edit(gamma["id"], changes=edit, reason="faster", generation=gamma["generation"])
     page.get_by_role("button", name="Apply").click()
-    expect(page.get_by_role("alert")).to_contain_text("Someone changed it meanwhile")
-    page.get_by_role("button", name="Load what it is now").click()
+    expect(page.get_by_role("alert")).to_contain_text("Someone else edited this machine")
+    page.get_by_role("button", name="Load the current settings").click()
     expect(page.get_by_role("dialog")).to_contain_text("zone=b")
     page.get_by_role("button", name="Remove zone=b").click()
     page.get_by_role("button", name="Apply").click()

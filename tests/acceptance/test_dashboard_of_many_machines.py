@@ -49,5 +49,5 @@ def test_a_search_leaves_each_lane_beside_its_name(
     expect(rows.first).to_contain_text("not seen")
     assert accessibility_faults(page) == []
     page.get_by_role("searchbox", name="Search machines").fill("no such thing")
-    expect(page.get_by_text("No machine matches.")).to_be_visible()
+    expect(page.get_by_text("No machines match.")).to_be_visible()
     assert complaints == []

@@ -229,7 +229,7 @@ def test_what_was_typed_for_one_kind_of_job_is_there_when_it_is_chosen_again(bro
     with MadeUpJob(now=NOW).open(browser, "/jobs/new") as page:
         source = page.locator("[data-field='model.source']").get_by_role("textbox")
         source.fill("hub://my-model")
-        kinds = page.get_by_role("group", name="What it trains")
+        kinds = page.get_by_role("group", name="Kind of job")
         kinds.get_by_text("SFT on an offline dataset").click()
         page.locator("[data-field='data.jobs']").get_by_role("textbox").fill("job_1")
         kinds.get_by_text("Reinforcement learning").click()

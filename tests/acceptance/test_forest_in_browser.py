@@ -62,7 +62,7 @@ def test_a_forest_grows_and_shows_two_versions_while_it_decodes(
     page.get_by_role("button", name="Outline").click()
     row = page.get_by_role("treeitem").filter(has_text="versions").first
     row.click()
-    panel = page.get_by_role("complementary", name="The chosen node")
+    panel = page.get_by_role("complementary", name="Selected node")
     expect(panel).to_contain_text("from token")
     panel.get_by_role("tab", name="Tokens").click()
     expect(panel.locator(".token-table li").nth(5)).to_contain_text("%")

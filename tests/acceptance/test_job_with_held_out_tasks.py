@@ -88,6 +88,6 @@ def test_the_page_of_a_job_shows_what_was_measured(
     expect(row).to_contain_text(f"Version {best}")
     row.get_by_role("link").click()
     expect(page.get_by_test_id("groups").locator("tr", has_text="evaluated")).to_have_count(NUM_HELD_OUT)
-    page.get_by_role("link", name="Show the groups that train").click()
+    page.get_by_role("link", name="Show the training groups").click()
     expect(page.get_by_test_id("groups").locator("tr", has_text="batched").first).to_be_visible()
     assert complaints == []

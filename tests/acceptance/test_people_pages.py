@@ -71,6 +71,6 @@ def test_somebody_is_invited_promoted_and_removed(
     page.get_by_role("button", name="Remove", exact=True).click()
     expect(page.get_by_test_id("members").locator("tr", has_text="nina")).to_have_count(0)
     guest.get_by_role("link", name="Members").click()
-    expect(guest.get_by_text("You are in no project yet.")).to_be_visible()
+    expect(guest.get_by_text("You are not in any project yet.")).to_be_visible()
     theirs.close()
     assert complaints == []

@@ -43,7 +43,7 @@ def test_what_a_job_left_is_seen_and_deleted_for_good(
     expect(dialog.get_by_test_id("freed")).to_contain_text(re.compile(r"^1 part, [\d.]+ [KM]iB"))
     assert accessibility_faults(page) == []
     dialog.get_by_role("textbox", name="Reason").fill("only a try")
-    dialog.get_by_role("button", name="Delete for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
     expect(dialog).to_be_hidden()
 
     expect(row).to_have_count(0)

@@ -80,7 +80,7 @@ def test_nothing_is_applied_that_was_not_shown(browser: Client, machines: list[M
     other = post(browser, machines, step="apply", work="drain", reason="night", **hidden(shown))
 
     for page in (unseen, other):
-        assert b"This is what would happen" in page.content
+        assert b"Check the preview" in page.content
     assert not Machine.objects.filter(is_cordoned=True).exists()
 
 

@@ -253,7 +253,7 @@ def test_admin_edits_machines_through_the_service(cast: Cast) -> None:
     stale = browser.post(url, form)
 
     machine.refresh_from_db()
-    assert b"edited meanwhile" in stale.content
+    assert b"edited the machine in the meantime" in stale.content
     assert (machine.tags, machine.generation) == (["rollout", "train"], 2)
     assert Event.objects.get(kind="machine.edited").reason == "by hand"
 

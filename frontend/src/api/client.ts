@@ -59,7 +59,11 @@ export async function bodyOf<T>(pending: Promise<Answer<T>>): Promise<T> {
 
 export function problemOf(status: number, body: unknown): ApiProblem {
   const said = (body ?? {}) as { detail?: string; title?: string; errors?: FieldFault[] };
-  return new ApiProblem(status, said.detail ?? said.title ?? `the platform answered ${status}`, said.errors ?? []);
+  return new ApiProblem(
+    status,
+    said.detail ?? said.title ?? `the platform answered with status ${status}`,
+    said.errors ?? [],
+  );
 }
 
 export function isSignedOut(error: unknown): boolean {

@@ -1,4 +1,4 @@
-// Cached reads of the REST API. What changes while one looks comes over the live socket; these are its beginnings.
+// Cached reads of the REST API. They give the initial state; later changes arrive over the live socket.
 import { keepPreviousData, QueryClient, useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
 import { ApiProblem, api, bodyOf, type Schemas } from "./client";
 import type { operations } from "./schema.gen";
@@ -10,7 +10,7 @@ export const queryClient = new QueryClient({
     queries: {
       staleTime: 15_000,
       refetchOnWindowFocus: false,
-      // A refusal stays one; only an unreachable or failing platform is asked again.
+      // Refusals are final. Only an unreachable or failing platform is retried.
       retry: (count, error) =>
         count < NUM_RETRIES && (!(error instanceof ApiProblem) || error.status === 0 || error.status >= 500),
     },
@@ -50,7 +50,7 @@ export function useJob(jobId: string) {
 }
 
 export interface MetricsQuery {
-  /** Rows of each metric at most: as many as a chart has room for. */
+  /** Maximum rows per metric: as many as a chart has room for. */
   buckets: number;
   names?: string | undefined;
   from?: number | undefined;
@@ -128,7 +128,7 @@ export function usePhases(jobId: string, query: PageQuery, everyMs: number | fal
 
 const PHASES_PER_READ = 500;
 
-/** The newest leases, and older ones each time that `fetchNextPage` is called. */
+/** The newest leases, and older ones with each call of `fetchNextPage`. */
 export function useManyPhases(jobId: string) {
   return useInfiniteQuery({
     queryKey: ["many-phases", jobId],
@@ -194,7 +194,7 @@ export function useJobEdit(jobId: string) {
 
 type GroupState = NonNullable<NonNullable<operations["job_group_list"]["parameters"]["query"]>["state"]>;
 
-/** Without the keys that hold undefined: they are not asked for. */
+/** Removes keys whose value is undefined, so that they are not sent. */
 function defined<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined)) as never;
 }
@@ -202,7 +202,7 @@ function defined<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], un
 export type MachineEdit = { tags: string[]; is_cordoned: boolean; is_draining: boolean };
 export type Preview = Schemas["MachinesPreviewOutput"];
 
-/** A dry run: what the scheduler would do to everything that runs. Nothing is changed. */
+/** A dry run: what the scheduler would do to everything that runs. It changes nothing. */
 export function usePreview(machineId: string, edit: MachineEdit | null) {
   return useQuery({
     queryKey: ["preview", machineId, edit],
@@ -221,7 +221,7 @@ export function usePreview(machineId: string, edit: MachineEdit | null) {
 
 const JOBS_EVERY_MS = 3000;
 
-/** What each machine works for. The live topic is one for all projects, so it cannot say. */
+/** The job of each machine. The live topic is shared by all projects, so it cannot include it. */
 export function useJobsOfMachines() {
   return useQuery({
     queryKey: ["machine-jobs"],
@@ -260,7 +260,7 @@ export function useTokens(query: PageQuery) {
   });
 }
 
-/** `generation` grows when there is a version more. */
+/** `generation` grows with every new version. */
 export function useVersions(jobId: string, query: PageQuery, generation: number) {
   return useQuery({
     queryKey: ["versions", jobId, query, generation],

@@ -1,4 +1,4 @@
-// A card around a chart: its name, what it means, and its values as a table for who cannot or will not read curves.
+// A card around a chart: title, note, and the values as a table for readers who prefer or need one.
 import { useState } from "react";
 import { Dialog } from "../ui/Dialog";
 import { figure, integer, moment } from "../ui/format";
@@ -15,7 +15,7 @@ interface Props {
   height?: number;
   say?: (value: number | null) => string;
   isWide?: boolean;
-  /** What is zoomed into and hidden, shared by the charts of a page. */
+  /** Zoom and hidden lines, shared by the charts of a page. */
   view: ChartView;
 }
 
@@ -46,7 +46,7 @@ export function ChartCard({ title, note, data, xKind, height = 150, say = figure
       {data.x.length > 0 ? (
         <TimeSeries title={title} data={data} xKind={xKind} height={height} say={say} view={view} />
       ) : (
-        <p className="none">No point yet.</p>
+        <p className="none">No data yet.</p>
       )}
       {isTable ? (
         <Dialog title={title} onClose={() => setTable(false)} isWide>
@@ -69,7 +69,7 @@ function ValueTable({ data, xKind, say }: { data: ChartData; xKind: XKind; say: 
     <>
       {newest.length < rows.length ? (
         <p className="muted">
-          The newest {integer(newest.length)} of {integer(rows.length)} rows; zoom into the chart to see others.
+          Showing the newest {integer(newest.length)} of {integer(rows.length)} rows. Zoom into the chart to see others.
         </p>
       ) : null}
       <section className="scroll" aria-label="Values">

@@ -1,4 +1,4 @@
-// The canvas of lanes, drawn anew four times a second while the page is looked at, and what lies under the pointer.
+// The canvas of lanes, redrawn four times a second while the page is visible, with a tooltip at the pointer.
 import { type PointerEvent, useLayoutEffect, useRef, useState } from "react";
 import { useTheme } from "../ui/theme";
 import { AXIS_HEIGHT, drawLanes, LANE_HEIGHT, type Mark } from "./drawLanes";

@@ -1,5 +1,4 @@
-// A machine's time as one bar of shares that adds up to the whole: what was productive first, then what kept it from
-// that, each with its share in words.
+// A machine's time as one stacked bar: productive kinds first, then the rest, each with its share in words.
 import { percent } from "../ui/format";
 import { kindOf } from "./kinds";
 import { inOrder, productiveShare, type Share } from "./lanes";

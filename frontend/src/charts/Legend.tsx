@@ -1,25 +1,26 @@
 import { Swatch } from "./KindPatterns";
-import { KINDS } from "./kinds";
+import { KINDS, type Kind } from "./kinds";
 
-/** What the colours and patterns of lanes and ledgers mean, in the order in which they are drawn. */
+/** Explains the colours and patterns of lanes and ledgers, in the order in which they are drawn. */
 export function Legend() {
   return (
     <details className="causes">
-      <summary>What the colours and patterns mean</summary>
+      <summary>Colours and patterns</summary>
       <div className="legend">
-        <KindList title="Productive" isProductive={true} />
-        <KindList title="Not productive" isProductive={false} />
+        <KindList title="Productive" kinds={KINDS.filter((kind) => kind.isProductive)} />
+        <KindList title="Not productive" kinds={KINDS.filter((kind) => !kind.isProductive && kind.cause === "")} />
+        <KindList title="Idle causes" kinds={KINDS.filter((kind) => !kind.isProductive && kind.cause !== "")} />
       </div>
     </details>
   );
 }
 
-function KindList({ title, isProductive }: { title: string; isProductive: boolean }) {
+function KindList({ title, kinds }: { title: string; kinds: readonly Kind[] }) {
   return (
     <section>
       <h3>{title}</h3>
       <dl>
-        {KINDS.filter((kind) => kind.isProductive === isProductive).map(({ key, word, meaning }) => (
+        {kinds.map(({ key, word, meaning }) => (
           <div key={key}>
             <dt>
               <Swatch kind={key} /> {word}
@@ -32,7 +33,7 @@ function KindList({ title, isProductive }: { title: string; isProductive: boolea
   );
 }
 
-/** The kinds that are drawn, each beside its sample. */
+/** The kinds that are drawn, each with its swatch. */
 export function DrawnKinds({ shown }: { shown: ReadonlySet<string> }) {
   return (
     <div className="legend-row">

@@ -1,6 +1,6 @@
-// A chart of lines, drawn by uPlot. The plot is made anew only when its structure or the theme changes; new values are
-// swapped in, and what is zoomed into or hidden stays so. Under the pointer the legend says the values there, else what
-// each line amounts to in the range that is shown.
+// A line chart drawn by uPlot. The plot is rebuilt only when its structure or the theme changes; new values are swapped
+// in, and zoom and hidden lines are kept. The legend shows the values at the pointer, else one value per line for the
+// visible range.
 import { useEffect, useLayoutEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -99,7 +99,7 @@ export function TimeSeries({ title, data, xKind, height, say, view }: TimeSeries
   );
 }
 
-/** Swap the values in; the x scale is what somebody zoomed into, else everything. */
+/** Swaps the values in. The x scale is the zoomed range, else everything. */
 function showData(plot: uPlot, title: string, data: ChartData, view: ChartView): void {
   plot.batch(() => {
     plot.setData(plotData(data), false);

@@ -1,5 +1,5 @@
-// Draws lanes: a row per machine. A column of pixels shows
-// how its time was shared among the kinds, stacked in their one order: nothing that is shorter than a pixel hides another.
+// Draws lanes, one row per machine. Each column of pixels stacks the shares of its time by kind, so that spans shorter
+// than a pixel do not hide one another.
 import { clock as wallClock } from "../ui/format";
 import { KINDS } from "./kinds";
 import { columnsOf, columnsOver, type Lane, type Span, timeTicks } from "./lanes";
@@ -52,7 +52,7 @@ export function drawLanes(canvas: HTMLCanvasElement, { lanes, marks, windowMs, e
   });
 }
 
-/** What is open reaches up to now, between two looks at the data as well. */
+/** Extends the open span up to now between two updates of the data. */
 function spansUpTo(lane: Lane, end: number): readonly Span[] {
   const last = lane.spans.at(-1);
   const isOpen = lane.machine.is_healthy && lane.machine.open_state !== "";
@@ -60,7 +60,7 @@ function spansUpTo(lane: Lane, end: number): readonly Span[] {
   return [...lane.spans.slice(0, -1), { ...last, end }];
 }
 
-/** Of many lanes only those near what is looked at are drawn. */
+/** Only lanes near the viewport are drawn. */
 function lanesInSight(canvas: HTMLCanvasElement, numLanes: number): [first: number, last: number] {
   const { top } = canvas.getBoundingClientRect();
   const first = Math.floor((-top - innerHeight) / LANE_HEIGHT);
@@ -95,7 +95,7 @@ function drawColumns(context: CanvasRenderingContext2D, { shares, left, top, fil
   }
 }
 
-/** The kind that a column holds alone, or -1. */
+/** The only kind in a column, or -1. */
 function wholeKind(shares: Float32Array, column: number): number {
   const begin = column * KINDS.length;
   for (let kind = 0; kind < KINDS.length; kind++) {

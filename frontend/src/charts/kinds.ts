@@ -1,5 +1,5 @@
-// The kinds of a machine's time: their words, and the one order in which every bar, lane and legend shows them. What the
-// machine is for comes first; then what kept it from that, down to what is not known. Pure.
+// The kinds of a machine's time: their labels, and the order in which every bar, lane and legend shows them. Productive
+// kinds come first, then overhead and idle causes, and unknown time last. Pure.
 
 export interface Kind {
   key: string;
@@ -18,62 +18,69 @@ interface Meaning {
 
 const PRODUCTIVE: Readonly<Record<string, Meaning>> = {
   serving: { word: "serving", meaning: "Its engine has requests in flight." },
-  training: { word: "training", meaning: "Its trainer works on a batch." },
-  running_agents: { word: "running agents", meaning: "Agents work on tasks on it." },
+  training: { word: "training", meaning: "Its trainer is working on a batch." },
+  running_agents: { word: "running agents", meaning: "Agents are working on tasks on it." },
 };
-/** How full a serving engine was. Without a cause nobody measured it. */
+/** How full a serving engine was. No cause means that it was not measured. */
 const SERVING: Readonly<Record<string, Meaning>> = {
-  full: { word: "full", meaning: "Its engine has as many requests in flight as it decodes at once, or nearly." },
+  full: {
+    word: "full",
+    meaning: "Its engine has as many requests in flight as it can decode at once, or nearly as many.",
+  },
   partly_filled: {
     word: "partly filled",
-    meaning: "Its engine has room while more of the job waits: agents are too few, or busy with their tools.",
+    meaning:
+      "Its engine has spare capacity while the job has more work: there are too few agents, or they are busy with tools.",
   },
   draining_tail: {
     word: "draining tail",
-    meaning: "Its engine has room and nothing of the job is left to begin: the last sessions are under way.",
+    meaning: "Its engine has spare capacity and the job has nothing left to start: only the last sessions are running.",
   },
 };
 const OVERHEAD: Readonly<Record<string, Meaning>> = {
-  starting: { word: "starting", meaning: "An engine, a trainer or a runner comes up on it." },
-  switching: { word: "switching", meaning: "It changes from one role to another." },
-  syncing: { word: "syncing", meaning: "It takes or publishes weights." },
-  draining: { word: "draining", meaning: "It hands over what it runs, and then rests." },
+  starting: { word: "starting", meaning: "An engine, trainer or agent runner is starting on it." },
+  switching: { word: "switching", meaning: "It is changing from one role to another." },
+  syncing: { word: "syncing", meaning: "It is loading or publishing weights." },
+  draining: { word: "draining", meaning: "It is handing over its running work and then idles." },
 };
-/** Why a machine idles: in a few words, and what is behind it. */
+/** Idle causes: a label and an explanation each. */
 const CAUSES: Readonly<Record<string, Meaning>> = {
   no_requests: {
     word: "no requests",
-    meaning: "Its engine is up and no agent asks: they are busy with their tools, too few, or wait for groups.",
+    meaning: "Its engine is up but receives no requests: agents are busy with tools, too few, or waiting for groups.",
   },
   no_batch: {
     word: "no full batch",
-    meaning: "Its trainer is up and too few groups are finished: rollout is what the job waits for.",
+    meaning: "Its trainer is up but too few groups are finished: the job is waiting for rollout.",
   },
   no_groups: {
     word: "no groups to run",
     meaning:
-      "Its agents are up and no task may begin: as many groups are under way as the staleness bound allows, or none is left.",
+      "Its agents are up but no task may start: as many groups are running as the staleness bound allows, or no tasks are left.",
   },
-  awaiting_weights: { word: "awaiting weights", meaning: "Its engine has no policy version yet that it may serve." },
+  awaiting_weights: {
+    word: "awaiting weights",
+    meaning: "Its engine does not have a policy version that it may serve yet.",
+  },
   awaiting_gang: {
-    word: "awaiting the machines it trains with",
-    meaning: "It is kept free to train with other machines, which finish what they do.",
+    word: "awaiting its gang",
+    meaning: "It is reserved to train with other machines, which are still finishing their work.",
   },
   awaiting_orders: {
     word: "awaiting orders",
-    meaning: "Its phase is over and the scheduler has not said yet what comes next.",
+    meaning: "Its phase is over and the scheduler has not assigned the next one yet.",
   },
   no_job: {
     word: "no job",
-    meaning: "No job that is active can use it: their roles, placement or number of machines do not ask for it.",
+    meaning: "No active job can use it: no job's roles, placement or machine count call for it.",
   },
-  cordoned: { word: "cordoned", meaning: "Somebody took it out of work; its last edit says why." },
+  cordoned: { word: "cordoned", meaning: "Someone cordoned it; its last edit says why." },
 };
 const ELSEWHERE: Readonly<Record<string, Meaning>> = {
   other_jobs: { word: "other jobs", meaning: "It worked for other jobs." },
 };
 const SILENT: Readonly<Record<string, Meaning>> = {
-  idle: { word: "idle", meaning: "It had nothing to do, for a cause that this page does not know." },
+  idle: { word: "idle", meaning: "It had nothing to do, for a cause this page does not recognise." },
   unknown: { word: "unknown", meaning: "No report covers this time." },
   down: { word: "down", meaning: "It sent no heartbeats." },
 };
@@ -104,7 +111,7 @@ function kindMade(state: string, cause: string, isProductive: boolean): Kind {
   };
 }
 
-/** Where a state stands in KINDS, with its cause where that has a place. What this page has never heard of is unknown. */
+/** The position of a state in KINDS, with its cause if that is listed. A state that is not listed is unknown. */
 export function placeOf(state: string, cause: string): number {
   return PLACES.get(`${state}-${cause}`) ?? PLACES.get(state) ?? UNKNOWN;
 }
@@ -117,7 +124,7 @@ export function keyOf({ state, cause }: { state: string; cause: string }): strin
   return kindOf(state, cause).key;
 }
 
-/** In words, also what has no place. */
+/** The label of a state, including one that is not in KINDS. */
 export function describeState(state: string, cause: string): string {
   const spaced = (name: string) => name.replaceAll("_", " ");
   const kind = kindOf(state, cause);

@@ -1,9 +1,9 @@
-// What a lane says of the moment under the pointer. Pure.
+// The tooltip text for the moment under the pointer. Pure.
 import { clock, duration, percent } from "../ui/format";
 import { KINDS, kindOf } from "./kinds";
 import { columnsOf, type Span, spanAt } from "./lanes";
 
-/** Of a column that one kind fills, its span with its meaning; of one that several share, their shares. Null: nothing known. */
+/** The span and its meaning if one kind fills the column, else the shares of each kind. Null if nothing is known. */
 export function saidAt(spans: readonly Span[], at: number, columnMs: number): string | null {
   const begin = at - columnMs / 2;
   const shares = columnsOf(spans, { begin, columnMs, numColumns: 1 });

@@ -1,10 +1,10 @@
-// What lanes draw: the ledger of machines over a window of time. Pure; times in milliseconds of the server's clock.
+// The data behind lanes: the ledger of machines over a time window. Pure; times in milliseconds of the server's clock.
 import type { IntervalRow, MachineRow } from "../live/rows";
 import { describeState, KINDS, kindOf, placeOf } from "./kinds";
 
 export { describeState } from "./kinds";
 
-// Machines report in pieces: what touches within this and says the same is one bar.
+// Machines report in pieces. Equal pieces that are closer than this form one bar.
 const TOUCHING_MS = 50;
 
 export interface Span {
@@ -60,7 +60,7 @@ export function lanesOf(
   });
 }
 
-/** The open interval: it ends now. A machine that is silent says nothing about now. */
+/** The open interval, which ends now. A machine without heartbeats has none. */
 function openSpan(machine: MachineRow, from: number, now: number): Span | null {
   if (!machine.open_state || !machine.is_healthy) return null;
   const start = Math.max(machine.open_since ?? now, from);
@@ -94,7 +94,7 @@ export function inOrder<One extends { state: string; cause: string }>(shares: re
   return [...shares].sort((a, b) => placeOf(a.state, a.cause) - placeOf(b.state, b.cause));
 }
 
-/** Of the time that is known, what went into serving, training or running agents; null where nothing is known. */
+/** The share of the known time spent on serving, training or running agents; null if nothing is known. */
 export function productiveShare(shares: readonly Share[]): number | null {
   if (shares.length === 0) return null;
   return shares
@@ -124,7 +124,7 @@ export function columnsOf(
   return shares;
 }
 
-/** How many columns a window has, and where they begin: on a grid of their own, so that they do not shimmer as time goes on. */
+/** The columns of a window. They lie on a fixed grid so that they do not shimmer as time passes. */
 export function columnsOver(begin: number, end: number, width: number): Columns {
   const columnMs = (end - begin) / Math.max(width, 1);
   const first = Math.floor(begin / columnMs) * columnMs;

@@ -1,5 +1,5 @@
-// How each kind of time is drawn: a colour and a pattern, so that no two lean on colour alone. The strokes of a pattern
-// lie in a square tile; pages fill with it by SVG, canvases by the same strokes. Pure.
+// How each kind of time is drawn: a colour and a pattern, so that no two kinds differ by colour alone. The strokes of a
+// pattern lie in a square tile, which both SVG and canvases use as a fill. Pure.
 import { KINDS } from "./kinds";
 
 export const TILE = 8;

@@ -10,7 +10,7 @@ export interface Line {
   /** Drawn as a band behind the line. */
   low?: Column;
   high?: Column;
-  /** What the legend says while nothing is pointed at; the last value where it is left out. */
+  /** The legend's value while nothing is pointed at. Defaults to the last value. */
   said?: (shown: Range | null) => number | null;
 }
 
@@ -82,7 +82,7 @@ function missingIn(places: readonly number[]): number[] {
   return distances.flatMap((distance, i) => (distance > reach ? [(places[i] as number) + 1] : []));
 }
 
-/** Before its first and after its last value a line has nothing. */
+/** A line has nothing before its first value and after its last one. */
 function bounded(filled: (number | null | undefined)[]): Column {
   const isKnown = (value: number | null | undefined) => typeof value === "number";
   const first = filled.findIndex(isKnown);
@@ -236,12 +236,12 @@ function gapIn(column: Column, lost: readonly number[]): null | undefined {
   return lost.every((index) => column[index] === undefined) ? undefined : null;
 }
 
-/** The newest row of which something is known, within a range. */
+/** The newest known value. */
 export function lastKnown(values: Column): number | null {
   return values.findLast((value) => typeof value === "number") ?? null;
 }
 
-/** What the legend says of a line while nothing is pointed at. */
+/** The legend's value of a line while nothing is pointed at. */
 export function saidOf(line: Line, x: readonly number[], shown: Range | null): number | null {
   if (line.said) return line.said(shown);
   return lastKnown(shown === null ? line.values : line.values.filter((_, i) => isWithin(x[i] as number, shown)));
@@ -260,7 +260,7 @@ export function within(data: ChartData, range: Range): ChartData {
   };
 }
 
-/** For readers of screens: what the chart shows, in a sentence. */
+/** Describes the chart in one sentence for screen readers. */
 export function described(title: string, data: ChartData, say: (value: number) => string): string {
   const said = data.lines.flatMap(({ label, values }) => {
     const known = values.filter((value) => typeof value === "number");

@@ -1,5 +1,5 @@
-// The range that the charts of a page show, one for each kind of x axis, and the lines that somebody has hidden: kept by
-// the page, so that new points and new lines change neither.
+// The visible range of a page's charts, one per kind of x axis, and the lines the user has hidden. The page keeps both,
+// so new points and lines do not change them.
 import { useCallback, useMemo, useState } from "react";
 import type { Range } from "./series";
 import type { XKind } from "./TimeSeries";
@@ -29,7 +29,7 @@ function toggled(known: ReadonlySet<string>, line: string): ReadonlySet<string> 
   return next;
 }
 
-/** By which a hidden line is known: its chart and its label. */
+/** Identifies a hidden line by its chart and label. */
 export function lineName(title: string, label: string): string {
   return `${title}: ${label}`;
 }

@@ -1,5 +1,5 @@
-// Gives every component the one socket: `useTopic` for a topic's state, `useLine` for how the line is, `useServerNow`
-// for the server's clock.
+// Shares one socket among all components: `useTopic` gives a topic's state, `useLine` the connection status, and
+// `useServerNow` the server's clock.
 import {
   createContext,
   type ReactNode,
@@ -36,7 +36,7 @@ function liveMake(): Live {
     open: openSocket,
     now: () => Date.now(),
     after,
-    // What was read before may no longer be for these eyes.
+    // The user may no longer be allowed to see what was read before.
     accessNarrowed: () => void queryClient.resetQueries(),
   });
   return { client, topics: new TopicStore(client, after) };
@@ -53,7 +53,7 @@ function useLive(): Live {
 export function LiveProvider({ children }: { children: ReactNode }) {
   const [live] = useState(liveMake);
   useEffect(() => {
-    // Machines are heard from always: their silence means that this page is behind.
+    // Always subscribe to machines: silence on that topic means that this page is behind.
     const leave = live.topics.watch(MACHINES.name, MACHINES.definition, () => {});
     live.client.connect();
     const timer = setInterval(() => live.client.watch(), WATCH_MS);

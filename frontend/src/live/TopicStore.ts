@@ -1,7 +1,7 @@
 // The state of each subscribed topic, shared by all components that look at it.
 //
 // A topic definition says how frames become state; it must be pure and return a new object when something changed.
-// State stays a moment after the last reader left, so that going back and forth costs no new snapshot.
+// State is kept for a moment after the last reader leaves, so that moving between pages needs no new snapshot.
 import type { Frame } from "./frames";
 import type { LiveClient } from "./LiveClient";
 
@@ -37,7 +37,7 @@ export class TopicStore {
     return entry?.isLoaded ? (entry.state as State) : undefined;
   }
 
-  /** Keep a topic alive and hear of its changes, until the returned function is called. */
+  /** Keeps a topic alive and reports its changes until the returned function is called. */
   watch<State>(name: string, definition: TopicDefinition<State>, reader: () => void): () => void {
     const entry = this.#entries.get(name) ?? this.#open(name, definition);
     entry.forget();

@@ -1,4 +1,4 @@
-// Rows as control_plane/live/rows.py makes them. Times in epoch milliseconds; null is "not known", never zero.
+// Rows as built by control_plane/live/rows.py. Times in epoch milliseconds; null is "not known", never zero.
 
 export type JobState =
   | "queued"

@@ -1,9 +1,9 @@
-// Tables of rows by key: what snapshots and deltas are folded into. Pure; a table that does not change stays the same
-// object, so that what depends on it is not drawn anew.
+// Tables of rows by key, into which snapshots and deltas are merged. Pure; an unchanged table stays the same object, so
+// that its dependants are not rendered again.
 
 export type Table<Row> = ReadonlyMap<string | number, Row>;
 
-/** Upsert rows by key; of a table that outgrows `most`, those with the smallest `age` go. */
+/** Upserts rows by key. A table that outgrows `most` loses the rows with the smallest `age`. */
 export function tableWith<Row>(
   table: Table<Row>,
   rows: readonly Row[] | undefined,

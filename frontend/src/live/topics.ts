@@ -1,4 +1,4 @@
-// The topics of the first screens: which tables each keeps, and how frames change them.
+// The jobs, machines and job topics: which tables each keeps, and how frames change them.
 import { type Frame, OPEN_POOL, POOL_PREFIX } from "./frames";
 import type {
   EditRow,
@@ -20,10 +20,10 @@ const MAX_GROUPS = 300;
 const MAX_ENDED_PHASES = 200;
 const MAX_INTERVALS = 20_000;
 
-/** Jobs of all projects the visitor reads, and the rewards published since the page looks. */
+/** Jobs of all projects the user can read, and the rewards published since the page subscribed. */
 export interface JobsState {
   jobs: Table<JobRow>;
-  /** Ids of jobs that were deleted since the page looks. */
+  /** IDs of jobs deleted since the page subscribed. */
   deleted: ReadonlySet<string>;
   rewards: ReadonlyMap<string, readonly RewardRow[]>;
 }
@@ -54,7 +54,7 @@ const byName = (row: { name: string }) => row.name;
 function jobsReduce(state: JobsState, frame: Frame): JobsState {
   const data = frame.data as { jobs?: JobRow[]; deleted?: string[]; rewards?: (RewardRow & { job: string })[] };
   const deleted = data.deleted?.length ? new Set([...state.deleted, ...data.deleted]) : state.deleted;
-  // A snapshot tells the newest jobs of one project only: it is folded into what is known of them all.
+  // A snapshot holds only the newest jobs of one project, so it is merged into the known jobs of all projects.
   const known = tableWith(state.jobs, data.jobs, byId);
   const jobs = tableWithout(known, deleted);
   if (!data.rewards?.length) {
@@ -73,7 +73,7 @@ interface MachinesData {
 
 function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
   const data = frame.data as MachinesData;
-  // Intervals and edits of before a gap stay true, and a snapshot goes back two minutes only.
+  // Intervals and edits from before a gap stay valid, and a snapshot goes back only two minutes.
   const next = {
     machines:
       frame.kind === "snapshot"
@@ -86,7 +86,7 @@ function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
   return isSame ? state : next;
 }
 
-/** A snapshot tells all machines of one pool; those of the others stay. */
+/** A snapshot holds all machines of one pool. Machines of other pools are kept. */
 function poolReplaced(known: Table<MachineRow>, frame: Frame, machines: MachineRow[] = []): Table<MachineRow> {
   const pool = frame.topic.startsWith(POOL_PREFIX) ? frame.topic.slice(POOL_PREFIX.length) : OPEN_POOL;
   const others = [...known.values()].filter((row) => row.pool !== pool);

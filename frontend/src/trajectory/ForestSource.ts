@@ -105,7 +105,7 @@ export class ForestSource {
       this.#changed();
     } catch (error) {
       // Without the model's folder at hand tokens are shown by their numbers; what was said is still in the messages.
-      console.info(`tokens are shown by number: ${error instanceof Error ? error.message : error}`);
+      console.info(`showing token ids instead of text: ${error instanceof Error ? error.message : error}`);
     }
   }
 

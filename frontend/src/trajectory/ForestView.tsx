@@ -1,4 +1,4 @@
-// The forest of a group with its tools: colours, zoom, following, outline, the panel of the chosen node.
+// The forest of a group with its tools: colours, zoom, follow, outline and the panel of the selected node.
 import "./forest.css";
 import { useCallback, useRef, useState } from "react";
 import { Icon } from "../ui/Icon";
@@ -37,13 +37,13 @@ export function ForestView({ source, state, sessionId }: Props) {
   const chosen = isChosen ? selected : NONE;
 
   if (!source.isLoaded) {
-    return source.failure ? <Failure text={source.failure} /> : <Loading what="Reading the forest" />;
+    return source.failure ? <Failure text={source.failure} /> : <Loading what="Loading forest" />;
   }
   return (
     <section className="forest" aria-label="Forest">
       <div className="forest-tools">
         <fieldset className="forest-modes">
-          <legend className="visually-hidden">Colour of tokens</legend>
+          <legend className="visually-hidden">Token colour</legend>
           {COLOUR_MODES.map((one) => (
             <label key={one.mode}>
               <input type="radio" name="forest-colour" checked={mode === one.mode} onChange={() => setMode(one.mode)} />

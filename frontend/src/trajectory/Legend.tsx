@@ -1,4 +1,4 @@
-// What the colours of the canvas stand for, and its marks.
+// Explains the colours and marks of the canvas.
 import { useTheme } from "../ui/theme";
 import { type ColourMode, type Palette, paletteOf, versionColour } from "./colours";
 import { type Forest, SAMPLED } from "./Forest";

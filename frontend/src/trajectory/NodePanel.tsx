@@ -1,4 +1,4 @@
-// What a node is, in words: its messages and tool calls, how it came about, and its tokens one by one.
+// Describes a node: its messages and tool calls, how it was sampled, and its tokens.
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { Link } from "react-router";
@@ -26,7 +26,7 @@ export function NodePanel({ source, node, growing, onClose, onShow }: Props) {
   const { forest } = source;
   const [tab, setTab] = useState<"messages" | "tokens">("messages");
   return (
-    <aside className="node-panel" aria-label="The chosen node">
+    <aside className="node-panel" aria-label="Selected node">
       <header className="node-panel-head">
         <div className="node-panel-title">
           <h2>{kindSaid(forest, node)}</h2>
@@ -37,8 +37,8 @@ export function NodePanel({ source, node, growing, onClose, onShow }: Props) {
         <button
           type="button"
           className="icon-button"
-          title="Bring into sight"
-          aria-label="Bring into sight"
+          title="Show on canvas"
+          aria-label="Show on canvas"
           onClick={onShow}
         >
           <Icon name="search" />
@@ -48,7 +48,7 @@ export function NodePanel({ source, node, growing, onClose, onShow }: Props) {
         </button>
       </header>
       <NodeFigures source={source} node={node} />
-      <div className="node-tabs" role="tablist" aria-label="Views of the node">
+      <div className="node-tabs" role="tablist" aria-label="Node views">
         {(["messages", "tokens"] as const).map((name) => (
           <button
             key={name}
@@ -95,10 +95,10 @@ function NodeFigures({ source, node }: { source: ForestSource; node: number }) {
           {handovers.length ? handovers.map((at) => `after token ${at}`).join(", ") : forest.numHandovers(node)}
         </Figure>
       ) : null}
-      {forest.finishReason(node) ? <Figure name="End">{finishSaid(forest.finishReason(node))}</Figure> : null}
-      {forest.isPartial(node) ? <Figure name="Training">cut short: not trained</Figure> : null}
+      {forest.finishReason(node) ? <Figure name="Finish">{finishSaid(forest.finishReason(node))}</Figure> : null}
+      {forest.isPartial(node) ? <Figure name="Training">cut short; not used for training</Figure> : null}
       {session?.reward === null || session?.reward === undefined ? null : (
-        <Figure name="Reward of the session">
+        <Figure name="Session reward">
           {session.reward.toFixed(3)}
           {advantage === null ? "" : ` (advantage ${advantage > 0 ? "+" : ""}${advantage.toFixed(3)})`}
         </Figure>
@@ -158,13 +158,13 @@ function Messages({ forest, node }: { forest: Forest; node: number }) {
     staleTime: Number.POSITIVE_INFINITY,
   });
   if (facts.error) return <p role="alert">The messages could not be read: {facts.error.message}</p>;
-  if (!facts.data) return <Loading what="Reading the messages" />;
+  if (!facts.data) return <Loading what="Loading messages" />;
   const { messages, drift, cause } = facts.data;
   return (
     <>
       {drift && drift !== "clean" ? (
         <p className="node-drift">
-          <Icon name="warning" /> Joined the tree by {drift}: {cause}.
+          <Icon name="warning" /> Joined the tree with drift: {drift} ({cause}).
         </p>
       ) : null}
       <MessageList messages={(messages ?? []) as Record<string, unknown>[]} />
@@ -196,7 +196,7 @@ function GrowingMessages({
 }
 
 function MessageList({ messages }: { messages: Record<string, unknown>[] }) {
-  if (messages.length === 0) return <p className="muted">This node added no message of its own.</p>;
+  if (messages.length === 0) return <p className="muted">This node added no messages.</p>;
   return messages.map((message, place) => {
     const said = saidOf(message);
     // biome-ignore lint/suspicious/noArrayIndexKey: messages of a node never change their places
@@ -227,7 +227,7 @@ function Message({ said }: { said: Said }) {
           <pre>{call.arguments}</pre>
         </div>
       ))}
-      {!said.content && !said.calls.length && !said.reasoning ? <p className="muted">nothing was said</p> : null}
+      {!said.content && !said.calls.length && !said.reasoning ? <p className="muted">empty message</p> : null}
     </article>
   );
 }

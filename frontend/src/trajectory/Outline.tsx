@@ -1,5 +1,5 @@
-// The forest as a tree of rows: the same nodes as the canvas, operated by keys, read by screen readers; only the rows
-// in sight are in the page.
+// The forest as a tree of rows: the same nodes as the canvas, for keyboards and screen readers. Only visible rows are
+// rendered.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { nodeSaid } from "./describe";

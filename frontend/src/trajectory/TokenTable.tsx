@@ -1,5 +1,5 @@
-// Every token of a node with its place, version and probability; only the rows in sight are in the page, and only
-// their tokens are read.
+// Every token of a node with its position, version and probability. Only visible rows are rendered, and only their
+// tokens are read.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
 import { useTheme } from "../ui/theme";
@@ -33,7 +33,7 @@ export function TokenTable({ source, node }: { source: ForestSource; node: numbe
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keys
     <section className="token-table" aria-label="Tokens" tabIndex={0} ref={scroller}>
       <div className="token-head" aria-hidden="true">
-        <span>place</span>
+        <span>position</span>
         <span>token</span>
         {isSampled ? <span>version</span> : null}
         {isSampled ? <span>probability</span> : null}

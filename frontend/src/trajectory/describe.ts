@@ -1,4 +1,4 @@
-// Nodes in words: what the panel, the outline and the hover say. Pure.
+// Describes nodes in words, for the panel, the outline and the tooltip. Pure.
 import { type Forest, PROMPT, ROOT, SAMPLED, UNKNOWN_VERSION } from "./Forest";
 
 const number = new Intl.NumberFormat("en");
@@ -28,7 +28,9 @@ export function sessionSaid(forest: Forest, node: number): string {
 }
 
 export function finishSaid(reason: string): string {
-  return { stop: "ended", length: "cut at its budget", tool_calls: "calls a tool", abort: "cut short" }[reason] ?? "";
+  return (
+    { stop: "stopped", length: "hit the token limit", tool_calls: "calls a tool", abort: "cut short" }[reason] ?? ""
+  );
 }
 
 /** A line for lists and hovers: "Answer · 34 tokens · version 3 → 4 · session 2". */
@@ -40,7 +42,7 @@ export function nodeSaid(forest: Forest, node: number): string {
     versionsSaid(forest, node),
     handovers > 0 ? `${handovers} hand-over${handovers > 1 ? "s" : ""}` : "",
     forest.kind[node] === SAMPLED ? finishSaid(forest.finishReason(node)) : "",
-    forest.isPartial(node) ? "not trained" : "",
+    forest.isPartial(node) ? "not used for training" : "",
     sessionSaid(forest, node),
   ]
     .filter(Boolean)

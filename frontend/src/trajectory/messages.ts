@@ -1,8 +1,8 @@
-// Messages of a node as people read them: who speaks, what was said, which tools were called. Pure.
+// Formats the messages of a node: role, content and tool calls. Pure.
 
 export interface SaidCall {
   name: string;
-  /** Indented where it is JSON, as it stands where not. */
+  /** Indented if it is JSON, else unchanged. */
   arguments: string;
 }
 
@@ -31,7 +31,7 @@ export function saidOf(message: Message): Said {
   };
 }
 
-/** Content may be text, or parts of which those with text are shown. */
+/** Content is text, or a list of parts. */
 function contentOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return content === null || content === undefined ? "" : JSON.stringify(content);

@@ -1,10 +1,10 @@
-// Catches what breaks while a page is drawn, and says what can be done. A part that cannot be loaded most often means
-// that a newer version was installed meanwhile: loading the page again gets it.
+// Catches errors while a page renders and says what to do. A part that fails to load usually means that a newer version
+// was installed in the meantime; reloading the page fetches it.
 import { Component, type ReactNode } from "react";
 import { Problem } from "./Problem";
 
 interface Props {
-  /** Another page begins anew. */
+  /** A new key (another page) clears the error. */
   resetKey: string;
   children: ReactNode;
 }
@@ -32,9 +32,9 @@ export class ErrorBoundary extends Component<Props, State> {
     if (!error) return this.props.children;
     const isOld = LOAD_FAULT.test(error.message);
     return (
-      <Problem error={isOld ? "This part could not be loaded; a newer version may have been installed." : error}>
+      <Problem error={isOld ? "This part of the page failed to load. A newer version may have been installed." : error}>
         <button type="button" className="link-button" onClick={() => location.reload()}>
-          Load the page again
+          Reload the page
         </button>
       </Problem>
     );

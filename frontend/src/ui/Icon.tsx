@@ -1,4 +1,4 @@
-// Line drawings of 16 by 16; decoration only: what they mean is always said in words too.
+// Line icons of 16 by 16. Decoration only: their meaning is always given in words too.
 
 const PATHS = {
   wave: "M1.5 5.5c3-3 6 3 9 0s3-1.5 4 0M1.5 10.500c3-3 6 3 9 0s3-1.5 4 0",

@@ -1,4 +1,4 @@
-/** A quiet place holder; it appears only when waiting takes long enough to be noticed. */
+/** A quiet placeholder that appears only if loading takes long enough to be noticed. */
 export function Loading({ what = "Loading" }: { what?: string }) {
   return (
     <div className="loading" role="status">

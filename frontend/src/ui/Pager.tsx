@@ -1,4 +1,4 @@
-// Back and forth through pages of a list, and where one is.
+// Moves back and forth through the pages of a list, and shows the current position.
 import { integer } from "./format";
 
 interface Props {
@@ -6,7 +6,7 @@ interface Props {
   limit: number;
   count: number;
   onMove: (offset: number) => void;
-  /** What lies before and behind; lists are newest first unless said otherwise. */
+  /** Labels for the previous and next page. Lists are newest first by default. */
   words?: readonly [string, string];
 }
 

@@ -1,4 +1,4 @@
-// A refusal or a failure in words, with what can be done about it.
+// Shows an error message, with optional actions below it.
 import type { ReactNode } from "react";
 import { Icon } from "./Icon";
 

@@ -1,4 +1,4 @@
-/** Why somebody does what a dialog is about to do: recorded with their name. */
+/** The reason for the action of a dialog, recorded with the user's name. */
 
 interface Props {
   reason: string;
@@ -9,7 +9,6 @@ interface Props {
 const MAX_REASON_LENGTH = 1000;
 
 export function ReasonField({ reason, onChange, isRequired = false }: Props) {
-  const isOptional = isRequired ? "" : "; may be empty";
   return (
     <label className="field">
       <span className="field-label">Reason</span>
@@ -17,7 +16,7 @@ export function ReasonField({ reason, onChange, isRequired = false }: Props) {
         className="input"
         value={reason}
         maxLength={MAX_REASON_LENGTH}
-        placeholder={`It is recorded with your name${isOptional}`}
+        placeholder={isRequired ? "Recorded with your name" : "Optional; recorded with your name"}
         required={isRequired}
         onChange={(event) => onChange(event.target.value)}
       />

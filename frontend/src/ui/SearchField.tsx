@@ -1,4 +1,4 @@
-/** One line to search a list by. */
+/** A one-line search field for a list. */
 import { Icon } from "./Icon";
 
 interface Props {

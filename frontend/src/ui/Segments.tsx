@@ -1,8 +1,8 @@
-// One of a few, side by side: radio buttons that look like a switch.
+// A choice among a few options side by side: radio buttons that look like a switch.
 import { useId } from "react";
 
 interface Props<Value extends string> {
-  /** What is chosen, for who does not see it. */
+  /** Names the choice for screen readers. */
   legend: string;
   values: readonly Value[];
   value: Value;

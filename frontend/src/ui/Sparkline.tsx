@@ -1,4 +1,4 @@
-// A curve the size of a word. It says nothing that the row does not say in figures, so it is hidden from readers.
+// A word-sized curve. It repeats what the row says in figures, so it is hidden from screen readers.
 
 const WIDTH = 96;
 const HEIGHT = 22;

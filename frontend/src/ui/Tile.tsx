@@ -7,7 +7,7 @@ interface Props {
   children?: ReactNode;
 }
 
-/** A figure with its name above and what qualifies it below. */
+/** A figure with its title above and details below. */
 export function Tile({ title, figure, testId, children }: Props) {
   return (
     <div className="card tile">

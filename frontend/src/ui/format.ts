@@ -16,7 +16,7 @@ export function duration(ms: number): string {
   return `${Math.floor(s / DAY_S)} d ${Math.floor((s % DAY_S) / HOUR_S)} h`;
 }
 
-/** How long ago, in one unit: for lists, where it is renewed. */
+/** How long ago, in one unit. For lists, which refresh it. */
 export function age(ms: number): string {
   const s = Math.max(ms, 0) / 1000;
   if (s < 5) return "just now";
@@ -36,7 +36,7 @@ export function moment(ms: number | null): string {
   return new Date(ms).toLocaleString(LOCALE, parts);
 }
 
-/** `1 Feb 2027`: for what is far away. */
+/** `1 Feb 2027`: for distant dates. */
 export function day(ms: number): string {
   return new Date(ms).toLocaleDateString(LOCALE, { day: "numeric", month: "short", year: "numeric" });
 }
@@ -49,7 +49,7 @@ export function decimal(value: number | null | undefined, digits = 3): string {
   return value === null || value === undefined ? NONE : signed(value.toFixed(digits));
 }
 
-/** A figure of unknown size with about three digits that matter: `0.00123`, `12.3`, `4,560`, `1.2e−9`. */
+/** A number of unknown size with about three significant digits: `0.00123`, `12.3`, `4,560`, `1.2e−9`. */
 export function figure(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return NONE;
   const size = Math.abs(value);
@@ -74,7 +74,7 @@ export function plural(count: number, one: string, many = `${one}s`): string {
   return `${integer(count)} ${count === 1 ? one : many}`;
 }
 
-/** From the first to the last version; one alone is said once. */
+/** A range of versions, or a single one if first and last are equal. */
 export function versions(first: number | null, last: number | null): string {
   if (first === null || last === null) return NONE;
   return first === last ? integer(first) : `${integer(first)}–${integer(last)}`;

@@ -15,7 +15,7 @@ export function themeSet(chosen: Theme): void {
   for (const listener of listeners) listener();
 }
 
-/** Canvases read their colours anew when this changes. */
+/** Canvases reread their colours when this changes. */
 export function useTheme(): Theme {
   return useSyncExternalStore((listener) => {
     listeners.add(listener);

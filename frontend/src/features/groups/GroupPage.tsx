@@ -1,4 +1,4 @@
-// A group of sessions of one task: its figures, its forest as it grows, its sessions.
+// A group page: the figures, the live forest and the sessions of one task.
 import { Link, useParams, useSearchParams } from "react-router";
 import { ApiProblem } from "../../api/client";
 import { useTopic } from "../../live/LiveProvider";
@@ -23,7 +23,7 @@ export default function GroupPage() {
   const group = state?.group;
   useTitle(group ? `Group ${group.index}` : "Group");
   if (first.error instanceof ApiProblem && first.error.status === 404)
-    return <NotFound detail="There is no such group." />;
+    return <NotFound detail="This group does not exist." />;
   return (
     <div className="group-page">
       <GroupHead group={group} drawn={versionsDrawn(source.forest)} />
@@ -39,7 +39,7 @@ export default function GroupPage() {
 
 interface HeadProps {
   group: GroupInfo | undefined;
-  /** The versions in the forest below. */
+  /** The range of versions in the forest below. */
   drawn: readonly [oldest: number, newest: number] | null;
 }
 
@@ -58,7 +58,7 @@ function GroupHead({ group, drawn }: HeadProps) {
   );
 }
 
-/** Until the group is finalized, its versions are those of what was sampled so far. */
+/** Until the group is finalized, the versions shown are those sampled so far. */
 function GroupFigures({ group, drawn }: { group: GroupInfo; drawn: HeadProps["drawn"] }) {
   const [oldest, newest] =
     group.min_version === null ? (drawn ?? [null, null]) : [group.min_version, group.max_version];
@@ -82,7 +82,7 @@ function GroupFigures({ group, drawn }: { group: GroupInfo; drawn: HeadProps["dr
         <dd data-testid="versions">{versions(oldest, newest)}</dd>
       </div>
       <div>
-        <dt>{group.evaluation === null ? "Trained in update" : "Held out, measures version"}</dt>
+        <dt>{group.evaluation === null ? "Trained in update" : "Held out; evaluates version"}</dt>
         <dd>{group.evaluation ?? group.batch ?? "–"}</dd>
       </div>
     </dl>

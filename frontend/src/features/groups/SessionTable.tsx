@@ -4,7 +4,7 @@ import type { SessionRow } from "../../trajectory/wire";
 import { decimal } from "../../ui/format";
 
 export function SessionTable({ groupId, sessions }: { groupId: string; sessions: SessionRow[] }) {
-  if (sessions.length === 0) return <p className="muted">No session has been opened yet.</p>;
+  if (sessions.length === 0) return <p className="muted">No sessions have been opened yet.</p>;
   return (
     <div className="group-sessions">
       <table>
@@ -18,7 +18,7 @@ export function SessionTable({ groupId, sessions }: { groupId: string; sessions:
             <th className="number">Turns</th>
             <th className="number">Sampled tokens</th>
             <th>Session</th>
-            <th>Why</th>
+            <th>Reason</th>
           </tr>
         </thead>
         <tbody>

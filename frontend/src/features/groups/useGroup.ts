@@ -1,4 +1,4 @@
-// Whether a group is there and may be seen; what it is comes over the socket.
+// Checks that a group exists and the user may see it. Its content arrives over the socket.
 import { useQuery } from "@tanstack/react-query";
 import { api, bodyOf } from "../../api/client";
 

@@ -1,4 +1,4 @@
-// This job beside another of any age: `?with=<job>`. Both are followed live.
+// Compares this job with another of any age (`?with=<job>`). Both are updated live.
 import { useMemo } from "react";
 import { Link, useSearchParams } from "react-router";
 import { useJob } from "../../api/queries";
@@ -33,9 +33,7 @@ export function CompareTab({ jobId, job, live }: TabProps) {
       {otherId ? (
         <Other key={otherId} otherId={otherId} jobId={jobId} job={job} live={live} />
       ) : (
-        <p className="none">
-          Choose a job: its curves, its figures and what differs in its spec appear beside this one's.
-        </p>
+        <p className="none">Choose a job to see its curves, its summary and the spec differences beside this job's.</p>
       )}
     </>
   );
@@ -50,7 +48,7 @@ function Other({ otherId, jobId, job, live }: TabProps & { otherId: string }) {
   const spec = useJob(jobId).data?.spec;
   if (detail.error) return <Problem error={detail.error} />;
   const other = otherLive?.job;
-  if (!other || !detail.data || !spec) return <Loading what="Reading the other job" />;
+  if (!other || !detail.data || !spec) return <Loading what="Loading other job" />;
   const [label, otherLabel] = labelsOf(job, other);
   const here = { label, job, metrics };
   const there = { label: otherLabel, job: other, metrics: otherMetrics };
@@ -77,11 +75,13 @@ function Beside({ here, there, differences, view, width }: BesideProps) {
           <RowTable here={here} there={there} rows={figuresOf(here, there, now)} hasStates />
         </section>
         <section className="card wide" data-testid="differences">
-          <h2>What differs in their specs</h2>
+          <h2>Spec differences</h2>
           {differences.length ? (
             <RowTable here={here} there={there} rows={differences} />
           ) : (
-            <p className="none">Nothing but the name: with the same seed and machines they should do the same.</p>
+            <p className="none">
+              Only the names differ. With the same seed and machines, both jobs should behave the same.
+            </p>
           )}
         </section>
       </div>
@@ -99,7 +99,7 @@ function Beside({ here, there, differences, view, width }: BesideProps) {
           />
         ))}
       </div>
-      <OtherCharts title="Every other metric of both" charts={others} xKind="update" view={view} />
+      <OtherCharts title="All other metrics of both jobs" charts={others} xKind="update" view={view} />
     </>
   );
 }

@@ -1,4 +1,4 @@
-// What a job trains of other jobs' sessions: how many were chosen, of which jobs, and what was left out.
+// Describes an offline dataset: how many sessions of which jobs were chosen, and what was left out.
 import { Link } from "react-router";
 import type { Schemas } from "../../api/client";
 import { integer } from "../../ui/format";
@@ -41,12 +41,12 @@ export function DatasetCard({ dataset }: { dataset: DatasetShown }) {
           ))}
         </tbody>
       </table>
-      {numLeftOut === 0 ? <p className="muted">No recorded session was left out.</p> : null}
+      {numLeftOut === 0 ? <p className="muted">No recorded sessions were left out.</p> : null}
     </section>
   );
 }
 
-/** The jobs that recorded it, each to its groups. */
+/** Links to the groups of each job that recorded the dataset. */
 export function SourceLinks({ dataset }: { dataset: DatasetShown }) {
   return dataset.jobs.map(({ id, name }, i) => (
     <span key={id}>

@@ -1,4 +1,4 @@
-// The versions measured on held-out tasks, newest first; the best one is named.
+// The versions evaluated on held-out tasks, newest first, with the best one marked.
 import { Link, useSearchParams } from "react-router";
 import { useEvaluations, useJob } from "../../api/queries";
 import { decimal, duration, integer, moment, NONE, versions } from "../../ui/format";
@@ -24,15 +24,15 @@ export function EvaluationsTab({ jobId, job }: TabProps) {
     <>
       <p className="muted gap-below">
         {isEvaluated
-          ? "Tasks that are never trained measure a version every so often; the best one is kept."
+          ? "Some versions are evaluated on held-out tasks, which are never used for training. The best version is kept."
           : detail?.dataset
-            ? "This job has no engines that could run held-out tasks; a job that begins with an exported version can measure it."
-            : "This job names no held-out tasks: with evaluation.tasks in its spec, versions would be measured here."}
+            ? "This job has no engines to run held-out tasks. To evaluate a version, export it and start a job from it."
+            : "This job has no held-out tasks. Set evaluation.tasks in the spec to evaluate versions here."}
       </p>
       <Problem error={evaluations.error} />
-      {evaluations.isPending ? <Loading what="Reading the evaluations" /> : null}
+      {evaluations.isPending ? <Loading what="Loading evaluations" /> : null}
       {evaluations.data && isEvaluated && rows.length === 0 ? (
-        <p className="none">No version is measured yet.</p>
+        <p className="none">No version has been evaluated yet.</p>
       ) : null}
       {rows.length > 0 ? (
         <EvaluationTable rows={rows} jobId={jobId} best={job.best_version} isOver={job.ended_at !== null} />
@@ -71,10 +71,10 @@ function EvaluationTable({ rows, jobId, best, isOver }: TableProps) {
             <th className="number">Reward</th>
             <th className="number">Tasks</th>
             <th className="number">Rewarded</th>
-            <th className="number">Sampled by versions</th>
+            <th className="number">Sampling versions</th>
             <th className="number">Tokens</th>
-            <th>Began</th>
-            <th className="number">Took</th>
+            <th>Started</th>
+            <th className="number">Duration</th>
           </tr>
         </thead>
         <tbody>

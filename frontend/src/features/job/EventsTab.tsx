@@ -1,4 +1,4 @@
-// What happened to the job, newest first: every move of a state with its reason and author.
+// The events of a job, newest first: every state change with its reason and author.
 import { Link, useSearchParams } from "react-router";
 import { type EventSubjects, useJobEvents } from "../../api/queries";
 import { useTopic } from "../../live/LiveProvider";
@@ -15,7 +15,7 @@ import type { TabProps } from "./JobPage";
 
 const PAGE_SIZE = 50;
 const EVERY_MS = 2000;
-// Groups move dozens of times a second: they are shown only to who asks for them.
+// Groups change state dozens of times a second, so their events are shown only on request.
 const FILTERS: Record<string, EventSubjects> = {
   "all but groups": "job,phase,version,session",
   job: "job",
@@ -45,8 +45,8 @@ export function EventsTab({ jobId, job }: TabProps) {
         <Segments legend="About" values={Object.keys(FILTERS)} value={about} onChange={(next) => move(next, 0)} />
       </div>
       <Problem error={events.error} />
-      {events.isPending ? <Loading what="Reading the events" /> : null}
-      {events.data && rows.length === 0 ? <p className="none">Nothing of this kind has happened yet.</p> : null}
+      {events.isPending ? <Loading what="Loading events" /> : null}
+      {events.data && rows.length === 0 ? <p className="none">No events of this kind yet.</p> : null}
       {rows.length > 0 ? <EventTable jobId={jobId} rows={rows} /> : null}
       <Pager offset={offset} limit={PAGE_SIZE} count={events.data?.count ?? 0} onMove={(to) => move(about, to)} />
     </>
@@ -62,10 +62,10 @@ function EventTable({ jobId, rows }: { jobId: string; rows: readonly JobEvent[] 
       <table className="table" data-testid="events">
         <thead>
           <tr>
-            <th>At</th>
+            <th>Time</th>
             <th>Subject</th>
             <th>Change</th>
-            <th>Why</th>
+            <th>Reason</th>
             <th>Actor</th>
           </tr>
         </thead>
@@ -91,7 +91,7 @@ function EventTable({ jobId, rows }: { jobId: string; rows: readonly JobEvent[] 
   );
 }
 
-/** A phase leads to what its process wrote, a session to its answers. */
+/** Links a phase to its log and a session to its page. */
 function Subject({ jobId, event, said }: { jobId: string; event: JobEvent; said: string }) {
   if (event.kind.startsWith("session."))
     return <Link to={`/sessions/${shownId("ses", event.subject_id)}`}>{said}</Link>;

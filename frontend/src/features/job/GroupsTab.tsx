@@ -1,4 +1,4 @@
-// The groups of a job, page by page; those that are open are renewed while one looks.
+// The groups of a job, page by page. The page is refreshed while the job runs.
 import { Link, useSearchParams } from "react-router";
 import { useGroups, useJob } from "../../api/queries";
 import { decimal, integer, moment, NONE, versions } from "../../ui/format";
@@ -29,15 +29,15 @@ export function GroupsTab({ jobId, job }: TabProps) {
   if (dataset)
     return (
       <p className="none" data-testid="no-groups">
-        This job samples nothing. It trains on groups of <SourceLinks dataset={dataset} />.
+        This job does not sample. It trains on groups of <SourceLinks dataset={dataset} />.
       </p>
     );
   return (
     <>
       {evaluation === undefined ? null : (
         <p className="note gap-below">
-          Held-out tasks that measured version {integer(evaluation)}; none of them is trained.{" "}
-          <Link to={`/jobs/${jobId}/groups`}>Show the groups that train</Link>
+          Held-out tasks that evaluated version {integer(evaluation)}. None of them are used for training.{" "}
+          <Link to={`/jobs/${jobId}/groups`}>Show the training groups</Link>
         </p>
       )}
       <div className="toolbar" hidden={evaluation !== undefined}>
@@ -50,9 +50,9 @@ export function GroupsTab({ jobId, job }: TabProps) {
         <p className="muted self-center">A group holds the sessions of one task.</p>
       </div>
       <Problem error={groups.error} />
-      {groups.isPending ? <Loading what="Reading the groups" /> : null}
+      {groups.isPending ? <Loading what="Loading groups" /> : null}
       {groups.data && rows.length === 0 ? (
-        <p className="none">{filter === "all" ? "No task has been handed out yet." : `No group is ${filter}.`}</p>
+        <p className="none">{filter === "all" ? "No task has started yet." : `No groups are ${filter}.`}</p>
       ) : null}
       {rows.length > 0 ? <GroupTable rows={rows} /> : null}
       <Pager
@@ -87,7 +87,7 @@ function GroupTable({ rows }: { rows: readonly Group[] }) {
             <th className="number">Update</th>
             <th className="number">Task</th>
             <th>Started</th>
-            <th>Why</th>
+            <th>Reason</th>
           </tr>
         </thead>
         <tbody>

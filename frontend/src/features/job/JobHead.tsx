@@ -1,4 +1,4 @@
-// Name, state and times of a job; pause, resume and cancel, each asked for again before it is done.
+// Name, state and times of a job, with pause, resume and cancel, each confirmed in a dialog.
 import { useState } from "react";
 import { Link } from "react-router";
 import { type JobVerb, useJob, useJobEdit, useMe } from "../../api/queries";
@@ -16,19 +16,19 @@ const ENDED = new Set(["completed", "failed", "cancelled", "lost"]);
 const QUESTIONS: Record<JobVerb, { title: string; said: string; act: string; keep: string }> = {
   pause: {
     title: "Pause this job?",
-    said: "Its machines drain and go to other jobs. Sessions, batches and weights stay; it goes on from there when resumed, on whatever machines are free then.",
+    said: "Its machines drain and become available to other jobs. Sessions, batches and weights are kept. When you resume the job, it continues from there on whatever machines are free.",
     act: "Pause the job",
     keep: "Let it run",
   },
   resume: {
     title: "Resume this job?",
-    said: "It queues for machines again and goes on from its newest checkpoint.",
+    said: "The job queues for machines again and continues from its newest checkpoint.",
     act: "Resume the job",
     keep: "Leave it paused",
   },
   cancel: {
     title: "Cancel this job?",
-    said: "It gives its machines back and cannot be started again. Published versions and recorded sessions stay.",
+    said: "The job releases its machines and cannot be restarted. Published versions and recorded sessions are kept.",
     act: "Cancel the job",
     keep: "Keep it",
   },
@@ -46,7 +46,7 @@ export function JobHead({ job, now }: { job: JobRow; now: number }) {
         <p className="facts">
           <StateBadge state={job.state} testId="job-state" />
           <span className="mono">{job.id}</span>
-          <CopyButton text={job.id} label="Copy the id" />
+          <CopyButton text={job.id} label="Copy the ID" />
           {job.owner ? <span>by {job.owner}</span> : null}
           <span>submitted {moment(job.created_at)}</span>
           <span>{ranFor(job, now)}</span>
@@ -60,7 +60,9 @@ export function JobHead({ job, now }: { job: JobRow; now: number }) {
 function ranFor(job: JobRow, now: number): string {
   if (job.started_at === null) return "";
   if (job.ended_at !== null) return `ran for ${duration(job.ended_at - job.started_at)}`;
-  return job.state === "running" ? `running for ${duration(now - job.started_at)}` : `began ${moment(job.started_at)}`;
+  return job.state === "running"
+    ? `running for ${duration(now - job.started_at)}`
+    : `started ${moment(job.started_at)}`;
 }
 
 function Actions({ job }: { job: JobRow }) {

@@ -1,4 +1,4 @@
-// Where the time of a job's machines goes: lanes of the last minutes while it runs, and the ledger of its whole life.
+// Where the time of a job's machines goes: lanes of the last minutes while it runs, and the ledger of its lifetime.
 import { useJobLedger } from "../../api/queries";
 import { keyOf } from "../../charts/kinds";
 import { LanesCanvas } from "../../charts/LanesCanvas";
@@ -20,7 +20,7 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
   const isFinal = job.ended_at !== null && Date.now() - job.ended_at > LEDGER_FINAL_AFTER_MS;
   const ledger = useJobLedger(job.id, isFinal ? false : LEDGER_EVERY_MS).data;
   const ledgers = ledger?.machines.map(({ name, totals }) => ({ name, shares: totals.map(shareOf) })) ?? [];
-  // What they did for other jobs is a kind of its own here, so this is no sum of the bars below.
+  // Work for other jobs is a kind of its own here, so this is not the sum of the bars below.
   const together = ledger?.totals.map(shareOf) ?? [];
   const productive = ledger?.productive_share ?? null;
   const occupancy = ledger?.occupancy ?? null;
@@ -30,16 +30,16 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
         <h2>Machines</h2>
         <span className="muted" data-testid="productive">
           productive {productive === null ? NONE : percent(productive)} of their time{" "}
-          {isOver ? "from the job's start to its end" : "since the job began"}
-          {occupancy === null ? "" : `; engines ${percent(occupancy)} full while they served`}
+          {isOver ? "from the job's start to its end" : "since the job started"}
+          {occupancy === null ? "" : `; engines ${percent(occupancy)} full while serving`}
         </span>
       </div>
       {isOver ? null : <JobLanes live={live} />}
       {ledgers.length === 0 ? (
-        <p className="none">No machine has worked on it yet.</p>
+        <p className="none">No machine has worked on this job yet.</p>
       ) : (
         <div className="ledger-list" data-testid="ledger">
-          {ledgers.length > 1 ? <LedgerBar name="All of them" shares={together} /> : null}
+          {ledgers.length > 1 ? <LedgerBar name="All machines" shares={together} /> : null}
           {ledgers.map(({ name, shares }) => (
             <LedgerBar key={name} name={name} shares={shares} />
           ))}

@@ -1,4 +1,4 @@
-// A job: its head with what can be done to it, and tabs. Everything that changes comes over the live topic.
+// A job page: a header with the available actions, and tabs. Changes arrive over the live topic.
 import { Link, NavLink, Route, Routes, useParams } from "react-router";
 import { ApiProblem } from "../../api/client";
 import { useJob } from "../../api/queries";
@@ -42,7 +42,7 @@ export default function JobPage() {
     return <NotFound detail={detail.error.message} />;
   if (live?.isDeleted) return <NotFound detail="This job was deleted." />;
   if (detail.error) return <Problem error={detail.error} />;
-  if (!live?.job || !detail.data) return <Loading what="Reading the job" />;
+  if (!live?.job || !detail.data) return <Loading what="Loading job" />;
   return <ShownJob jobId={jobId} job={live.job} live={live} />;
 }
 
@@ -99,16 +99,16 @@ function Waiting({ job, live }: { job: JobRow; live: JobTopicState }) {
   );
 }
 
-/** After a failure: the log that tells of it, and the way to try again. */
+/** After a failure: links to the log that explains it and to the form to try again. */
 function WhatNext({ job, phase }: { job: JobRow; phase: PhaseRow | undefined }) {
   return (
     <p className="what-next">
       {phase ? (
         <Link to={`/jobs/${job.id}/logs?phase=${phase.id}`}>
-          Log of the {phase.role} phase on {phase.machine} that failed last
+          Log of the last failed phase: {phase.role} on {phase.machine}
         </Link>
       ) : null}
-      <Link to={`/jobs/new?from=${job.id}`}>Change its spec and submit it again</Link>
+      <Link to={`/jobs/new?from=${job.id}`}>Edit the spec and resubmit</Link>
     </p>
   );
 }

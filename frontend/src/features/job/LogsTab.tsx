@@ -1,5 +1,5 @@
-// What the children on a machine wrote, followed: of all phases of a role in a row, since a child outlives them, or of
-// one. A trainer's tells most, so it is shown first; what was chosen stays chosen.
+// Follows the logs of a machine's child processes: all phases of a role in a row (a child outlives its phases), or one
+// phase. A trainer's log says most, so it is shown first. The user's choice is kept.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { useManyPhases } from "../../api/queries";
@@ -24,7 +24,7 @@ export function LogsTab({ jobId, live }: TabProps) {
   const phaseId = address.get("phase");
   const offered = lanes[0]?.key;
   useEffect(() => {
-    // Another machine may come to train: what is shown stays, or the log would jump.
+    // Another machine may join training. Keep what is shown, or the log would jump.
     setFirst((known) => known ?? offered);
   }, [offered]);
   const key = phaseId ?? address.get("of") ?? first ?? "";
@@ -35,8 +35,8 @@ export function LogsTab({ jobId, live }: TabProps) {
   const [stream, setStream] = useState("");
   const log = useLog(`${key}@${read.data?.pages.length}`, read.data ? (shown ?? []) : [], stream);
   if (read.error) return <Problem error={read.error} />;
-  if (read.isPending) return <Loading what="Reading the phases" />;
-  if (lanes.length === 0) return <p className="none">No machine has been leased yet.</p>;
+  if (read.isPending) return <Loading what="Loading phases" />;
+  if (lanes.length === 0) return <p className="none">No machines have been leased yet.</p>;
   const count = Math.max(read.data.pages[0]?.count ?? 0, phases.length);
   const choose = (value: string) => {
     setStream("");
@@ -46,7 +46,7 @@ export function LogsTab({ jobId, live }: TabProps) {
     <section className="card log-card">
       <div className="card-head">
         <label>
-          <span className="visually-hidden">Whose log</span>
+          <span className="visually-hidden">Log source</span>
           <select value={key} onChange={(event) => choose(event.target.value)}>
             <Choices lanes={lanes} />
           </select>
@@ -77,7 +77,7 @@ export function LogsTab({ jobId, live }: TabProps) {
               disabled={read.isFetching}
               onClick={() => void read.fetchNextPage()}
             >
-              Show older ones
+              Show older phases
             </button>
           </span>
         ) : (
@@ -85,16 +85,14 @@ export function LogsTab({ jobId, live }: TabProps) {
             {plural(count, "phase")}
           </span>
         )}
-        <span className="muted end">
-          {log.problem || (log.numBytes ? bytes(log.numBytes) : "nothing was written yet")}
-        </span>
+        <span className="muted end">{log.problem || (log.numBytes ? bytes(log.numBytes) : "nothing written yet")}</span>
       </div>
       <LogText text={log.text} />
     </section>
   );
 }
 
-/** A link leads to a phase that is older than those that were read: read on until it is there. */
+/** Reads older pages until the phase that a link points to is found. */
 function useOlderUntil(isLacking: boolean, read: ReturnType<typeof useManyPhases>) {
   const { hasNextPage, isFetching, fetchNextPage } = read;
   useEffect(() => {

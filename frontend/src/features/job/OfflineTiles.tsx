@@ -1,4 +1,4 @@
-// The figures that matter at a glance of a job that trains on recorded trajectories.
+// The key figures of a job that trains on an offline dataset.
 import type { JobRow } from "../../live/rows";
 import { decimal, integer, NONE } from "../../ui/format";
 import { Tile } from "../../ui/Tile";
@@ -30,7 +30,7 @@ export function OfflineTiles({ job, metrics, dataset }: { job: JobRow; metrics: 
         {integer(sumOf(metrics.get("train/num_trained_tokens")))} tokens trained
       </Tile>
       <Tile title="Policy version" figure={integer(job.latest_version)} testId="version">
-        no engine serves it: export it, or begin a job with it
+        not served by any engine; export it or start a job from it
       </Tile>
     </section>
   );

@@ -1,4 +1,4 @@
-// Charts that few look at: made when they are opened.
+// Rarely used charts, rendered only when the section is opened.
 import { useState } from "react";
 import { ChartCard } from "../../charts/ChartCard";
 import type { ChartData } from "../../charts/series";

@@ -1,4 +1,4 @@
-// The first look at a job: figures, the reward, where the machines' time goes, and every metric there is.
+// Overview of a job: summary, reward, where the machines' time goes, and every metric.
 import { useMemo, useState } from "react";
 import { useJob } from "../../api/queries";
 import { ChartCard } from "../../charts/ChartCard";
@@ -28,7 +28,7 @@ import { Tiles } from "./Tiles";
 import { useJobMetrics } from "./useJobMetrics";
 
 const AXES = ["by update", "by time"] as const;
-/** Those that are drawn across the page. */
+/** The metrics whose charts span the page. */
 const WIDE = "reward/mean,train/loss";
 const threeDigits = (value: number | null) => decimal(value, 3);
 
@@ -62,7 +62,7 @@ export function Overview({ jobId, job, live }: TabProps) {
             Reset zoom
           </button>
         ) : (
-          <span className="muted self-center">Drag over a chart to zoom in.</span>
+          <span className="muted self-center">Drag across a chart to zoom in.</span>
         )}
         {dataset ? null : (
           <Segments
@@ -80,7 +80,7 @@ export function Overview({ jobId, job, live }: TabProps) {
         ) : (
           <ChartCard
             title="Reward"
-            note="by update; band: from the 10th to the 90th percentile of the groups"
+            note="by update; the band spans the 10th to 90th percentile of groups"
             data={place(reward)}
             xKind={xKind}
             height={260}
@@ -95,7 +95,7 @@ export function Overview({ jobId, job, live }: TabProps) {
         {isEvaluated ? (
           <ChartCard
             title="Held-out tasks"
-            note="by version measured"
+            note="by evaluated version"
             data={place(evaluation)}
             xKind={xKind}
             say={threeDigits}
@@ -108,7 +108,7 @@ export function Overview({ jobId, job, live }: TabProps) {
             <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} view={view} />
           ))}
       </div>
-      <OtherCharts title="Every other metric" charts={others} place={place} xKind={xKind} view={view} />
+      <OtherCharts title="All other metrics" charts={others} place={place} xKind={xKind} view={view} />
     </>
   );
 }

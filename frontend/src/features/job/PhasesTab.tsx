@@ -1,4 +1,4 @@
-// The leases of machines to this job, page by page; those that have not ended first.
+// The phases of this job, page by page, starting with those that have not ended.
 import { Link, useSearchParams } from "react-router";
 import { usePhases } from "../../api/queries";
 import type { PhaseRow } from "../../live/rows";
@@ -23,12 +23,12 @@ export function PhasesTab({ jobId, job, live, now }: TabProps & { now: number })
   return (
     <>
       <Problem error={phases.error} />
-      {phases.isPending ? <Loading what="Reading the phases" /> : null}
-      {phases.data && rows.length === 0 ? <p className="none">No machine has been leased yet.</p> : null}
+      {phases.isPending ? <Loading what="Loading phases" /> : null}
+      {phases.data && rows.length === 0 ? <p className="none">No machines have been leased yet.</p> : null}
       {phases.data && rows.length > 0 ? (
         <>
           <p className="muted gap-below" data-testid="num-phases">
-            {plural(count, "phase")} in all
+            {plural(count, "phase")} in total
           </p>
           <PhaseTable jobId={jobId} rows={rows} known={[...rows, ...live.phases.values()]} now={now} />
         </>
@@ -46,7 +46,7 @@ export function PhasesTab({ jobId, job, live, now }: TabProps & { now: number })
 interface TableProps {
   jobId: string;
   rows: readonly PhaseRow[];
-  /** Those in which the fellows of a gang are looked for. */
+  /** The phases among which the other members of a gang are looked up. */
   known: readonly PhaseRow[];
   now: number;
 }
@@ -65,7 +65,7 @@ function PhaseTable({ jobId, rows, known, now }: TableProps) {
             <th className="number">Version</th>
             <th className="number">Fence</th>
             <th>Log</th>
-            <th>Why</th>
+            <th>Reason</th>
           </tr>
         </thead>
         <tbody>

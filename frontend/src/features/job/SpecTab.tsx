@@ -1,4 +1,4 @@
-// The job as it was sent, and with every default filled in.
+// The job spec as submitted, and with every default filled in.
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useJob } from "../../api/queries";
@@ -6,7 +6,7 @@ import { CopyButton } from "../../ui/CopyButton";
 import { Segments } from "../../ui/Segments";
 import type { TabProps } from "./JobPage";
 
-const FORMS = ["with every default", "as submitted"] as const;
+const FORMS = ["with all defaults", "as submitted"] as const;
 
 export function SpecTab({ jobId }: TabProps) {
   const [isResolved, setResolved] = useState(true);
@@ -22,7 +22,7 @@ export function SpecTab({ jobId }: TabProps) {
     <section className="card">
       <div className="card-head">
         <Segments
-          legend="Which form"
+          legend="Spec form"
           values={FORMS}
           value={isResolved ? FORMS[0] : FORMS[1]}
           onChange={(form) => setResolved(form === FORMS[0])}

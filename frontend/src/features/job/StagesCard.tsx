@@ -1,4 +1,4 @@
-// The stages of a job's curriculum: which one it is in, why, and the way to switch by hand.
+// The stages of a job's curriculum: the current one, the reason for it, and a manual switch.
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, bodyOf } from "../../api/client";
@@ -22,17 +22,17 @@ export function StagesCard({ job, stages }: { job: JobRow; stages: readonly Stag
     <section className="card span" data-testid="stages">
       <div className="card-head">
         <h2>Stages</h2>
-        <span className="muted">of the tasks{current?.reason ? `; the last switch: ${current.reason}` : ""}</span>
+        <span className="muted">of the task curriculum{current?.reason ? `; last switch: ${current.reason}` : ""}</span>
       </div>
       <ol className="stages">
         {stages.map(({ name, until }) => (
           <li key={name} aria-current={name === current?.name ? "step" : undefined}>
             <strong>{name}</strong> <span className="muted">{until}</span>{" "}
             {name === current?.name ? <span className="badge good">{isOver ? "ended here" : "now"}</span> : null}
-            {name === current?.asked ? <span className="badge info">asked for</span> : null}
+            {name === current?.asked ? <span className="badge info">requested</span> : null}
             {mayWrite && !isOver && name !== current?.name && name !== current?.asked ? (
               <button type="button" className="link-button" onClick={() => setWanted(name)}>
-                switch to it
+                switch to this stage
               </button>
             ) : null}
           </li>
@@ -60,12 +60,12 @@ function Switch({ job, stage, onClose }: { job: JobRow; stage: string; onClose: 
   });
   return (
     <Dialog title={`Switch to stage ${stage}?`} onClose={onClose}>
-      <p>The next group is of its tasks. Groups that are under way end as they are.</p>
+      <p>The next group uses this stage's tasks. Groups already under way finish unchanged.</p>
       <ReasonField reason={reason} onChange={setReason} />
       <Problem error={send.error} />
       <div className="button-row">
         <button type="button" className="button" onClick={onClose}>
-          Leave it
+          Keep the current stage
         </button>
         <button type="button" className="button main" disabled={send.isPending} onClick={() => send.mutate()}>
           Switch

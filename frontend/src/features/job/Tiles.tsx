@@ -5,7 +5,7 @@ import { decimal, integer, NONE } from "../../ui/format";
 import { Tile } from "../../ui/Tile";
 import { changeSaid, UpdatesTile } from "./UpdatesTile";
 
-const NO_UPDATE = { over: "it ended before its first update", going: "no update yet" };
+const NO_UPDATE = { over: "ended before the first update", going: "no update yet" };
 
 export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState; rewards: readonly RewardRow[] }) {
   const newest = rewards.at(-1);
@@ -15,7 +15,7 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
       <UpdatesTile job={job} />
       <Tile title="Reward" figure={decimal(newest?.mean)} testId="reward">
         {newest
-          ? `most groups ${decimal(newest.low)} to ${decimal(newest.high)} in update ${integer(newest.batch)}`
+          ? `10th to 90th percentile: ${decimal(newest.low)} to ${decimal(newest.high)} in update ${integer(newest.batch)}`
           : NO_UPDATE[isOver ? "over" : "going"]}
         {changeSaid(
           rewards.map((row) => row.mean),
@@ -37,6 +37,6 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
 
 function served(live: JobTopicState): string {
   const engines = [...live.phases.values()].filter((phase) => phase.role === "rollout" && phase.state === "active");
-  const words = engines.map((phase) => `${phase.machine} serves ${integer(phase.served_version)}`);
-  return words.sort().join(", ") || "no engine is active";
+  const words = engines.map((phase) => `${phase.machine} serves version ${integer(phase.served_version)}`);
+  return words.sort().join(", ") || "no active engine";
 }

@@ -1,4 +1,4 @@
-// How far the job is, the first of its figures whatever it trains on.
+// The job's progress in updates: the first tile of every job.
 import type { JobRow } from "../../live/rows";
 import { decimal, integer } from "../../ui/format";
 import { Progress } from "../../ui/Progress";

@@ -12,21 +12,21 @@ const PAGE_SIZE = 50;
 export function VersionsTab({ jobId, job }: TabProps) {
   const [address, setAddress] = useSearchParams();
   const offset = Number(address.get("offset") ?? 0) || 0;
-  // The newest version is part of the key: a publication reads the page anew.
+  // The newest version is part of the key, so a publication refetches the page.
   const versions = useVersions(jobId, { limit: PAGE_SIZE, offset }, job.latest_version);
   const rows = versions.data?.results ?? [];
   return (
     <>
       <Problem error={versions.error} />
-      {versions.isPending ? <Loading what="Reading the versions" /> : null}
-      {versions.data && rows.length === 0 ? <p className="none">The initial model is not read in yet.</p> : null}
+      {versions.isPending ? <Loading what="Loading versions" /> : null}
+      {versions.data && rows.length === 0 ? <p className="none">The initial model has not been loaded yet.</p> : null}
       {rows.length > 0 ? (
         <div className="card flush wide">
           <table className="table" data-testid="versions">
             <thead>
               <tr>
                 <th className="number">Version</th>
-                <th className="number">From</th>
+                <th className="number">Parent</th>
                 <th className="number">Step</th>
                 <th className="number">Batch</th>
                 <th>Published</th>
@@ -50,7 +50,7 @@ export function VersionsTab({ jobId, job }: TabProps) {
                       <a
                         download
                         href={`/api/v1/jobs/${jobId}/versions/${row.version}/export`}
-                        title="A folder that transformers loads, as a tar"
+                        title="Tar archive of a folder that transformers can load"
                       >
                         {`version-${row.version}.tar`}
                       </a>

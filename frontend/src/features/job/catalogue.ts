@@ -1,5 +1,5 @@
-// Which charts a job has: the curated ones that its metrics can fill, then every metric that none of those shows.
-// Pure. A metric without points makes no line; a chart without lines is not shown.
+// The charts of a job: the curated ones that have data, then every metric that none of those shows. Pure.
+// A metric without points draws no line, and a chart without lines is not shown.
 import { aligned, type ChartData, isWithin, overX, type Points, type Range, withNews } from "../../charts/series";
 import type { XKind } from "../../charts/TimeSeries";
 import type { MetricRow, RewardRow } from "../../live/rows";
@@ -26,15 +26,15 @@ const RECIPES: readonly Recipe[] = [
     note: "versions between sampling and training",
     lines: [
       ["train/staleness_mean", "mean"],
-      ["train/staleness_max", "largest"],
+      ["train/staleness_max", "max"],
     ],
   },
   { title: "Entropy", note: "nats per token", lines: [["train/entropy", "mean"]] },
   {
-    title: "KL",
+    title: "KL divergence",
     note: "nats per token",
     lines: [
-      ["train/kl_behaviour", "to the sampler"],
+      ["train/kl_behaviour", "KL(behaviour‖π)"],
       ["train/kl_reference", "to the initial model"],
     ],
   },
@@ -42,18 +42,18 @@ const RECIPES: readonly Recipe[] = [
   { title: "Loss", note: "", lines: [["train/loss", "loss"]] },
   {
     title: "Importance ratio",
-    note: "new policy over sampler",
+    note: "ratio of the new policy to the sampler",
     lines: [
       ["train/ratio_mean", "mean"],
-      ["train/ratio_max", "largest"],
+      ["train/ratio_max", "max"],
     ],
   },
   {
     title: "Clipped tokens",
-    note: "share",
+    note: "share of tokens at a clip bound",
     lines: [
-      ["train/clip_fraction_low", "below"],
-      ["train/clip_fraction_high", "above"],
+      ["train/clip_fraction_low", "lower bound"],
+      ["train/clip_fraction_high", "upper bound"],
     ],
   },
   {
@@ -64,24 +64,24 @@ const RECIPES: readonly Recipe[] = [
       ["train/backward_s", "backward"],
       ["train/optimizer_s", "optimizer"],
       ["train/publish_s", "publish"],
-      ["train/lease_wait_s", "wait for a batch"],
+      ["train/lease_wait_s", "batch wait"],
     ],
   },
   {
     title: "Trainer–sampler logprob mismatch",
-    note: "difference of logprobs",
+    note: "logprob difference",
     lines: [
       ["train/mismatch_mean", "mean"],
-      ["train/mismatch_max", "largest"],
+      ["train/mismatch_max", "max"],
     ],
   },
 ];
-// Shown by charts that are made otherwise.
+// Shown by charts that are built elsewhere.
 const SHOWN_ELSEWHERE = ["reward/mean", "reward/std", "train/num_trained_tokens", "eval/reward_mean"];
-const REWARD_LINE = "mean of the groups";
+const REWARD_LINE = "mean over groups";
 const PASS_AT = /^eval\/pass_at_(\d+)$/;
 
-/** Metrics as read over REST, with the points that came over the socket since. */
+/** Metrics read over REST, plus the points received over the socket since. */
 export function metricsOf(read: Record<string, Points> | undefined, news: Table<MetricRow>): Metrics {
   const fresh = new Map<string, MetricRow[]>();
   for (const row of news.values()) fresh.set(row.name, [...(fresh.get(row.name) ?? []), row]);
@@ -94,8 +94,8 @@ export function rewardsOf(table: Table<RewardRow>): RewardRow[] {
 }
 
 /**
- * The mean reward of the groups before a band from the 10th to the 90th percentile of them. Of updates older than the
- * rows that are told, the metric has the mean alone.
+ * The mean reward of the groups, drawn over a band from their 10th to 90th percentile. Updates older than the rows sent
+ * over the socket have only the mean.
  */
 export function rewardChart(rewards: readonly RewardRow[], metrics: Metrics = new Map(), width = 1): ChartData {
   const step = rewards.map((row) => row.batch);
@@ -121,7 +121,7 @@ export function rewardChart(rewards: readonly RewardRow[], metrics: Metrics = ne
   };
 }
 
-/** The rows of a metric that begin before a step; the last of them ends there. */
+/** The rows of a metric that begin before a step. The last one is cut off at that step. */
 function before(points: Points | undefined, first: number): Points {
   const { step = [], first_step = step, value = [], mean = value } = points ?? {};
   const num = first_step.filter((one) => one < first).length;
@@ -133,7 +133,7 @@ export function lossChart(metrics: Metrics, width = 1): ChartData {
   return aligned(points ? [{ label: "loss", points }] : [], width);
 }
 
-/** What held-out tasks say of the versions that were measured: pass@k by k, and the mean reward. */
+/** Results on held-out tasks by evaluated version: pass@k for each k, and the mean reward. */
 export function evaluationChart(metrics: Metrics, width = 1): ChartData {
   const passing = [...metrics]
     .flatMap(([name, points]) => {
@@ -145,7 +145,7 @@ export function evaluationChart(metrics: Metrics, width = 1): ChartData {
   return aligned([...passing, ...(reward ? [{ label: "mean reward", points: reward }] : [])], width);
 }
 
-/** Curated charts in their order, those without a point left out. */
+/** Curated charts in their order, without those that have no points. */
 export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[], width = 1): Chart[] {
   const made = RECIPES.map(({ title, note, lines }) => {
     const known = lines.flatMap(([name, label]) => {
@@ -156,8 +156,8 @@ export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[], width 
   });
   const speed = throughput(metrics.get("train/num_trained_tokens"), rewards, width);
   const charts = [
-    { title: "Trained tokens per second", note: "tokens over wall time", data: speed },
-    { title: "Trajectory length", note: "per episode", data: lengths(rewards) },
+    { title: "Trained tokens per second", note: "tokens divided by wall time", data: speed },
+    { title: "Trajectory length", note: "mean per episode", data: lengths(rewards) },
     ...made,
   ];
   return charts.filter(({ data }) => data.x.length > 0);
@@ -176,12 +176,12 @@ export function otherCharts(metrics: Metrics, width = 1): Chart[] {
     }));
 }
 
-/** The chart over the moments at which its updates were published, in seconds since the epoch. */
+/** The chart over the publication times of its updates, in seconds since the epoch. */
 export function overTime(data: ChartData, rewards: readonly RewardRow[]): ChartData {
   return overX(data, new Map(rewards.flatMap((row) => (row.at === null ? [] : [[row.batch, row.at / 1000]]))));
 }
 
-/** The updates that a range of the axis covers: of times, those that were published within it. */
+/** The updates that a range of the axis covers. On a time axis, those published within it. */
 export function stepsShown(range: Range | null, xKind: XKind, rewards: readonly RewardRow[]): Range | null {
   if (range === null || xKind === "update") return range;
   const inside = rewards.filter(({ at }) => at !== null && isWithin(at / 1000, range));
@@ -206,7 +206,7 @@ function lengths(rewards: readonly RewardRow[]): ChartData {
   );
 }
 
-/** Of a metric that is counted, such as tokens: all of it together. */
+/** The total of a metric that counts something, such as tokens. */
 export function sumOf(points: Points | undefined): number {
   const { value = [], count, mean } = points ?? {};
   return value.reduce((sum, one, i) => sum + (count && mean ? (count[i] ?? 0) * (mean[i] ?? 0) : one), 0);

@@ -35,8 +35,8 @@ test("figures of both: the reward is a mean of the last updates, a pace counts t
   const there = side("b", [], { ended_at: null, num_updates_done: 0 });
   const said = new Map(figuresOf(here, there, 60_000).map((row) => [row.what, [row.here, row.there]]));
   expect(said.get("Updates")).toEqual(["6 of 10", "0 of 10"]);
-  expect(said.get("Reward, mean of the newest updates")).toEqual(["0.500 over 5 updates", "–"]);
-  expect(said.get("Updates a minute, pauses counted")).toEqual(["3", "–"]);
+  expect(said.get("Mean reward of the newest updates")).toEqual(["0.500 over 5 updates", "–"]);
+  expect(said.get("Updates per minute, including pauses")).toEqual(["3", "–"]);
 });
 
 test("a chart holds a line of each job on one axis, and what only one has is drawn alone", () => {

@@ -1,4 +1,4 @@
-// Two jobs side by side: what differs in their specs, their figures, and each metric of both in one chart. Pure.
+// Compares two jobs: spec differences, a summary, and one chart per metric with both jobs in it. Pure.
 import { aligned, type ChartData } from "../../charts/series";
 import type { JobRow } from "../../live/rows";
 import { decimal, figure, integer, NONE, plural } from "../../ui/format";
@@ -23,8 +23,8 @@ export interface Pair {
 }
 
 const CURATED: readonly (readonly [metric: string, title: string, note: string])[] = [
-  ["reward/mean", "Reward", "mean of the groups, by update"],
-  ["eval/pass_at_1", "pass@1 on held-out tasks", "by version measured"],
+  ["reward/mean", "Reward", "mean over groups, by update"],
+  ["eval/pass_at_1", "pass@1 on held-out tasks", "by evaluated version"],
   ["train/loss", "Loss", ""],
   ["train/entropy", "Entropy", "nats per token"],
   ["train/kl_reference", "KL to the initial model", "nats per token"],
@@ -32,19 +32,19 @@ const CURATED: readonly (readonly [metric: string, title: string, note: string])
   ["train/grad_norm", "Gradient norm", "before clipping"],
   ["train/staleness_mean", "Staleness", "versions between sampling and training"],
   ["train/num_trained_tokens", "Trained tokens", "per update"],
-  ["train/step_s", "Time of a step", "seconds"],
+  ["train/step_s", "Step time", "seconds"],
 ];
 const NUM_LAST = 5;
 const MINUTE_MS = 60_000;
 
-/** Names of the two; where they are the same the ends of their ids tell them apart. */
+/** The names of both jobs. Equal names are told apart by the ends of their IDs. */
 export function labelsOf(here: JobRow, there: JobRow): [string, string] {
   if (here.name !== there.name) return [here.name, there.name];
   const named = ({ name, id }: JobRow) => `${name} (${id.slice(-6)})`;
   return [named(here), named(there)];
 }
 
-/** Fields of the resolved specs whose values differ, by path; names differ anyway. */
+/** Fields of the resolved specs whose values differ, by path. The name is left out. */
 export function specDifferences(here: unknown, there: unknown): Row[] {
   const [mine, theirs] = [flat(here), flat(there)];
   return [...new Set([...mine.keys(), ...theirs.keys()])]
@@ -57,14 +57,14 @@ export function figuresOf(here: Side, there: Side, now: number): Row[] {
   const row = (what: string, said: (side: Side) => string): Row => ({ what, here: said(here), there: said(there) });
   return [
     row("Updates", ({ job }) => `${integer(job.num_updates_done)} of ${integer(job.num_updates)}`),
-    row("Reward, mean of the newest updates", ({ metrics }) => lastMeanSaid(metrics)),
+    row("Mean reward of the newest updates", ({ metrics }) => lastMeanSaid(metrics)),
     row("pass@1 of the best version", bestSaid),
-    row("Updates a minute, pauses counted", ({ job }) => figure(updatesPerMinute(job, now))),
+    row("Updates per minute, including pauses", ({ job }) => figure(updatesPerMinute(job, now))),
     row("Trained tokens", ({ metrics }) => trainedSaid(metrics)),
   ];
 }
 
-/** Charts of what is looked at first, then every other metric that both have, by name. */
+/** The curated charts first, then every other metric that both jobs have, by name. */
 export function pairsOf(here: Side, there: Side, width = 1): { first: Pair[]; others: Pair[] } {
   const both = (name: string) =>
     aligned(
@@ -91,7 +91,7 @@ function flat(value: unknown, path = ""): Map<string, string> {
   return new Map(entries);
 }
 
-/** Over the newest rows that hold at least NUM_LAST updates, and over how many those are. */
+/** The mean over the newest rows that hold at least NUM_LAST updates, and their number of updates. */
 function lastMeanSaid(metrics: Metrics): string {
   const { value = [], mean = value, count = value.map(() => 1) } = metrics.get("reward/mean") ?? {};
   let [total, num] = [0, 0];

@@ -1,6 +1,6 @@
-// What the pages of a job ask of its evaluations. Pure.
+// Helpers for the pages that show a job's evaluations. Pure.
 
-/** Whether the spec names held-out tasks; jobs of before there were evaluations say nothing of them. */
+/** Whether the spec names held-out tasks. Specs older than evaluations have no such section. */
 export function hasHeldOutTasks(spec: Record<string, unknown> | undefined): boolean {
   const section = spec?.evaluation as { tasks?: unknown } | undefined;
   return typeof section?.tasks === "string";

@@ -28,7 +28,7 @@ test("a move of a phase names its role and its machine, whoever moved it", () =>
 });
 
 test("requests, stages and publications are said in words", () => {
-  expect(outcomeOf(event("job.desired", { data: { from: "run", to: "pause" } }))).toEqual({ said: "asked to pause" });
+  expect(outcomeOf(event("job.desired", { data: { from: "run", to: "pause" } }))).toEqual({ said: "pause requested" });
   expect(outcomeOf(event("job.stage", { data: { from: "first", to: "second" } }))).toEqual({
     said: "from stage first to second",
   });
@@ -40,7 +40,7 @@ test("requests, stages and publications are said in words", () => {
 test("an outcome that was refused is told of its session", () => {
   const refused = event("session.outcome_refused", { author: "gateway" });
   expect(subjectSaid(refused, machineOf)).toBe("session");
-  expect(outcomeOf(refused)).toEqual({ said: "refused another outcome" });
+  expect(outcomeOf(refused)).toEqual({ said: "second outcome refused" });
 });
 
 test("a kind that is not known is shown as it is", () => {

@@ -1,4 +1,4 @@
-// What an event says, in words: what it is about, what became of it, who did it. Pure.
+// Puts an event into words: its subject, the change and the actor. Pure.
 
 /** An event as REST gives it. */
 export interface JobEvent {
@@ -13,12 +13,16 @@ export interface JobEvent {
   data: Record<string, unknown>;
 }
 
-/** Requests and their like are said in words; a move of a state is shown as one. */
+/** A state change, or the words for any other event, such as a request. */
 export type Outcome = { from: string; to: string } | { said: string };
 
-const REQUESTS: Record<string, string> = { pause: "asked to pause", run: "asked to go on", cancel: "asked to end" };
+const REQUESTS: Record<string, string> = {
+  pause: "pause requested",
+  run: "resume requested",
+  cancel: "cancellation requested",
+};
 
-/** What it is about; `machineOf` knows the names of machines by their stored id. */
+/** The subject of an event. `machineOf` maps the stored ID of a machine to its name. */
 export function subjectSaid(event: JobEvent, machineOf: (id: string) => string | undefined): string {
   const { kind, data } = event;
   if (kind.startsWith("job.")) return "job";
@@ -37,18 +41,18 @@ export function subjectSaid(event: JobEvent, machineOf: (id: string) => string |
 
 export function outcomeOf({ kind, from_state, to_state, data }: JobEvent): Outcome {
   if (to_state) return { from: from_state, to: to_state };
-  if (kind === "job.desired") return { said: REQUESTS[String(data.to)] ?? `asked to ${data.to}` };
+  if (kind === "job.desired") return { said: REQUESTS[String(data.to)] ?? `${data.to} requested` };
   if (kind === "job.stage")
-    return { said: data.from ? `from stage ${data.from} to ${data.to}` : `asked for stage ${data.to}` };
+    return { said: data.from ? `from stage ${data.from} to ${data.to}` : `stage ${data.to} requested` };
   if (kind === "version.published") return { said: "published" };
   if (kind === "weights.fallback") return { said: "read from files" };
   if (kind === "engine.suspected") return { said: "suspected" };
-  if (kind === "engine.rejoined") return { said: "serves again" };
-  if (kind === "session.outcome_refused") return { said: "refused another outcome" };
+  if (kind === "engine.rejoined") return { said: "serving again" };
+  if (kind === "session.outcome_refused") return { said: "second outcome refused" };
   return { said: kind };
 }
 
-/** A person or machine by its name, a process by what it is: identifiers tell a reader little. */
+/** A user or machine by name, a process by its kind: identifiers mean little to a reader. */
 export function authorSaid(author: string): string {
   const [kind, name] = author.split(":") as [string, string | undefined];
   if (name === undefined) return author;

@@ -1,4 +1,4 @@
-// What a train phase is to the other machines of its gang. Pure: rows in, a few words out.
+// Says how a train phase relates to the other machines of its gang. Pure: rows in, a few words out.
 import type { PhaseRow } from "../../live/rows";
 
 /** "leads beta, delta" or "led by alpha"; empty for a phase of one machine. Members of a gang share a fence. */

@@ -47,5 +47,5 @@ test("a failure says its cause, and which phase's log tells of it", () => {
 
 test("a job that waits says for what", () => {
   const queued = { ...JOB, state: "queued", waiting_reason: "no machine has the tags" } as JobRow;
-  expect(whyOf(queued, [])).toEqual({ title: "Why it waits:", text: "no machine has the tags", isBad: false });
+  expect(whyOf(queued, [])).toEqual({ title: "Waiting:", text: "no machine has the tags", isBad: false });
 });

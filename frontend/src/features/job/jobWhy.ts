@@ -1,4 +1,4 @@
-// Why a job does not run: what the platform says of it, or who asked for it and why. Pure.
+// Why a job is not running: the platform's reason, or who requested it and why. Pure.
 import type { EventRow, JobRow, PhaseRow } from "../../live/rows";
 import { authorSaid } from "./eventWords";
 
@@ -17,20 +17,20 @@ const STOPPED_BY_REQUEST: Partial<Record<JobRow["state"], string>> = {
 
 export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
   if (job.state === "failed" || job.state === "lost") {
-    const title = job.state === "lost" ? "Why it was lost:" : "Why it failed:";
+    const title = job.state === "lost" ? "Lost:" : "Failed:";
     return { title, text: job.state_reason || "no cause was recorded", isBad: true };
   }
   const stopped = STOPPED_BY_REQUEST[job.state];
   if (stopped) {
     const request = newestRequest(events, job.desired);
     const by = request ? ` by ${authorSaid(request.author)}` : "";
-    const isBad = request?.author === "platform"; // it paused itself: its agents fail
+    const isBad = request?.author === "platform"; // it paused itself because its agents fail
     return { title: `${stopped}${by}:`, text: request?.reason || "no reason was given", isBad };
   }
-  return job.waiting_reason ? { title: "Why it waits:", text: job.waiting_reason, isBad: false } : null;
+  return job.waiting_reason ? { title: "Waiting:", text: job.waiting_reason, isBad: false } : null;
 }
 
-/** The phase whose log tells most of a failure: the one that failed last. */
+/** The phase that failed last: its log says most about the failure. */
 export function failedPhase(phases: Iterable<PhaseRow>): PhaseRow | undefined {
   return [...phases]
     .filter((phase) => phase.state === "failed")

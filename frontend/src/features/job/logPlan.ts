@@ -1,5 +1,5 @@
-// Which phases' logs are read one after another: a child outlives its phases, so what one process wrote is spread over
-// those of its role on its machine. Pure.
+// Decides which phases' logs are read one after another. A child outlives its phases, so the output of one process is
+// spread over all phases of its role on its machine. Pure.
 import type { PhaseRow } from "../../live/rows";
 
 /** Phases of one role on one machine, oldest first. */
@@ -10,11 +10,11 @@ export interface Lane {
   phases: readonly PhaseRow[];
 }
 
-// What a phase wrote last may arrive so long after its end.
+// The last lines of a phase may arrive this long after its end.
 const SHIPPING_MS = 5000;
 const ORDER = ["train", "rollout", "agent"];
 
-/** A trainer's output tells most, so it comes first. */
+/** Trainers come first, because their output says most. */
 export function lanesOf(phases: Iterable<PhaseRow>): Lane[] {
   const found = new Map<string, PhaseRow[]>();
   for (const phase of phases) {
@@ -39,7 +39,7 @@ export function neighbours(lanes: readonly Lane[], phaseId: string) {
   return undefined;
 }
 
-/** The phase to read on with, once nothing more is to come of this one; `now` by the server's clock. */
+/** The next phase to read once the current log is complete. `now` is on the server's clock. */
 export function following(phases: readonly PhaseRow[], current: PhaseRow, now: number): PhaseRow | undefined {
   const known = phases.find((phase) => phase.id === current.id);
   const next = phases.find((phase) => phase.leased_at > current.leased_at);

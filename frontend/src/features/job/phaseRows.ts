@@ -1,4 +1,4 @@
-// Rows of leases as REST tells them, made current by those of the socket. Pure.
+// Phase rows read over REST, updated with those from the socket. Pure.
 import type { Schemas } from "../../api/client";
 import type { PhaseRow } from "../../live/rows";
 
@@ -25,14 +25,14 @@ function current(told: readonly Told[], live: ReadonlyMap<string | number, Phase
   return told.map((one) => live.get(one.id) ?? phaseRowOf(one));
 }
 
-/** What was told, and what came over the socket beside it; each phase once, as the socket has it. */
+/** The phases from REST and from the socket, each once. The socket's row wins. */
 export function withLive(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
   const rows = new Map(told.map((one) => [one.id, phaseRowOf(one)]));
   for (const row of live.values()) rows.set(row.id, row);
   return [...rows.values()];
 }
 
-/** A page of leases, newest first. The first one begins with those that have not ended, however old they are. */
+/** A page of leases, newest first. The first page starts with all that have not ended, however old they are. */
 export function pageOf(
   told: readonly Told[],
   live: ReadonlyMap<string | number, PhaseRow>,

@@ -20,9 +20,9 @@ function event(data: Record<string, unknown>, reason = "", kind = "job.stage"): 
 test("each stage says how it ends", () => {
   expect(stagesOf(SPEC).map(({ until }) => until)).toEqual([
     "until 4 updates are published",
-    "until reward/mean is 0.5 over 3 updates",
-    "until somebody switches it",
-    "to the end of the job",
+    "until reward/mean is at least 0.5 over 3 updates",
+    "until switched manually",
+    "until the job ends",
   ]);
   expect(stagesOf({ algorithm: { name: "grpo" } })).toEqual([]);
   expect(stagesOf(undefined)).toEqual([]);

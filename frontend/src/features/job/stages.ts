@@ -1,17 +1,17 @@
-// Which stage of its curriculum a job is in: by its spec, and by the switches that its events tell of. Pure.
+// Finds the current curriculum stage of a job from its spec and its stage-switch events. Pure.
 import { isMapping } from "../submit/spec";
 import type { JobEvent } from "./eventWords";
 
 export interface Stage {
   name: string;
-  /** How it ends, in words. */
+  /** When the stage ends, in words. */
   until: string;
 }
 
 export interface Current {
   name: string;
   reason: string;
-  /** Asked for by a person, and not begun yet. */
+  /** Requested by a user but not started yet. */
   asked: string | null;
 }
 
@@ -21,7 +21,7 @@ export function stagesOf(spec: Record<string, unknown> | undefined): Stage[] {
   return stages.map((stage, i) => ({ name: String(stage.name), until: untilSaid(stage, i === stages.length - 1) }));
 }
 
-/** `events` newest first. A switch that happened says where from; a request says only where to. */
+/** Expects `events` newest first. A completed switch has `from` and `to`; a request has only `to`. */
 export function currentStage(stages: readonly Stage[], events: readonly JobEvent[]): Current | null {
   const moves = events.filter((event) => event.kind === "job.stage");
   const switched = moves.find((event) => event.data.from !== undefined);
@@ -36,7 +36,7 @@ function untilSaid(stage: Readonly<Record<string, unknown>>, isLast: boolean): s
   const rules: string[] = [];
   if (typeof stage.until_update === "number") rules.push(`${stage.until_update} updates are published`);
   if (typeof stage.until_metric === "string")
-    rules.push(`${stage.until_metric} is ${stage.at_least} over ${stage.window ?? 5} updates`);
-  if (isLast) return "to the end of the job";
-  return rules.length ? `until ${rules.join(" or ")}` : "until somebody switches it";
+    rules.push(`${stage.until_metric} is at least ${stage.at_least} over ${stage.window ?? 5} updates`);
+  if (isLast) return "until the job ends";
+  return rules.length ? `until ${rules.join(" or ")}` : "until switched manually";
 }

@@ -1,19 +1,19 @@
-// How many tokens a job trains in a second: tokens over wall time, of updates one after another. Pure.
+// How many tokens a job trains per second of wall time, over consecutive updates. Pure.
 //
-// Updates are published in bursts, so a mean of their single rates is far from what the job does: every figure here is
-// a sum of tokens over the sum of the time that they took, from one publication to the next.
+// Updates are published in bursts, so the mean of their individual rates would be misleading. Every rate here is a sum
+// of tokens divided by the sum of the time they took, from one publication to the next.
 import { aligned, type ChartData, isWithin, type Points, type Range } from "../../charts/series";
 import type { RewardRow } from "../../live/rows";
 
-/** A point of the line is taken over at least this part of the time that the chart spans. */
+/** Each point of the line averages over at least this part of the time that the chart spans. */
 const LEAST_PART = 1 / 20;
 const LEAST_MS = 5000;
 
-/** An update, or several that were gathered in one row. */
+/** One update, or several gathered in one row. */
 interface Trained {
   step: number;
   tokens: number;
-  /** From the publication before the first of them to that of the last. */
+  /** Time from the publication before the first update to that of the last. */
   ms: number;
 }
 
@@ -26,7 +26,7 @@ export function throughput(tokens: Points | undefined, rewards: readonly RewardR
   return { x, lines: lines.map((line) => ({ ...line, said: (shown) => rateIn(trained, shown) })) };
 }
 
-/** What was trained in a time that is known: where both publications are. */
+/** The rows whose duration is known, because the times of both publications are known. */
 function trainedOf(tokens: Points | undefined, rewards: readonly RewardRow[]): Trained[] {
   const publishedAt = new Map(rewards.map(({ batch, at }) => [batch, at]));
   const { step = [], value = [], count, mean, first_step } = tokens ?? {};
@@ -37,7 +37,7 @@ function trainedOf(tokens: Points | undefined, rewards: readonly RewardRow[]): T
   });
 }
 
-/** At each row the rate of the newest ones that together took `leastMs`; nothing before there are as many. */
+/** For each row, the rate over the newest rows that together took `leastMs`. Starts once there are enough. */
 function ratesOf(trained: readonly Trained[], leastMs: number): Points {
   const step: number[] = [];
   const value: number[] = [];
@@ -61,7 +61,7 @@ function ratesOf(trained: readonly Trained[], leastMs: number): Points {
   return { step, value };
 }
 
-/** Of the rows in a range of updates; of all where it is null. */
+/** The rate over the rows in a range of updates, or over all rows if it is null. */
 function rateIn(trained: readonly Trained[], shown: Range | null): number | null {
   const inside = trained.filter(({ step }) => shown === null || isWithin(step, shown));
   const ms = inside.reduce((sum, row) => sum + row.ms, 0);

@@ -1,15 +1,15 @@
-// A job's metrics as its charts need them: read in buckets, over everything or over what is zoomed into, and continued
-// with what came over the socket since.
+// A job's metrics for its charts: read in buckets, over the whole range or the zoomed one, and extended with the points
+// received over the socket since.
 import { useMemo } from "react";
 import { useMetrics } from "../../api/queries";
 import type { Range } from "../../charts/series";
 import type { JobTopicState } from "../../live/topics";
 import { type Metrics, metricsOf } from "./catalogue";
 
-/** A chart of ordinary width has no room for more. */
+/** As many as a chart of ordinary width has room for. */
 export const BUCKETS = 400;
 const MAX_BUCKETS = 5000;
-/** After so many updates the buckets are read anew, so that a page that is left open does not hold every point. */
+/** The buckets are read again after this many updates, so that a page left open does not hold every point. */
 const UPDATES_PER_READ = 200;
 
 export interface JobMetrics {

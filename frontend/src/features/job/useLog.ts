@@ -1,4 +1,4 @@
-// Follows the logs of phases one after another by byte offset, as long as somebody looks. What is kept is bounded.
+// Follows the logs of phases one after another by byte offset while the component is mounted, in bounded memory.
 import { useEffect, useRef, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../api/client";
 import { useServerClock } from "../../live/LiveProvider";
@@ -20,8 +20,8 @@ export interface LogState {
 
 const NOTHING: LogState = { text: "", streams: [], stream: "", numBytes: 0, problem: "" };
 
-/** `key` names what is shown: another one begins anew, more phases behind those of the same one are read on.
- * `stream` empty: the first by name. */
+/** `key` names what is shown: a new key starts over, while new phases under the same key are appended.
+ * An empty `stream` means the first by name. */
 export function useLog(key: string, phases: readonly PhaseRow[], stream: string): LogState {
   const [log, setLog] = useState<LogState>(NOTHING);
   const latest = useRef(phases);
@@ -74,9 +74,9 @@ function headingOf(phase: PhaseRow): string {
   return `── ${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence} ──\n`;
 }
 
-/** A long log keeps how it began and its newest lines; what was between them is gone. */
+/** A long log keeps its beginning and its newest lines; what was between them is deleted. */
 function gapSaid(numMissing: number): string {
-  return numMissing > 0 ? `\n── ${bytes(numMissing)} are not kept ──\n` : "";
+  return numMissing > 0 ? `\n── ${bytes(numMissing)} not kept ──\n` : "";
 }
 
 async function readPart(phaseId: string, stream: string, offset: number) {

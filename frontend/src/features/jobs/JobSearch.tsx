@@ -1,5 +1,4 @@
-// Finds a job of any age by a part of its name, its owner or its id, and hands it on: a text field that the platform
-// completes.
+// A text field with completion that finds a job of any age by part of its name, owner or ID.
 import { useEffect, useId, useState } from "react";
 import { useJobs } from "../../api/queries";
 import type { JobItem } from "./jobRows";
@@ -9,7 +8,7 @@ const PAUSE_MS = 200;
 
 interface Props {
   label: string;
-  /** Ids that are not offered. */
+  /** IDs to leave out of the suggestions. */
   without: readonly string[];
   onPick: (job: JobItem) => void;
 }
@@ -26,7 +25,7 @@ export function JobSearch({ label, without, onPick }: Props) {
       <input
         className="input"
         aria-label={label}
-        placeholder={`${label}: name, owner or id`}
+        placeholder={`${label}: name, owner or ID`}
         list={listId}
         value={text}
         onChange={(event) => {
@@ -42,14 +41,14 @@ export function JobSearch({ label, without, onPick }: Props) {
       </datalist>
       {isNothing ? (
         <span className="muted" role="status">
-          no job matches
+          no jobs match
         </span>
       ) : null}
     </span>
   );
 }
 
-/** What is typed into the field by choosing it: names need not be unique, so the end of the id is said too. */
+/** The text that choosing a job puts into the field. Names need not be unique, so it ends with part of the ID. */
 function saidOf(job: JobItem): string {
   return `${job.name} (${job.state}, ${job.id.slice(-6)})`;
 }

@@ -9,7 +9,7 @@ import type { ListRow } from "./jobRows";
 interface Props {
   rows: readonly ListRow[];
   now: number;
-  /** Whoever reads one project alone knows which. */
+  /** The project column is hidden for users who can read only one project. */
   hasProjects: boolean;
 }
 

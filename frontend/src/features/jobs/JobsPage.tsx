@@ -1,4 +1,4 @@
-// The list of jobs: a page read by REST, kept current by the live topic. Filter, search and page are in the address.
+// The list of jobs: a page read over REST and kept current by the live topic. The URL holds filter, search and page.
 import { useEffect, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { queryClient, useJobs, useMe } from "../../api/queries";
@@ -66,9 +66,9 @@ export default function JobsPage() {
             <JobsSearch value={search} onChange={(q) => change({ q })} />
           </div>
           <Problem error={jobs.error} />
-          {jobs.isPending ? <Loading what="Reading the jobs" /> : null}
+          {jobs.isPending ? <Loading what="Loading jobs" /> : null}
           {rows.length > 0 ? <JobTable rows={rows} now={now} hasProjects={hasProjects} /> : null}
-          {jobs.data?.count === 0 && isFiltered ? <p className="none">No job matches.</p> : null}
+          {jobs.data?.count === 0 && isFiltered ? <p className="none">No jobs match.</p> : null}
           <Pager
             offset={offset}
             limit={PAGE_SIZE}
@@ -81,7 +81,7 @@ export default function JobsPage() {
   );
 }
 
-/** Asks when the typing rests. */
+/** Sends the query once the user pauses typing. */
 function JobsSearch({ value, onChange }: { value: string; onChange: (text: string) => void }) {
   const [text, setText] = useState(value);
   useEffect(() => {
@@ -89,5 +89,5 @@ function JobsSearch({ value, onChange }: { value: string; onChange: (text: strin
     const timer = setTimeout(() => onChange(text), SEARCH_PAUSE_MS);
     return () => clearTimeout(timer);
   });
-  return <SearchField label="Search jobs" placeholder="Name, owner or id" value={text} onChange={setText} />;
+  return <SearchField label="Search jobs" placeholder="Name, owner or ID" value={text} onChange={setText} />;
 }

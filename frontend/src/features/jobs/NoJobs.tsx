@@ -1,4 +1,4 @@
-// What an empty platform says: what will be here, and the three ways to begin.
+// Shown while there are no jobs: what a job is, and the three ways to submit one.
 import { Link } from "react-router";
 import { CopyButton } from "../../ui/CopyButton";
 import { Icon } from "../../ui/Icon";
@@ -11,13 +11,13 @@ export function NoJobs() {
   -H "Content-Type: application/yaml" --data-binary @job.yaml`;
   return (
     <section className="card empty">
-      <h2>No job yet</h2>
+      <h2>No jobs yet</h2>
       <p className="muted">
         A job trains one policy: a model, an environment that rewards it, and the machines it may use.
       </p>
       <p>
         <Link className="button main" to="/jobs/new">
-          <Icon name="plus" /> Submit the first one
+          <Icon name="plus" /> Submit your first job
         </Link>
       </p>
       <h3>From the command line</h3>
@@ -27,7 +27,7 @@ export function NoJobs() {
       </h3>
       <Snippet text={curl} />
       <p className="muted">
-        What a job may say is in <a href="/api/v1/schema/ui">the API's reference</a>.
+        The <a href="/api/v1/schema/ui">API reference</a> describes every field of a job spec.
       </p>
     </section>
   );

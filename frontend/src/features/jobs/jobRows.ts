@@ -1,4 +1,4 @@
-// The rows of the jobs list: a page of REST, kept current by the live topic. Pure.
+// The rows of the jobs list: a page read over REST and kept current by the live topic. Pure.
 import type { Schemas } from "../../api/client";
 import type { JobRow, JobState } from "../../live/rows";
 import type { JobsState } from "../../live/topics";
@@ -16,7 +16,7 @@ export interface ListRow {
   numDone: number;
   numAll: number;
   curve: readonly Point[];
-  /** Mean of the newest update; a point of the curve stands for several. */
+  /** Mean of the newest update. A point of the curve may stand for several updates. */
   reward: number | null;
   createdAt: number;
   startedAt: number | null;
@@ -44,19 +44,19 @@ export function listRows(page: readonly JobItem[], live: JobsState | undefined):
   });
 }
 
-/** Whether the live topic knows a job newer than the newest of the first page: the page is due to be read again. */
+/** Whether the live topic knows a job newer than any on the first page, so that the page must be read again. */
 export function hasNewJobs(page: readonly JobItem[], live: JobsState | undefined): boolean {
   const newest = Math.max(0, ...page.map((item) => Date.parse(item.created_at)));
   const ids = new Set(page.map((item) => item.id));
   return [...(live?.jobs.values() ?? [])].some((row) => row.created_at > newest && !ids.has(row.id));
 }
 
-/** Whether the page shows a job that is gone: the next ones move up. */
+/** Whether the page shows a deleted job, so that it must be read again. */
 export function hasDeletedJobs(page: readonly JobItem[], live: JobsState | undefined): boolean {
   return page.some((item) => live?.deleted.has(item.id));
 }
 
-/** Of a job that is done the bar says it already. */
+/** Empty for a completed job: its progress bar already shows it. */
 function whySaid(job: { state: string; waiting_reason: string; state_reason: string }): string {
   return job.state === "completed" ? "" : job.waiting_reason || job.state_reason;
 }

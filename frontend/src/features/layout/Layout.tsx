@@ -1,4 +1,4 @@
-// The frame around every page: navigation, how the live line is, theme, who is signed in.
+// The frame around every page: navigation, connection status, theme and the signed-in user.
 import type { ReactNode } from "react";
 import { Link, NavLink, useLocation } from "react-router";
 import { useMe } from "../../api/queries";
@@ -8,7 +8,7 @@ import { ThemeToggle } from "../../ui/ThemeToggle";
 import { LineBadge } from "./LineBadge";
 import { SignOut } from "./SignOut";
 
-/** Jobs, and what belongs to one. */
+/** Pages that belong to the Jobs section. */
 const OF_JOBS = /^\/($|jobs\/|groups\/|sessions\/)/;
 
 export function Layout({ children }: { children: ReactNode }) {

@@ -1,4 +1,4 @@
-// Whether what is shown is current, and by how many seconds it is behind where not.
+// Shows whether the page is current, or how many seconds it is behind.
 
 import type { LineState } from "../../live/LiveClient";
 import { useLine } from "../../live/LiveProvider";
@@ -6,8 +6,8 @@ import { useLine } from "../../live/LiveProvider";
 const WORDS: Record<LineState, string> = {
   connecting: "connecting",
   live: "live",
-  held_up: "live events are held up",
-  silent: "no news",
+  held_up: "live updates are delayed",
+  silent: "no updates received",
   lost: "connection lost",
   signed_out: "signed out",
 };
@@ -15,7 +15,7 @@ const WORDS: Record<LineState, string> = {
 export function LineBadge() {
   const line = useLine();
   const isCurrent = line.state === "live";
-  // The counting seconds are kept from screen readers: they hear of the change only.
+  // The running count of seconds is hidden from screen readers, which announce only changes of state.
   return (
     <div className={isCurrent ? "line current" : "line"}>
       <span className="line-dot" aria-hidden="true" />

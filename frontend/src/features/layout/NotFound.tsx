@@ -1,15 +1,15 @@
-// What an address leads to that nothing answers to.
+// Shown for an address that matches no page.
 import { Link } from "react-router";
 import { useTitle } from "../../ui/useTitle";
 
-export function NotFound({ detail = "There is no such page." }: { detail?: string }) {
+export function NotFound({ detail = "This page does not exist." }: { detail?: string }) {
   useTitle("Not found");
   return (
     <div className="empty">
-      <h1>Nothing here</h1>
+      <h1>Not found</h1>
       <p>{detail}</p>
       <p>
-        <Link to="/">Back to the jobs</Link>
+        <Link to="/">Back to jobs</Link>
       </p>
     </div>
   );

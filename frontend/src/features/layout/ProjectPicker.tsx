@@ -1,22 +1,22 @@
-// Pages of one project: which one is in the address, as `?project=<slug>`.
+// Chooses the project of a page, which the URL holds as `?project=<slug>`.
 import { useSearchParams } from "react-router";
 import type { Me } from "../../api/queries";
 import { NotFound } from "./NotFound";
 
 export type MyProject = Me["projects"][number];
 
-/** The one that is asked for; otherwise `default`, or the first. Undefined if the caller is not in it. */
+/** The requested project, else `default`, else the first. Undefined if the user is not in the requested one. */
 export function chosenProject(projects: readonly MyProject[], asked: string | null): MyProject | undefined {
   if (asked) return projects.find(({ slug }) => slug === asked);
   return projects.find(({ slug }) => slug === "default") ?? projects[0];
 }
 
 export function NoProject({ asked }: { asked: string | null }) {
-  if (asked) return <NotFound detail={`You are in no project named ${asked}.`} />;
-  return <p className="none">You are in no project yet. An owner of a project can add you.</p>;
+  if (asked) return <NotFound detail={`You are not a member of a project named ${asked}.`} />;
+  return <p className="none">You are not in any project yet. A project owner can add you.</p>;
 }
 
-/** Nothing to choose for whoever is in one project alone. */
+/** Hidden for users who are in only one project. */
 export function ProjectPicker({ projects, chosen }: { projects: readonly MyProject[]; chosen: string }) {
   const [, setAddress] = useSearchParams();
   if (projects.length < 2) return null;

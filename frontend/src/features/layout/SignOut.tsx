@@ -1,4 +1,4 @@
-// Ends the browser's session by a form of its own: it works as long as the page does.
+// Signs out with a plain form, so it works even if the rest of the page fails.
 import { csrfToken } from "../../api/client";
 import { Icon } from "../../ui/Icon";
 

@@ -1,5 +1,5 @@
-// Edits what a machine is meant to be: tags, cordon, drain. First the dry run says what happens to everything that runs,
-// then a reason is asked, then it is done, provided that nobody changed the machine meanwhile (412).
+// Edits the desired state of a machine: tags, cordon, drain. A dry run first shows the effect on everything that runs.
+// The edit needs a reason, and is refused (412) if someone else edited the machine in the meantime.
 import { useMutation } from "@tanstack/react-query";
 import { type KeyboardEvent, useState } from "react";
 import { ApiProblem } from "../../api/client";
@@ -17,7 +17,7 @@ const STALE = 412;
 type Seen = Pick<MachineRow, "tags" | "is_cordoned" | "is_draining" | "generation">;
 
 export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose: () => void }) {
-  // What was read when the dialog opened: an edit is decided on it, so it must still be true when it is sent.
+  // The state when the dialog opened. The user decides on it, so it must still hold when the edit is sent.
   const [seen, setSeen] = useState<Seen>(machine);
   const [edit, setEdit] = useState(() => editOf(machine));
   const [reason, setReason] = useState("");
@@ -26,7 +26,7 @@ export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose:
   const send = useMachineEdit(machine.id);
   const isStale = send.error instanceof ApiProblem && send.error.status === STALE;
   const reload = useMutation({
-    // Over REST: the live line may be a moment behind the edit that was faster.
+    // Over REST, because the live socket may lag behind the other edit.
     mutationFn: () => machineRead(machine.id),
     onSuccess: (now) => {
       setSeen(now);
@@ -49,7 +49,7 @@ export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose:
       >
         <TagField tags={edit.tags} onChange={(tags) => setEdit({ ...edit, tags })} />
         <StateFields edit={edit} onChange={setEdit} />
-        {wanted ? <PreviewResult preview={preview} /> : <p className="muted">Nothing is changed yet.</p>}
+        {wanted ? <PreviewResult preview={preview} /> : <p className="muted">No changes yet.</p>}
         <ReasonField reason={reason} onChange={setReason} isRequired />
         {isStale ? <Stale onReload={() => reload.mutate()} /> : <Problem error={send.error} />}
         <Problem error={reload.error} />
@@ -75,9 +75,9 @@ function Stale({ onReload }: { onReload: () => void }) {
     <div className="note" role="alert">
       <Icon name="warning" />
       <div>
-        <p>Someone changed it meanwhile. Nothing was done.</p>
+        <p>Someone else edited this machine in the meantime. Your edit was not applied.</p>
         <button type="button" className="link-button" onClick={onReload}>
-          Load what it is now and decide anew
+          Load the current settings
         </button>
       </div>
     </div>
@@ -150,7 +150,7 @@ function TagField({ tags, onChange }: { tags: readonly string[]; onChange: (tags
 function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: MachineEdit) => void }) {
   return (
     <fieldset className="field plain">
-      <legend className="field-label">Work</legend>
+      <legend className="field-label">Scheduling</legend>
       <label className="check">
         <input
           type="checkbox"
@@ -159,7 +159,7 @@ function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: M
           onChange={(event) => onChange({ ...edit, is_cordoned: event.target.checked })}
         />
         <span>
-          Cordon <span className="muted">gets no new work; what runs goes on</span>
+          Cordon <span className="muted">takes no new work; running work continues</span>
         </span>
       </label>
       <label className="check">
@@ -171,7 +171,7 @@ function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: M
           }
         />
         <span>
-          Drain <span className="muted">what runs is handed over to other machines, then it rests</span>
+          Drain <span className="muted">hands its running work over to other machines, then idles</span>
         </span>
       </label>
     </fieldset>

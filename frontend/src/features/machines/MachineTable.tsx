@@ -1,4 +1,4 @@
-// The table of machines. Tags are edited from here: the pencil opens the edit with its dry run.
+// The table of machines. The pencil opens the edit dialog with its dry run.
 import { Link } from "react-router";
 import type { MachineRow } from "../../live/rows";
 import { integer, NONE } from "../../ui/format";
@@ -10,7 +10,7 @@ import { ROLES, tagsInOrder } from "./tags";
 interface Props {
   machines: readonly MachineRow[];
   onEdit: ((machineId: string) => void) | null;
-  /** By machine, what it works for; jobs of other projects are not told. */
+  /** The job of each machine. Jobs of other projects are not included. */
   jobs: ReadonlyMap<string, { id: string; name: string }>;
 }
 

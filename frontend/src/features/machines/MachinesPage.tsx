@@ -1,4 +1,4 @@
-// Machines: who they are, what they may do and do, and a lane each over time with the marks of its edits.
+// Machines: their tags, role and job, and a lane over time for each, with its edits marked.
 import { useQueries } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { api, bodyOf } from "../../api/client";
@@ -25,7 +25,7 @@ const WINDOWS_MS = { "2 min": 120_000, "15 min": 900_000, "1 h": 3_600_000 } as 
 type Window = keyof typeof WINDOWS_MS;
 const WORDS = Object.keys(WINDOWS_MS) as Window[];
 
-// From so many on one looks for a machine instead of at all of them.
+// From this many machines on, the page offers a search.
 const MANY = 12;
 const NO_JOBS: ReadonlyMap<string, { id: string; name: string }> = new Map();
 
@@ -36,7 +36,7 @@ export default function MachinesPage() {
   const [search, setSearch] = useState("");
   const [editedId, setEditedId] = useState<string | null>(null);
   const jobs = useJobsOfMachines().data ?? NO_JOBS;
-  if (!state) return <Loading what="Reading the machines" />;
+  if (!state) return <Loading what="Loading machines" />;
   const all = [...state.machines.values()].sort((a, b) => a.name.localeCompare(b.name));
   const machines = machinesFound(all, search);
   const edited = all.find((machine) => machine.id === editedId);
@@ -56,7 +56,7 @@ export default function MachinesPage() {
       {all.length === 0 ? (
         <NoMachines />
       ) : machines.length === 0 ? (
-        <p className="none">No machine matches.</p>
+        <p className="none">No machines match.</p>
       ) : (
         <div className="stack">
           <MachineTable machines={machines} onEdit={mayEdit ? setEditedId : null} jobs={jobs} />
@@ -88,10 +88,10 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
         <h2>Activity</h2>
         <span className="muted">
           ▾ marks an edit
-          {older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is left out` : ""}
+          {older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is not shown` : ""}
         </span>
         <span className="end">
-          <Segments legend="Window of time" values={WORDS} value={window} onChange={setWindow} isSmall />
+          <Segments legend="Time window" values={WORDS} value={window} onChange={setWindow} isSmall />
         </span>
       </div>
       <div className="lanes">
@@ -126,11 +126,11 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
 
 interface Older {
   intervals: LaneInterval[];
-  /** Machines with more intervals than one answer holds: the oldest are left out. */
+  /** Machines with more intervals than one response holds. Their oldest intervals are missing. */
   cut: string[];
 }
 
-/** What the ledger says of before this page looked; read once per window and machine. */
+/** Ledger intervals from before the page was opened, read once per window and machine. */
 function useOlderIntervals(machines: readonly MachineRow[], windowMs: number): Older {
   const [openedAt] = useState(() => Date.now());
   const isNeeded = windowMs > WINDOWS_MS["2 min"];
@@ -165,8 +165,8 @@ function merged(older: readonly LaneInterval[], state: MachinesState): LaneInter
 function NoMachines() {
   return (
     <section className="card empty">
-      <h2>No machine yet</h2>
-      <p className="muted">A machine runs engines, trainers or agents, whichever its tags allow. Connect one:</p>
+      <h2>No machines yet</h2>
+      <p className="muted">A machine runs engines, trainers or agents, depending on its tags. To connect one:</p>
       <Snippet text="seamlessflow worker --name alpha --tags rollout,train" />
       <p className="muted">Waiting for its first heartbeat…</p>
     </section>

@@ -1,4 +1,4 @@
-// What a dry run answered: sentences for each thing that runs, what ends first.
+// The result of a dry run: a sentence for each running phase or job, with those that end first.
 import type { usePreview } from "../../api/queries";
 import { Icon } from "../../ui/Icon";
 import { Problem } from "../../ui/Problem";

@@ -1,4 +1,4 @@
-// What a machine is made of and how it is, in few words, and which machines a search finds. Pure.
+// Summarises a machine's hardware and health, and finds machines by a search. Pure.
 import type { MachineRow } from "../../live/rows";
 import { bytes, NONE, plural } from "../../ui/format";
 
@@ -11,7 +11,7 @@ export function hardwareSaid({ num_cores, memory_bytes, accelerators }: MachineR
   return [plural(num_cores, "core"), ...(memory_bytes ? [bytes(memory_bytes)] : []), ...cards].join(", ");
 }
 
-/** "not seen": registered, and its supervisor was never heard. */
+/** "not seen" means registered, but its supervisor has never sent a heartbeat. */
 export function healthOf(machine: Health): string {
   if (!machine.is_healthy) return machine.open_since === null ? "not seen" : "down";
   return machine.is_draining ? "draining" : machine.is_cordoned ? "cordoned" : "healthy";
@@ -20,7 +20,7 @@ export function healthOf(machine: Health): string {
 type Health = Pick<MachineRow, "is_healthy" | "is_draining" | "is_cordoned" | "open_since">;
 type Found = Health & Pick<MachineRow, "name" | "tags" | "role" | "open_state">;
 
-/** Machines of which every word of the search is a part of their name, a tag, their role, health or what they do. */
+/** Machines where every search word is part of the name, a tag, the role, the health or the current activity. */
 export function machinesFound<Row extends Found>(machines: readonly Row[], search: string): Row[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return machines.filter((machine) => {

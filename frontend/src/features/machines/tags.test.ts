@@ -10,7 +10,7 @@ it("adds several tags at once, each once", () => {
 
 it("says why a text is no tag", () => {
   expect(tagFault("gpu=h200")).toBeUndefined();
-  expect(tagFault("GPU")).toContain('"GPU" is no tag');
+  expect(tagFault("GPU")).toContain('"GPU" is not a valid tag');
   expect(tagFault("x".repeat(64))).toBeDefined();
 });
 

@@ -1,17 +1,17 @@
-// Tags as people type them, and what an edit of a machine changes. Pure.
+// Parses tags that users type, and describes edits of a machine. Pure.
 import type { MachineEdit } from "../../api/queries";
 import type { EditRow, MachineRow } from "../../live/rows";
 
 export const ROLES = ["rollout", "train", "agent"] as const;
 const TAG = /^[a-z0-9._=-]{1,63}$/;
 
-/** Why a text is no tag, or nothing. */
+/** Why a text is not a valid tag; undefined if it is. */
 export function tagFault(text: string): string | undefined {
   if (TAG.test(text)) return undefined;
-  return `"${text}" is no tag: use a–z, 0–9 and . _ = -, at most 63 of them`;
+  return `"${text}" is not a valid tag: use at most 63 characters from a–z, 0–9 and . _ = -`;
 }
 
-/** With the tags of a text (by commas or spaces) added, in order and once. */
+/** Adds the tags of a text (separated by commas or spaces), sorted and without duplicates. */
 export function tagsWith(tags: readonly string[], text: string): string[] {
   const added = text.split(/[\s,]+/).filter((tag) => tag !== "");
   return [...new Set([...tags, ...added])].sort();
@@ -25,11 +25,11 @@ export function isChanged(machine: Parameters<typeof editOf>[0], edit: MachineEd
   return JSON.stringify(editOf(machine)) !== JSON.stringify({ ...edit, tags: [...edit.tags].sort() });
 }
 
-/** What an edit did, in a sentence for a mark on a lane. */
+/** Describes an edit, for a mark on a lane. */
 export function editSaid(edit: EditRow): string {
   const parts: string[] = [];
   if (edit.after.tags) parts.push(`tags {${(edit.before.tags ?? []).join(", ")}} → {${edit.after.tags.join(", ")}}`);
-  if (edit.after.is_draining !== undefined) parts.push(edit.after.is_draining ? "drained" : "not drained any more");
+  if (edit.after.is_draining !== undefined) parts.push(edit.after.is_draining ? "drained" : "no longer draining");
   else if (edit.after.is_cordoned !== undefined) parts.push(edit.after.is_cordoned ? "cordoned" : "uncordoned");
   return `${parts.join(", ") || "edited"} by ${edit.author.replace(/^user:/, "")}: ${edit.reason}`;
 }

@@ -1,4 +1,4 @@
-// The questions about members: whom to add, and whether to remove.
+// The dialogs that add and remove members.
 import { useState } from "react";
 import { ApiProblem } from "../../api/client";
 import { CopyButton } from "../../ui/CopyButton";
@@ -67,7 +67,7 @@ export function AddMemberDialog({ slug, onClose }: { slug: string; onClose: () =
         <label className="check">
           <input type="checkbox" checked={invite} onChange={(event) => setInvite(event.target.checked)} />
           <span>
-            Create the account if there is none <span className="muted">and give me a sign-in link for it</span>
+            Create the account if it does not exist <span className="muted">and give me a sign-in link for it</span>
           </span>
         </label>
         <Problem error={add.error} />
@@ -87,7 +87,7 @@ export function AddMemberDialog({ slug, onClose }: { slug: string; onClose: () =
 function Link({ username, link, onClose }: { username: string; link: string; onClose: () => void }) {
   return (
     <Dialog title={`${username} was added`} onClose={onClose} isWide>
-      <p>Send this link to {username}. It signs in once, within a day, and is not shown again.</p>
+      <p>Send this link to {username}. It works once, expires after a day, and is not shown again.</p>
       <div className="snippet">
         <pre data-testid="sign-in-link">{link}</pre>
         <CopyButton text={link} label="Copy the link" />
@@ -113,8 +113,8 @@ export function RemoveMemberDialog({ member, slug, isMe, onClose }: RemoveProps)
   return (
     <Dialog title={`Remove ${member.username} from ${slug}?`} onClose={onClose}>
       <p>
-        {isMe ? "You lose access to this project at once, and your" : "Their"} tokens of this project are revoked. Jobs
-        that are running go on.
+        {isMe ? "You lose access to this project immediately, and your" : "Their"} tokens for this project are revoked.
+        Running jobs continue.
       </p>
       <Problem error={remove.error} />
       <div className="button-row">

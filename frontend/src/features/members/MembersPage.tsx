@@ -1,4 +1,4 @@
-// Who is in a project and what each may do there. Owners add, change and remove.
+// The members of a project and their roles. Owners can add, change and remove them.
 import { useState } from "react";
 import { useSearchParams } from "react-router";
 import { useMe } from "../../api/queries";
@@ -47,8 +47,8 @@ function Members({ slug, isOwner, me, picker }: Props) {
         <div>
           <h1>Members</h1>
           <p className="muted">
-            Viewers see everything of the project. Members also submit jobs and edit their own. Owners edit everything,
-            members included.
+            Viewers can see everything in the project. Members can also submit jobs and edit their own. Owners can edit
+            everything, including the list of members.
           </p>
         </div>
         {picker}
@@ -59,9 +59,9 @@ function Members({ slug, isOwner, me, picker }: Props) {
         ) : null}
       </div>
       <Problem error={members.error} />
-      {members.isPending ? <Loading what="Reading the members" /> : null}
+      {members.isPending ? <Loading what="Loading members" /> : null}
       {members.data && rows.length === 0 ? (
-        <p className="none">Nobody is a member. Superusers own every project without being a member of it.</p>
+        <p className="none">This project has no members. Superusers own every project without being members of it.</p>
       ) : null}
       {rows.length > 0 ? <MemberTable rows={rows} slug={slug} isOwner={isOwner} me={me} /> : null}
       {isNew ? <AddMemberDialog slug={slug} onClose={() => setNew(false)} /> : null}

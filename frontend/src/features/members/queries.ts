@@ -1,4 +1,4 @@
-// Members of a project: read, added, changed, removed.
+// Reads, adds, changes and removes the members of a project.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { api, bodyOf, type Schemas } from "../../api/client";
 import { queryClient } from "../../api/queries";
@@ -46,6 +46,6 @@ export function useMemberRemove(slug: string, username: string) {
 }
 
 async function readAnew(): Promise<void> {
-  // Also who one is: an owner may have changed or removed themselves.
+  // Also refetch the user: owners may have changed or removed themselves.
   await Promise.all([MEMBERS, "me"].map((key) => queryClient.invalidateQueries({ queryKey: [key] })));
 }

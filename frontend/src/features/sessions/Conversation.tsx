@@ -1,4 +1,4 @@
-// The turns of a session, readable: messages, tool calls, and under each sampled answer its tokens by version.
+// Shows the turns of a session: messages, tool calls, and under each sampled answer its tokens by version.
 import { colourOfVersion } from "../../trajectory/versionColours";
 import { plural } from "../../ui/format";
 import type { NodeOutput, Said, ShownNode } from "./nodes";

@@ -1,4 +1,4 @@
-// A session: what was said turn by turn, with the policy version of each sampled token.
+// A session page: the conversation turn by turn, with the policy version of each sampled token.
 import { Link, useParams } from "react-router";
 import { ApiProblem, type Schemas } from "../../api/client";
 import { useJob, useSession } from "../../api/queries";
@@ -15,7 +15,7 @@ import { NotFound } from "../layout/NotFound";
 import { Conversation } from "./Conversation";
 import { shownNodes } from "./nodes";
 
-// A longer session is drawn without a box for each token.
+// Longer sessions are drawn without a box for each token.
 const MAX_DRAWN_TOKENS = 4000;
 
 export default function SessionPage() {
@@ -27,7 +27,7 @@ export default function SessionPage() {
   if (first.error instanceof ApiProblem && first.error.status === 404) return <NotFound detail={first.error.message} />;
   if (first.error) return <Problem error={first.error} />;
   const session = whole.data ?? first.data;
-  if (!session) return <Loading what="Reading the session" />;
+  if (!session) return <Loading what="Loading session" />;
   return <ShownSession sessionId={sessionId} session={session} />;
 }
 
@@ -58,18 +58,18 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
       <div className="stack">
         <section className="tiles" aria-label="Summary">
           <Tile title="Reward" figure={decimal(session.reward)}>
-            {session.is_late ? "came after its batch: not trained" : session.is_timeout ? "its time was up" : ""}
+            {session.is_late ? "arrived after its batch; not used for training" : session.is_timeout ? "timed out" : ""}
           </Tile>
           <Tile title="Turns" figure={integer(session.num_turns)} />
           <Tile title="Sampled tokens" figure={integer(session.num_sampled_tokens)} />
           <Tile title="Policy versions" figure={integer(numVersions)}>
-            that sampled its tokens
+            that sampled this session's tokens
           </Tile>
         </section>
         {session.truncated ? (
           <p className="muted">
-            This page shows the first {integer(session.nodes.length)} nodes of the session; its group's tree has all of
-            them.
+            This page shows the first {integer(session.nodes.length)} nodes of the session. The group page shows the
+            whole tree.
           </p>
         ) : null}
         {session.reason ? (
@@ -80,7 +80,7 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
             <pre className="spec">{session.reason}</pre>
           </section>
         ) : null}
-        {nodes.length === 0 ? <p className="none">No turn was recorded.</p> : <Conversation nodes={nodes} />}
+        {nodes.length === 0 ? <p className="none">No turns were recorded.</p> : <Conversation nodes={nodes} />}
       </div>
     </>
   );

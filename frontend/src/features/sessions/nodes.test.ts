@@ -60,7 +60,7 @@ it("marks what is out of the ordinary", () => {
     }),
   ]);
   expect(shown?.marks).toEqual([
-    "partial, not trained",
+    "partial, not used for training",
     "handed over 2×, continued 1×",
     "fork: edited",
     "largest gap 2.0 s",

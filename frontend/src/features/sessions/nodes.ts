@@ -1,4 +1,4 @@
-// A session's tree as its page shows it: nodes depth first, indented where it branches; messages in words. Pure.
+// Prepares a session's tree for its page: nodes depth first, indented where it branches, with their messages. Pure.
 import type { Schemas } from "../../api/client";
 import { finishSaid } from "../../trajectory/describe";
 
@@ -66,7 +66,7 @@ function callsOf(calls: unknown): ToolCall[] {
   }));
 }
 
-/** Arguments are text that should hold JSON; what does not is shown as it is. */
+/** Indents arguments that hold JSON, and shows any other text as it is. */
 function pretty(text: unknown): string {
   if (typeof text !== "string") return textOf(text);
   try {
@@ -79,7 +79,7 @@ function pretty(text: unknown): string {
 
 function marksOf(node: NodeOutput): string[] {
   const marks: string[] = [];
-  if (node.is_partial) marks.push("partial, not trained");
+  if (node.is_partial) marks.push("partial, not used for training");
   if (node.num_handovers > 0) marks.push(`handed over ${node.num_handovers}×, continued ${node.num_continuations}×`);
   if (node.drift !== null && node.drift !== "clean") marks.push([node.drift, node.cause].filter(Boolean).join(": "));
   if (node.max_gap_s !== null && node.max_gap_s >= LONG_GAP_S) marks.push(`largest gap ${node.max_gap_s.toFixed(1)} s`);

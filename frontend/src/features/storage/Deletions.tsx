@@ -1,4 +1,4 @@
-// What was deleted, by the policy or by hand, and what is still being removed; newest first.
+// Deletions by the policy or by users, finished or in progress, newest first.
 import { useSearchParams } from "react-router";
 import { bytes, moment } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
@@ -23,9 +23,9 @@ export function Deletions({ project }: { project: string }) {
   return (
     <>
       <Problem error={removals.error} />
-      {removals.isPending ? <Loading what="Reading the deletions" /> : null}
+      {removals.isPending ? <Loading what="Loading deletions" /> : null}
       {removals.data && rows.length === 0 ? (
-        <p className="none">Nothing of this project was deleted in the last 90 days.</p>
+        <p className="none">Nothing in this project was deleted in the last 90 days.</p>
       ) : null}
       {rows.length > 0 ? <RemovalTable rows={rows} /> : null}
       <Pager offset={offset} limit={PAGE_SIZE} count={removals.data?.count ?? 0} onMove={move} />
@@ -39,9 +39,9 @@ function RemovalTable({ rows }: { rows: readonly Removal[] }) {
       <table className="table" data-testid="deletions">
         <thead>
           <tr>
-            <th>Asked for</th>
+            <th>Requested</th>
             <th>Item</th>
-            <th>Of</th>
+            <th>Job or upload</th>
             <th className="number">Size</th>
             <th>State</th>
             <th>Reason</th>
@@ -59,7 +59,9 @@ function RemovalTable({ rows }: { rows: readonly Removal[] }) {
                 <StateBadge state={row.finished_at ? "deleted" : "deleting"} />
               </td>
               <td className="why">{row.reason}</td>
-              <td className="nowrap">{row.author === BY_POLICY ? "the policy" : row.author.replace(/^user:/, "")}</td>
+              <td className="nowrap">
+                {row.author === BY_POLICY ? "retention policy" : row.author.replace(/^user:/, "")}
+              </td>
             </tr>
           ))}
         </tbody>

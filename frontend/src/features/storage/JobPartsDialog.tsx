@@ -1,4 +1,4 @@
-// Deletes a job or parts of it. What each part frees, or why it must stay, is there before anything is chosen.
+// Deletes a job or parts of it. The dialog shows beforehand what each part frees, or why it cannot be deleted.
 import { useState } from "react";
 import { Dialog } from "../../ui/Dialog";
 import { bytes, plural } from "../../ui/format";
@@ -32,13 +32,13 @@ export function JobPartsDialog({ job, project, onClose }: Props) {
         }}
       >
         <Problem error={read.error} />
-        {read.isPending ? <Loading what="Reading its parts" /> : null}
+        {read.isPending ? <Loading what="Loading parts" /> : null}
         <Shortcuts parts={parts} onChoose={setChosen} />
         <PartList parts={parts} chosen={chosen} onToggle={(part) => setChosen(toggled(chosen, part))} />
         <p className="muted" data-testid="freed">
           {going.length === 0
-            ? "Nothing is chosen yet."
-            : `${plural(going.length, "part")}, ${bytes(bytesOf(going))}. The metrics and events of the job stay unless you delete the whole job.`}
+            ? "Nothing selected yet."
+            : `${plural(going.length, "part")}, ${bytes(bytesOf(going))}. The job's metrics and events are kept unless you delete the whole job.`}
         </p>
         {isTooMany ? <p className="fault">At most {MAX_PARTS} parts can be deleted at once.</p> : null}
         <ReasonField reason={reason} onChange={setReason} />
@@ -52,7 +52,7 @@ export function JobPartsDialog({ job, project, onClose }: Props) {
             className="button main danger"
             disabled={going.length === 0 || isTooMany || remove.isPending}
           >
-            Delete for good
+            Delete permanently
           </button>
         </div>
       </form>
@@ -63,7 +63,7 @@ export function JobPartsDialog({ job, project, onClose }: Props) {
 function Shortcuts({ parts, onChoose }: { parts: readonly Part[]; onChoose: (keys: ReadonlySet<string>) => void }) {
   const shortcuts = [
     ["All checkpoints", allOf(parts, "checkpoint", 0)],
-    ["All versions but the last", allOf(parts, "version", 1)],
+    ["All versions except the latest", allOf(parts, "version", 1)],
   ] as const;
   const useful = shortcuts.filter(([, keys]) => keys.size > 1);
   if (useful.length === 0) return null;
@@ -98,7 +98,7 @@ function PartList({ parts, chosen, onToggle }: ListProps) {
             />
             <span>
               {partWords(part)}
-              {part.refusal ? <span className="why">Must stay: {part.refusal}.</span> : null}
+              {part.refusal ? <span className="why">Cannot be deleted: {part.refusal}.</span> : null}
             </span>
           </label>
           <span className="muted nowrap">{bytes(part.num_bytes)}</span>

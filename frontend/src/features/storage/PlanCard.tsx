@@ -1,4 +1,4 @@
-// What the policy would delete if it ran now. It runs by the clock; this changes nothing.
+// Shows what the policy would delete if it ran now, without deleting anything. The policy itself runs on a schedule.
 import { Link } from "react-router";
 import { bytes, plural } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
@@ -14,17 +14,17 @@ export function PlanCard({ project }: { project: string }) {
   return (
     <section className="card flush" aria-labelledby="plan">
       <div className="card-head">
-        <h2 id="plan">What the policy will delete next</h2>
+        <h2 id="plan">Next deletions by the policy</h2>
         <span className="muted">
           {plan.data && items.length > 0
-            ? `${plural(items.length, "thing")}, ${bytes(plan.data.num_bytes)} in all`
+            ? `${plural(items.length, "item")}, ${bytes(plan.data.num_bytes)} in total`
             : null}
         </span>
       </div>
       <Problem error={plan.error} />
       {plan.isPending ? <Loading what="Planning" /> : null}
       {plan.data && items.length === 0 ? (
-        <p className="none inset">Nothing is old enough to be deleted by the policy of this project.</p>
+        <p className="none inset">Nothing is old enough for this project's policy to delete.</p>
       ) : null}
       {items.length > 0 ? <PlanTable items={items} /> : null}
     </section>
@@ -40,9 +40,9 @@ function PlanTable({ items }: { items: readonly Part[] }) {
           <thead>
             <tr>
               <th>Item</th>
-              <th>Of</th>
+              <th>Job or upload</th>
               <th className="number">Size</th>
-              <th>Why</th>
+              <th>Reason</th>
             </tr>
           </thead>
           <tbody>
@@ -59,7 +59,7 @@ function PlanTable({ items }: { items: readonly Part[] }) {
       </div>
       {hidden.length > 0 ? (
         <p className="muted inset">
-          And {plural(hidden.length, "more thing")} of {bytes(hidden.reduce((sum, item) => sum + item.num_bytes, 0))};{" "}
+          And {plural(hidden.length, "more item")} ({bytes(hidden.reduce((sum, item) => sum + item.num_bytes, 0))}).{" "}
           <code>seamlessflow storage plan</code> lists them all.
         </p>
       ) : null}

@@ -1,4 +1,4 @@
-// The retention policy: of the project, or the defaults of the installation, which projects inherit.
+// The retention policy of the project, or the installation defaults that projects inherit.
 import { useState } from "react";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
@@ -28,12 +28,12 @@ export function PolicyCard({ project, isOwner, isOperator }: Props) {
       <div className="card-head">
         <h2 id="policy">Retention policy</h2>
         <span className="muted">
-          {of === null ? "what projects inherit" : "a project inherits what it does not set itself"}
+          {of === null ? "defaults that projects inherit" : "settings that the project does not set are inherited"}
         </span>
         <span className="end button-row">
           {isOperator ? (
             <Segments
-              legend="Policy of"
+              legend="Policy level"
               values={["project", "installation"] as const}
               value={level}
               onChange={setLevel}
@@ -48,7 +48,7 @@ export function PolicyCard({ project, isOwner, isOperator }: Props) {
         </span>
       </div>
       <Problem error={policy.error} />
-      {policy.isPending ? <Loading what="Reading the policy" /> : null}
+      {policy.isPending ? <Loading what="Loading policy" /> : null}
       {settings.length > 0 ? <PolicyTable settings={settings} isProject={of !== null} /> : null}
       {isEdited ? <PolicyDialog of={of} settings={settings} onClose={() => setEdited(false)} /> : null}
     </section>

@@ -1,4 +1,4 @@
-// Edits a policy: each setting is inherited, or has a value of its own. What does not fit is said beside its field.
+// Edits a policy: each setting is inherited or has its own value. Errors are shown beside their fields.
 import { useState } from "react";
 import { ApiProblem } from "../../api/client";
 import { Dialog } from "../../ui/Dialog";
@@ -19,7 +19,7 @@ export function PolicyDialog({ of, settings, onClose }: Props) {
   const hasFault = settings.some((setting) => draftFault(setting, drafts[setting.name] as Draft) !== undefined);
   const refused = edit.error instanceof ApiProblem ? edit.error.faults : [];
   return (
-    <Dialog title={of === null ? "Defaults of the installation" : `Retention policy of ${of}`} onClose={onClose} isWide>
+    <Dialog title={of === null ? "Installation defaults" : `Retention policy of ${of}`} onClose={onClose} isWide>
       <form
         className="stack"
         onSubmit={(event) => {

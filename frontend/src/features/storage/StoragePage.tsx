@@ -1,4 +1,4 @@
-// What takes space, what the retention policy deletes, and deleting by hand. One project at a time: it is in the address.
+// Disk usage, the retention policy and manual deletion, for one project at a time. The URL holds the project.
 import { NavLink, Route, Routes, useSearchParams } from "react-router";
 import { useMe } from "../../api/queries";
 import { Loading } from "../../ui/Loading";
@@ -22,7 +22,7 @@ const TABS = [
 
 export interface TabProps {
   project: string;
-  /** May delete what they made; owners anything. */
+  /** May delete what they created; owners may delete anything. */
   mayDelete: boolean;
 }
 
@@ -42,7 +42,7 @@ export default function StoragePage() {
       <div className="page-head">
         <div>
           <h1>Storage</h1>
-          <p className="muted">What takes space, how long it is kept, and what you can delete.</p>
+          <p className="muted">See what uses disk space, how long it is kept, and what you can delete.</p>
         </div>
         <ProjectPicker projects={projects} chosen={project.slug} />
       </div>

@@ -1,4 +1,4 @@
-// Jobs by what they take, the largest first, and the way to delete them or a part of them.
+// Jobs by the space they use, largest first, with a way to delete them or parts of them.
 import { useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { bytes, moment, NONE } from "../../ui/format";
@@ -24,8 +24,8 @@ export function StoredJobs({ project, mayDelete }: TabProps) {
   return (
     <>
       <Problem error={jobs.error} />
-      {jobs.isPending ? <Loading what="Reading the jobs" /> : null}
-      {jobs.data && rows.length === 0 ? <p className="none">No job has left anything here yet.</p> : null}
+      {jobs.isPending ? <Loading what="Loading jobs" /> : null}
+      {jobs.data && rows.length === 0 ? <p className="none">No job has stored anything yet.</p> : null}
       {rows.length > 0 ? <StoredJobTable rows={rows} project={project} mayDelete={mayDelete} /> : null}
       <Pager
         offset={offset}

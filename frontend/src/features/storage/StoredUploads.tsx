@@ -1,4 +1,4 @@
-// Uploads by what they take, the largest first. One that a kept job names must stay.
+// Uploads by the space they use, largest first. An upload that a kept job names cannot be deleted.
 import { useState } from "react";
 import { useSearchParams } from "react-router";
 import { Dialog } from "../../ui/Dialog";
@@ -25,11 +25,11 @@ export function StoredUploads({ project, mayDelete }: TabProps) {
   return (
     <>
       <Problem error={uploads.error} />
-      {uploads.isPending ? <Loading what="Reading the uploads" /> : null}
+      {uploads.isPending ? <Loading what="Loading uploads" /> : null}
       {uploads.data && rows.length === 0 ? (
         <p className="none">
-          Nothing was uploaded to this project yet. <code>seamlessflow jobs submit --upload</code> sends models and
-          tasks.
+          Nothing has been uploaded to this project yet. <code>seamlessflow jobs submit --upload</code> uploads models
+          and tasks.
         </p>
       ) : null}
       {rows.length > 0 ? (
@@ -96,7 +96,10 @@ function UploadDialog({ upload, project, onClose }: DialogProps) {
   const remove = useDelete(project);
   return (
     <Dialog title={`Delete ${upload.name}?`} onClose={onClose}>
-      <p>No job uses it. Deleting it frees {bytes(upload.num_bytes)} and cannot be undone; it can be uploaded again.</p>
+      <p>
+        No job uses this upload. Deleting it frees {bytes(upload.num_bytes)} and cannot be undone, but you can upload it
+        again.
+      </p>
       <ReasonField reason={reason} onChange={setReason} />
       <Problem error={remove.error} />
       <div className="button-row">
@@ -111,7 +114,7 @@ function UploadDialog({ upload, project, onClose }: DialogProps) {
             remove.mutate({ parts: [{ kind: "upload", id: upload.id, number: null }], reason }, { onSuccess: onClose })
           }
         >
-          Delete for good
+          Delete permanently
         </button>
       </div>
     </Dialog>

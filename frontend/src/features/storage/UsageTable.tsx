@@ -1,4 +1,4 @@
-// Disk use by project and kind, as the background process measured it last.
+// Disk usage by project and kind, as last measured by the background process.
 import { Link } from "react-router";
 import { bytes, moment, NONE, percent } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
@@ -9,13 +9,13 @@ import { sharesOf, USAGE_KINDS } from "./usage";
 export function UsageTable({ chosen }: { chosen: string }) {
   const usages = useUsages();
   if (usages.error) return <Problem error={usages.error} />;
-  if (!usages.data) return <Loading what="Reading what is stored" />;
+  if (!usages.data) return <Loading what="Loading disk usage" />;
   const rows = usages.data.results;
   const measured = rows.flatMap(({ measured_at }) => (measured_at ? [Date.parse(measured_at)] : []));
   return (
     <section className="card flush" aria-labelledby="disk-use">
       <div className="card-head">
-        <h2 id="disk-use">Disk use</h2>
+        <h2 id="disk-use">Disk usage</h2>
         <span className="muted">
           {measured.length > 0 ? `measured ${moment(Math.max(...measured))}` : "not measured yet"}
         </span>

@@ -1,7 +1,7 @@
-// Choosing what to delete of a job. Pure. Where the whole job is chosen, nothing else of it is.
+// Chooses the parts of a job to delete. Choosing the whole job deselects its parts. Pure.
 import type { Part } from "./queries";
 
-/** As many as one request may name. */
+/** The most parts that one request may name. */
 export const MAX_PARTS = 500;
 
 export function partKey({ kind, number }: Pick<Part, "kind" | "number">): string {
@@ -24,7 +24,7 @@ export function toggled(chosen: ReadonlySet<string>, part: Part): Set<string> {
   return new Set([...chosen].filter((one) => one !== "job").concat(key));
 }
 
-/** All of a kind that may go, without the newest `keep`; more than one request may name are left out. */
+/** All deletable parts of a kind except the newest `keep`, up to the most that one request may name. */
 export function allOf(parts: readonly Part[], kind: string, keep: number): Set<string> {
   const ofKind = parts.filter((part) => part.kind === kind).sort((a, b) => (a.number ?? 0) - (b.number ?? 0));
   const going = ofKind.slice(0, Math.max(ofKind.length - keep, 0)).filter((part) => part.refusal === "");

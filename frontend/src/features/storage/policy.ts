@@ -1,10 +1,10 @@
-// A retention policy as people read and edit it. Pure.
+// Formats and edits a retention policy. Pure.
 import { plural } from "../../ui/format";
 import type { PolicyChanges, Setting } from "./queries";
 
 export const FOREVER = "forever";
 
-/** A setting in a form: inherited, kept for ever, or a number as it was typed. */
+/** A setting in a form: inherited, forever, or a number as typed. */
 export interface Draft {
   isOwn: boolean;
   isForever: boolean;
@@ -18,7 +18,7 @@ export function valueWords(setting: Setting, value: number | null): string {
   return plural(value, setting.unit.replace(/s$/, ""), setting.unit);
 }
 
-/** One that is either on or off. */
+/** Whether the setting is either on or off. */
 export function isSwitch(setting: Setting): boolean {
   return setting.unit === "" && setting.minimum === 0 && setting.maximum === 1;
 }

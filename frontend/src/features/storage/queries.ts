@@ -1,4 +1,4 @@
-// Reads and changes of what is stored. Every change makes all of them be read anew.
+// Reads and changes stored data. Every change refetches all reads.
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, bodyOf, type Schemas } from "../../api/client";
 import { type PageQuery, queryClient } from "../../api/queries";
@@ -15,7 +15,7 @@ const PARTS = "parts";
 /** While files are still being removed, the list of deletions is read again. */
 const DELETIONS_EVERY_MS = 3000;
 
-/** One project's policy, or with null the defaults of the installation. */
+/** A project's slug, or null for the installation defaults. */
 export type PolicyOf = string | null;
 
 export function useUsages() {
@@ -33,7 +33,7 @@ export function useStoredJobs(query: PageQuery & { project: string }) {
   });
 }
 
-/** What can be deleted of a job by itself. */
+/** The parts of a job that can be deleted separately. */
 export function useJobParts(jobId: string) {
   return useQuery({
     queryKey: [STORAGE, PARTS, jobId],
@@ -112,6 +112,6 @@ function policyQuery(of: PolicyOf) {
 }
 
 async function readAnew(): Promise<void> {
-  // Not the parts of the job in the dialog that is about to close: the job may be gone.
+  // Except the parts of the job in the closing dialog: the job may no longer exist.
   await queryClient.invalidateQueries({ queryKey: [STORAGE], predicate: ({ queryKey }) => queryKey[1] !== PARTS });
 }

@@ -1,7 +1,7 @@
-// What a project's bytes are of, in the one order in which every bar and table shows them. Pure.
+// A project's disk usage by kind, in the order used by every bar and table. Pure.
 import type { Usage } from "./queries";
 
-/** The kinds of REST, each with its word and its colour. */
+/** The kinds of the REST API, each with its label and colour. */
 export const USAGE_KINDS = [
   { kind: "checkpoints", word: "Checkpoints", colour: 1 },
   { kind: "versions", word: "Policy versions", colour: 2 },
@@ -17,7 +17,7 @@ export interface Share {
   word: string;
   colour: number;
   numBytes: number;
-  /** Of all bytes of the project; 0 where it has none. */
+  /** Share of all bytes of the project; 0 if it has none. */
   share: number;
 }
 

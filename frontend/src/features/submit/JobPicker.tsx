@@ -1,4 +1,4 @@
-// Picks jobs whose recorded sessions are trained: adds the id of one to the list beside it.
+// Picks the jobs whose sessions form an offline dataset, and adds their IDs to the list beside it.
 import { JobSearch } from "../jobs/JobSearch";
 
 interface Props {

@@ -1,4 +1,4 @@
-// The form: a section per part of the spec, an input per field. An empty input means the default, shown in its place.
+// The form: one section per part of the spec, one input per field. An empty input shows its default as placeholder.
 import { type ReactNode, useId } from "react";
 import type { Field, Section } from "./fields";
 import { JobPicker } from "./JobPicker";
@@ -107,7 +107,7 @@ interface InputProps {
   onChange: (value: unknown) => void;
 }
 
-/** What one types stays as typed while the value is the same: "1.", "0.90" and a comma at the end are on their way. */
+/** Keeps the text as typed while its value is unchanged, because "1.", "0.90" or a trailing comma may be unfinished. */
 function TextInput({ field, fallback, text, common, onChange }: InputProps & { fallback: unknown; text: string }) {
   return (
     <input
@@ -117,7 +117,7 @@ function TextInput({ field, fallback, text, common, onChange }: InputProps & { f
       key={`${field.path.join(".")}`}
       defaultValue={text}
       ref={(element) => {
-        // The editor changed it: show that, unless what is typed here means the same already.
+        // Show changes made in the editor, unless the typed text already means the same.
         if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;
       }}
       onChange={(event) => onChange(parsed(field, event.target.value))}
@@ -131,7 +131,7 @@ function LinesInput({ field, value, common, onChange }: InputProps & { value: un
     <textarea
       {...common}
       rows={3}
-      placeholder={field.path.at(-1) === "command" ? "One argument a line" : "One a line"}
+      placeholder={field.path.at(-1) === "command" ? "One argument per line" : "One per line"}
       defaultValue={text}
       ref={(element) => {
         if (element && shown(field, parsed(field, element.value)) !== text) element.value = text;
@@ -148,7 +148,7 @@ function placeholderOf(field: Field, fallback: unknown): string {
   return field.kind === "tags" ? "any machine with the role" : "";
 }
 
-/** What stands between backquotes, as code. */
+/** Renders text between backquotes as code. */
 function withCode(text: string): ReactNode[] {
   // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text never move
   return text.split("`").map((part, i) => (i % 2 === 0 ? part : <code key={i}>{part}</code>));

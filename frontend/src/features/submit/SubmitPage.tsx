@@ -1,5 +1,5 @@
-// Submitting a job: a form made from the job spec's schema, and the same spec as YAML beside it. Either side changes the
-// other. `?from=<job>` begins with the spec of that job, `?imitate=<job>` with training on what that job recorded.
+// Submits a job: a form generated from the job spec's schema, beside the same spec as YAML. Editing either one updates
+// the other. `?from=<job>` starts from the spec of that job, `?imitate=<job>` from training on its sessions.
 import { useMutation } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
@@ -31,13 +31,13 @@ type JobDetail = NonNullable<ReturnType<typeof useJob>["data"]>;
 function FromJob({ jobId, begin }: { jobId: string; begin: (job: JobDetail) => Spec }) {
   const job = useJob(jobId);
   if (job.error) return <Problem error={job.error} />;
-  return job.data ? <Submit starter={begin(job.data)} /> : <Loading what="Reading the job" />;
+  return job.data ? <Submit starter={begin(job.data)} /> : <Loading what="Loading job" />;
 }
 
 interface Draft {
   spec: Spec;
   text: string;
-  /** Why the text is no spec; the form keeps the last one that was. */
+  /** Why the text is not a valid spec. The form keeps the last valid one. */
   fault: string;
 }
 
@@ -63,7 +63,7 @@ function Submit({ starter }: { starter: Spec }) {
       void navigate(`/jobs/${job.id}`);
     },
   });
-  /** What was written for the other kind of job is kept, and comes back when it is chosen again. */
+  /** Keeps the draft for the other kind of job and restores it when that kind is chosen again. */
   const switchTo = (title: string) => {
     const known = others[title];
     setOthers({ ...others, [starterSpecOf(hasDataset).title]: draft });
@@ -106,7 +106,7 @@ function Submit({ starter }: { starter: Spec }) {
       {refused && (faults.size === 0 || rest) ? <Problem error={rest ?? refused.message} /> : null}
       {refused && faults.size > 0 && !rest ? (
         <Problem
-          error={`Not accepted yet: ${faults.size === 1 ? "one field needs" : `${faults.size} fields need`} a look.`}
+          error={`The job was not accepted: ${faults.size === 1 ? "one field has an error" : `${faults.size} fields have errors`}.`}
         />
       ) : null}
       {send.error && !refused ? <Problem error={send.error} /> : null}
@@ -122,9 +122,9 @@ function Submit({ starter }: { starter: Spec }) {
         <section className="card yaml-card" aria-label="The job as YAML">
           <div className="card-head">
             <h2>YAML</h2>
-            <span className="muted">what is left out takes its default</span>
+            <span className="muted">omitted fields take their defaults</span>
           </div>
-          <Suspense fallback={<Loading what="Loading the editor" />}>
+          <Suspense fallback={<Loading what="Loading editor" />}>
             <YamlEditor text={draft.text} onChange={(text) => setDraft((old) => ofText(text, old))} />
           </Suspense>
           {draft.fault ? (
@@ -143,17 +143,12 @@ interface StarterSpecProps {
   onChange: (title: string) => void;
 }
 
-/** What the job trains. */
+/** Chooses the kind of job. */
 function StarterSpec({ isOffline, onChange }: StarterSpecProps) {
   const { title, help } = starterSpecOf(isOffline);
   return (
     <div className="toolbar">
-      <Segments
-        legend="What it trains"
-        values={STARTER_SPECS.map((one) => one.title)}
-        value={title}
-        onChange={onChange}
-      />
+      <Segments legend="Kind of job" values={STARTER_SPECS.map((one) => one.title)} value={title} onChange={onChange} />
       <p className="muted self-center">{help}</p>
     </div>
   );
@@ -171,14 +166,14 @@ function ofText(text: string, old: Draft): Draft {
   try {
     const spec: unknown = parse(text) ?? {};
     if (isMapping(spec)) return { spec, text, fault: "" };
-    return { ...old, text, fault: "A job spec is a mapping of keys to values." };
+    return { ...old, text, fault: "A job spec must be a mapping of keys to values." };
   } catch (error) {
     if (error instanceof Error) return { ...old, text, fault: error.message.split("\n")[0] ?? "" };
     throw error;
   }
 }
 
-/** After a refusal the first field that is at fault is brought into view. */
+/** After a refusal, focuses the first field with an error. */
 function useShowFault(refused: ApiProblem | null): void {
   useEffect(() => {
     if (refused) document.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();

@@ -1,4 +1,4 @@
-// Uploads a file and gives its address to the field beside it.
+// Uploads a file and puts its address into the field beside it.
 import { useMutation } from "@tanstack/react-query";
 import { useRef } from "react";
 import { csrfToken, problemOf } from "../../api/client";

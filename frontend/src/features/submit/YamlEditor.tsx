@@ -1,5 +1,5 @@
-// A YAML editor. It lives in a shadow tree: there its styles are adopted sheets, which the content policy lets pass,
-// where in the page they would be written into it.
+// A YAML editor in a shadow tree. There its styles are adopted style sheets, which the content policy allows; in the
+// page itself they would be inline styles.
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
@@ -75,7 +75,7 @@ function stateOf(latest: { current: Props }): EditorState {
   });
 }
 
-/** Typing over a selection: a browser would write its colour into the page as a style, against the content policy. */
+/** Typing over a selection: the browser would write its colour as an inline style, which the content policy forbids. */
 function typeOver(event: InputEvent, view: EditorView): boolean {
   const marked = markedRange(view);
   if (event.inputType !== "insertText" || event.data === null || marked.from === marked.to) return false;
@@ -89,7 +89,7 @@ function typeOver(event: InputEvent, view: EditorView): boolean {
   return true;
 }
 
-/** The page's own selection, which may be a moment ahead of the editor's; without one (not every browser tells) that. */
+/** The page's own selection, which may be ahead of the editor's. Falls back to the editor's where it is unavailable. */
 function markedRange(view: EditorView): { from: number; to: number } {
   const root = view.root as Document | (ShadowRoot & { getSelection?: () => Selection | null });
   const marked = root.getSelection?.();

@@ -1,4 +1,4 @@
-// The job spec's JSON Schema as fields of a form: sections of labelled inputs with help, unit, default and range. Pure.
+// Turns the job spec's JSON Schema into form sections of labelled inputs with help, unit, default and range. Pure.
 import schema from "../../../../api_schema/job_spec.schema.json";
 
 export type Path = readonly string[];
@@ -11,15 +11,15 @@ export interface Field {
   help: string;
   unit: string;
   isRequired: boolean;
-  /** What the platform takes when the field is left out; undefined where it must be given or has no single value. */
+  /** The default when the field is omitted; undefined if it is required or has no single default. */
   fallback: unknown;
-  /** … or this, once the field of that name beside it is given. */
+  /** Defaults that apply instead once the sibling field of that name is set. */
   fallbackWith: Readonly<Record<string, unknown>>;
   choices: readonly string[];
   range: string;
-  /** Takes a file: the upload's address becomes the value. */
+  /** Accepts a file upload, whose address becomes the value. */
   upload: "archive" | "file" | null;
-  /** Names jobs of the project: they can be picked from a list. */
+  /** Holds IDs of jobs in the project, which can be picked from a list. */
   hasJobs: boolean;
 }
 
@@ -28,7 +28,7 @@ export interface Section {
   title: string;
   help: string;
   fields: readonly Field[];
-  /** Shown open: holds what most jobs set. */
+  /** Shown open, because most jobs set something in it. */
   isOpen: boolean;
 }
 
@@ -58,7 +58,7 @@ const UPLOADS: Record<string, "archive" | "file"> = {
   "evaluation.tasks": "file",
 };
 const OPEN_SECTIONS = new Set(["job", "model", "environment"]);
-// Of a job on recorded trajectories: it samples and measures nothing, so these have no meaning for it.
+// For a job on an offline dataset: it neither samples nor evaluates, so NOT_OFFLINE has no meaning for it.
 const OPEN_OFFLINE = new Set(["job", "model", "data"]);
 const NOT_OFFLINE = new Set(["environment", "rollout", "evaluation"]);
 const WORDS: Record<string, string> = {
@@ -67,7 +67,7 @@ const WORDS: Record<string, string> = {
   min: "min",
   kl: "KL",
   zero: "ZeRO",
-  dtype: "number format",
+  dtype: "dtype",
   lora: "LoRA",
   len: "length",
   seqs: "sequences",
@@ -81,7 +81,7 @@ const UNITS: readonly (readonly [end: string, unit: string])[] = [
   ["_updates", "updates"],
 ];
 
-/** Sections in the schema's order; what stands beside them at the top comes first, as "job". */
+/** Sections in the schema's order. Top-level fields come first, in a section named "job". */
 export function sections(): Section[] {
   const properties = Object.entries(ROOT.properties ?? {});
   const nested = properties.filter(([, node]) => resolved(node).properties);
@@ -93,7 +93,7 @@ export function sections(): Section[] {
   ];
 }
 
-/** The sections that concern a job: on recorded trajectories, or on what it samples itself. */
+/** The sections that apply to a job, either offline or sampling itself. */
 export function sectionsFor(all: readonly Section[], isOffline: boolean): Section[] {
   if (!isOffline) return [...all];
   const kept = all.filter((section) => !NOT_OFFLINE.has(section.name));
@@ -110,7 +110,7 @@ function sectionOf(name: string, node: Node): Section {
   };
 }
 
-/** Of a section within the section the fields stand with the others, its title before theirs. */
+/** Fields of a nested section are listed with the others, prefixed with its title. */
 function fieldsOf(path: Path, node: Node): Field[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, child]) => {
     const shape = resolved(child);
@@ -160,7 +160,7 @@ function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Node)
   return parts.join(" ");
 }
 
-/** Follow references; of an optional value the kind it has when it is given. */
+/** Follows references. An optional value resolves to its non-null type. */
 function resolved(node: Node): Node {
   if (node.$ref) {
     const { $ref, ...rest } = node;
@@ -173,7 +173,7 @@ function resolved(node: Node): Node {
 function titled(name: string): string {
   const words = name.split("_").map((word) => WORDS[word] ?? word);
   const text = words.join(" ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return text === "dtype" ? text : text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function firstSentence(text: string | undefined): string {

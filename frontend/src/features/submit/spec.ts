@@ -1,9 +1,9 @@
-// A job spec being written: a plain value that form and editor both change. Only what somebody set is in it. Pure.
+// A draft job spec: a plain value that both the form and the editor change. It holds only what the user set. Pure.
 import type { Field, Path } from "./fields";
 
 export type Spec = { readonly [key: string]: unknown };
 
-/** Whether the job trains on what others recorded, instead of sampling itself. */
+/** Whether the job trains on an offline dataset instead of sampling itself. */
 export function isOffline(spec: Spec): boolean {
   return valueAt(spec, ["data", "source"]) === "trajectories";
 }
@@ -12,7 +12,7 @@ export function valueAt(spec: Spec, path: Path): unknown {
   return path.reduce<unknown>((value, key) => (isMapping(value) ? value[key] : undefined), spec);
 }
 
-/** With a value set; undefined takes it out, and a section that is empty then goes as well. */
+/** Sets a value. Undefined removes it, together with any section that becomes empty. */
 export function withValue(spec: Spec, path: Path, value: unknown): Spec {
   const [key, ...rest] = path as [string, ...string[]];
   const { [key]: old, ...others } = spec;
@@ -25,7 +25,7 @@ function emptyToNothing(section: Spec): Spec | undefined {
   return Object.keys(section).length === 0 ? undefined : section;
 }
 
-/** What the platform takes if the field is left out of this spec. */
+/** The default that the platform uses if the field is omitted from this spec. */
 export function fallbackIn(spec: Spec, field: Field): unknown {
   const isGiven = (name: string) => (valueAt(spec, [...field.path.slice(0, -1), name]) ?? null) !== null;
   const [, value] = Object.entries(field.fallbackWith).find(([name]) => isGiven(name)) ?? [];
@@ -40,7 +40,7 @@ export function shown(field: Field, value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** The value of an input's text; what cannot be one is kept as text, so that the platform says what is wrong with it. */
+/** Parses an input's text. Text that does not parse is kept, so that the platform reports what is wrong with it. */
 export function parsed(field: Field, text: string): unknown {
   if (text.trim() === "") return undefined;
   switch (field.kind) {
@@ -80,7 +80,7 @@ interface Fault {
 
 const MISSING = "Field required";
 
-/** Faults by the path of the field they concern; those of no field come under the empty name. */
+/** Faults by the path of their field. Those without a field come under the empty name. */
 export function faultsByField(faults: readonly Fault[], fields: readonly Field[]): ReadonlyMap<string, string> {
   const names = new Set(fields.map((field) => field.path.join(".")));
   const found = new Map<string, string>();
@@ -93,14 +93,14 @@ export function faultsByField(faults: readonly Fault[], fields: readonly Field[]
   return found;
 }
 
-/** A section that was left out lacks its required fields, and those are what somebody can fill in. */
+/** A missing section is reported as its missing required fields, which the user can fill in. */
 function ofMissing(fault: Fault, fields: readonly Field[]): Fault[] {
   const lacking = fields.filter((field) => field.isRequired && field.path.length > 1 && field.path[0] === fault.field);
   if (fault.detail !== MISSING || lacking.length === 0) return [fault];
   return lacking.map((field) => ({ field: field.path.join("."), detail: "is required" }));
 }
 
-/** A fault of a section that begins with the name of its member is the member's: `environment`, "tasks: is missing". */
+/** A section's fault that starts with a member's name belongs to that member: `environment`, "tasks: is missing". */
 function ofMember(fault: Fault, names: ReadonlySet<string>): Fault {
   const [, member, detail] = /^(?:Value error, )?(\w+): (.*)$/s.exec(fault.detail) ?? [];
   const name = `${fault.field}.${member}`;

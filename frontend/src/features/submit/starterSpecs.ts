@@ -1,7 +1,7 @@
-// What a new job begins with: reinforcement learning on what it samples, or imitation of what other jobs recorded. Pure.
+// Starter specs for a new job: reinforcement learning on its own samples, or imitation of other jobs' sessions. Pure.
 import { isMapping, type Spec } from "./spec";
 
-// What is usual to fine-tune every weight; the default is that of reinforcement learning, a tenth of it.
+// A usual value for full fine-tuning. The spec's default suits reinforcement learning and is a tenth of it.
 const IMITATION_LEARNING_RATE = 1e-5;
 
 export interface StarterSpec {
@@ -14,13 +14,13 @@ export interface StarterSpec {
 export const STARTER_SPECS: readonly StarterSpec[] = [
   {
     title: "Reinforcement learning",
-    help: "Agents run tasks on engines of this job; it trains on what they sample.",
+    help: "Agents run tasks on this job's engines, and the job trains on what they sample.",
     isOffline: false,
     begin: rolloutJob,
   },
   {
     title: "SFT on an offline dataset",
-    help: "Imitates the best sessions of other jobs, token for token; needs one machine that trains, no engines or agents.",
+    help: "Imitates the best sessions of other jobs, token for token. Needs one training machine and no engines or agents.",
     isOffline: true,
     begin: () => ({ name: "", ...offline([]) }),
   },
@@ -34,7 +34,7 @@ export function rolloutJob(): Spec {
   return { name: "", environment: { name: "calculator" }, train: { num_updates: 50 } };
 }
 
-/** Training on the sessions of a job, from the model that it began with. */
+/** Trains on the sessions of a job, starting from that job's initial model. */
 export function imitationOf(job: { id: string; name: string; spec: Record<string, unknown> }): Spec {
   const model = isMapping(job.spec.model) ? job.spec.model : {};
   const { source, max_model_len } = model;

@@ -1,4 +1,4 @@
-// Creates an API token: for one project, or for the installation; with scopes and an end. Its secret is shown once.
+// Creates an API token for a project or the installation, with scopes and an expiry. Its secret is shown once.
 import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../api/client";
@@ -8,7 +8,7 @@ import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Problem";
 import { DEFAULT_DAYS, DEFAULT_SCOPES, daysFault, MAX_DAYS, type Scope, scopesFor } from "./tokenWords";
 
-/** The choice that is no project. */
+/** The option that stands for the installation instead of a project. */
 const INSTALLATION = "";
 
 export function NewTokenDialog({ onClose }: { onClose: () => void }) {
@@ -50,7 +50,9 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
             required
             onChange={(event) => setName(event.target.value)}
           />
-          <span className="help">What the token is for, so that you know later whether you can revoke it.</span>
+          <span className="help">
+            What the token is used for, so that you can tell later whether it is safe to revoke.
+          </span>
         </label>
         <label className="field">
           <span className="field-label">Project</span>
@@ -60,7 +62,7 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
                 {one.name}
               </option>
             ))}
-            {me?.is_staff ? <option value={INSTALLATION}>Installation: all your projects, and machines</option> : null}
+            {me?.is_staff ? <option value={INSTALLATION}>Installation: all your projects, plus machines</option> : null}
           </select>
         </label>
         <fieldset className="field plain">

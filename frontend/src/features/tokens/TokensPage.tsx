@@ -1,4 +1,4 @@
-// API tokens: what each may do, until when, and who used it last; created and revoked.
+// API tokens: scopes, expiry and last use. Creates and revokes them.
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, bodyOf } from "../../api/client";
@@ -28,8 +28,8 @@ export default function TokensPage() {
         <div>
           <h1>API tokens</h1>
           <p className="muted">
-            For the command line, the client and CI. A token does what its scopes allow, and never more than its creator
-            may do.
+            Tokens authenticate the command line, the client and CI. A token can do what its scopes allow, but never
+            more than its creator can.
           </p>
         </div>
         <button type="button" className="button main" onClick={() => setNew(true)}>
@@ -37,11 +37,10 @@ export default function TokensPage() {
         </button>
       </div>
       <Problem error={tokens.error} />
-      {tokens.isPending ? <Loading what="Reading the tokens" /> : null}
+      {tokens.isPending ? <Loading what="Loading tokens" /> : null}
       {tokens.data && rows.length === 0 ? (
         <p className="none">
-          There is no token yet. Create one to use <code>seamlessflow</code> or the REST API from another host or from
-          CI.
+          No tokens yet. Create one to use <code>seamlessflow</code> or the REST API from another host or from CI.
         </p>
       ) : null}
       {rows.length > 0 ? <TokenTable rows={rows} now={now} /> : null}
@@ -112,7 +111,7 @@ function Revoke({ token }: { token: Token }) {
       </button>
       {isAsked ? (
         <Dialog title={`Revoke ${token.name}?`} onClose={() => setAsked(false)}>
-          <p>Requests with this token are refused from now on. This cannot be undone.</p>
+          <p>From now on, requests with this token are refused. This cannot be undone.</p>
           <Problem error={revoke.error} />
           <div className="button-row">
             <button type="button" className="button" onClick={() => setAsked(false)}>

@@ -1,14 +1,14 @@
-// What the scopes of a token open, and whether a token still opens anything. Pure.
+// Describes token scopes, and whether a token is still valid. Pure.
 import type { Schemas } from "../../api/client";
 import { day } from "../../ui/format";
 
 export type Token = Schemas["TokenOutput"];
 export type Scope = "read" | "submit" | "sessions" | "operate" | "admin";
 
-/** In the order in which they are offered. */
+/** In display order. */
 export const SCOPES: readonly { scope: Scope; meaning: string; isOfInstallation?: boolean }[] = [
   { scope: "read", meaning: "See jobs, machines, trajectories and metrics." },
-  { scope: "submit", meaning: "Upload files; submit, pause, resume and cancel jobs; delete what they left." },
+  { scope: "submit", meaning: "Upload files; submit, pause, resume and cancel jobs; delete the data they leave." },
   { scope: "sessions", meaning: "Open, reward and close external sessions at the gateway." },
   { scope: "admin", meaning: "Create and revoke tokens, edit members and retention." },
   { scope: "operate", meaning: "Register and edit machines.", isOfInstallation: true },
@@ -18,7 +18,7 @@ export const DEFAULT_SCOPES: ReadonlySet<Scope> = new Set(["read", "submit", "se
 export const DEFAULT_DAYS = 90;
 export const MAX_DAYS = 365;
 
-/** Those that may be chosen: `operate` is for machines, which belong to the installation. */
+/** The scopes on offer. `operate` is for machines, which belong to the installation. */
 export function scopesFor(isInstallation: boolean) {
   return SCOPES.filter(({ isOfInstallation }) => isInstallation || !isOfInstallation);
 }

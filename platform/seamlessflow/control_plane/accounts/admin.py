@@ -80,11 +80,11 @@ class TokenAdmin(ReadOnlyAdmin):
     list_select_related = ["project", "user", "machine"]
     ordering = ["-created_at"]
     search_fields = ["name", "user__username", "machine__name"]
-    search_help_text = "A part of the token's, the person's or the machine's name."
+    search_help_text = "Part of the token's, user's or machine's name."
     exclude = ["digest"]
     actions = ["revoke"]
 
-    @admin.action(description="Revoke: what uses it is refused from now on")
+    @admin.action(description="Revoke: refuse requests with it from now on")
     def revoke(self, request: HttpRequest, tokens: QuerySet[Token]) -> None:
         access = access_of_staff(request)
         for token in tokens:

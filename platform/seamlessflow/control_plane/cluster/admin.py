@@ -20,7 +20,7 @@ from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
 
 class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
-    reason = forms.CharField(max_length=1000, help_text="Why; it is written into the event.")
+    reason = forms.CharField(max_length=1000, help_text="Recorded in the event.")
     seen_generation = forms.IntegerField(widget=forms.HiddenInput)
 
     class Meta:
@@ -31,8 +31,8 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **options)
         self.fields["tags"].required = False
         self.fields["tags"].help_text = (
-            "Comma-separated. rollout, train and agent decide what it may do; any other only matches the "
-            "placement of jobs. To see first what would happen, choose the machine in the list and then Retag."
+            "Comma-separated. rollout, train and agent decide what the machine may do; other tags only match the "
+            "placement of jobs. To preview an edit, select the machine in the list and choose Retag."
         )
         self.initial["seen_generation"] = self.instance.generation
         self.initial["reason"] = ""
@@ -47,7 +47,9 @@ class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned = super().clean() or self.cleaned_data
         stored = Machine.objects.filter(id=self.instance.id).values_list("generation", flat=True).first()
         if stored != cleaned.get("seen_generation"):
-            raise forms.ValidationError("The machine was edited meanwhile; load it again and decide anew.")
+            raise forms.ValidationError(
+                "Someone else edited the machine in the meantime. Reload it and try again."
+            )
         return cleaned
 
 
@@ -57,7 +59,7 @@ class MachineAdmin(KeptAdmin):
     list_display = ["name", "tags", "work", "pool", "generation", "reason", "edited_by"]
     list_filter = ["is_cordoned", "is_draining", "pool"]
     search_fields = ["name", "=id", "tags__icontains"]
-    search_help_text = "A part of the name or of a tag, or an id (mac_01h…)."
+    search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
     fields = [
         *("name", "pool", "generation", "edited_by"),
         *("tags", "is_cordoned", "is_draining", "reason", "seen_generation"),
@@ -85,7 +87,7 @@ class MachineAdmin(KeptAdmin):
             generation=cleaned["seen_generation"],
         )
 
-    @admin.action(description="Retag, after a look at what would happen", permissions=["change"])
+    @admin.action(description="Retag, with a preview", permissions=["change"])
     def retag(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
         return bulk_edit_page(self, request, machines, action="retag", work=Work.LEAVE)
 
@@ -93,11 +95,11 @@ class MachineAdmin(KeptAdmin):
     def cordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
         return bulk_edit_page(self, request, machines, action="cordon", work=Work.CORDON)
 
-    @admin.action(description="Drain: hand running phases over", permissions=["change"])
+    @admin.action(description="Drain: hand over running phases", permissions=["change"])
     def drain(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
         return bulk_edit_page(self, request, machines, action="drain", work=Work.DRAIN)
 
-    @admin.action(description="Let work again: undo drain and cordon", permissions=["change"])
+    @admin.action(description="Resume work: undo drain and cordon", permissions=["change"])
     def uncordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
         return bulk_edit_page(self, request, machines, action="uncordon", work=Work.TAKE)
 

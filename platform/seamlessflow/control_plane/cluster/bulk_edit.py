@@ -39,10 +39,10 @@ class Work(StrEnum):
 
 
 _WORK_SAID = {
-    Work.LEAVE: "leave as it is",
+    Work.LEAVE: "leave unchanged",
     Work.TAKE: "take work: neither cordoned nor draining",
-    Work.CORDON: "cordon: nothing new, what runs goes on",
-    Work.DRAIN: "drain: hand over what runs, nothing new",
+    Work.CORDON: "cordon: take no new work; running work continues",
+    Work.DRAIN: "drain: hand over running work; take no new work",
 }
 
 
@@ -64,12 +64,10 @@ class TagsField(forms.CharField):
 
 
 class BulkEditForm(forms.Form):
-    add = TagsField(label="Add tags", help_text="Comma-separated; rollout, train and agent act.")
+    add = TagsField(label="Add tags", help_text="Comma-separated; rollout, train and agent are roles.")
     remove = TagsField(label="Remove tags")
     work = forms.ChoiceField(choices=[(work.value, said) for work, said in _WORK_SAID.items()])
-    reason = forms.CharField(
-        max_length=1000, widget=_wide(), help_text="Why; it is written into each machine's event."
-    )
+    reason = forms.CharField(max_length=1000, widget=_wide(), help_text="Recorded in each machine's event.")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -146,9 +144,7 @@ def _apply(
     except (KeyError, ValueError):
         generations = {}
     if not generations or request.POST.get("seen_edit") != form.fingerprint:
-        model_admin.message_user(
-            request, "This is what would happen; apply it if it is right.", level="warning"
-        )
+        model_admin.message_user(request, "Check the preview, then apply the edit.", level="warning")
         return False
     try:
         edited = machines_edit(
@@ -161,5 +157,5 @@ def _apply(
         model_admin.message_user(request, error.detail, level="error")
         return False
     names = ", ".join(sorted(machine.name for machine in edited))
-    model_admin.message_user(request, f"Edited: {names}. The scheduler carries it out.")
+    model_admin.message_user(request, f"Edited: {names}. The scheduler is applying the edit.")
     return True

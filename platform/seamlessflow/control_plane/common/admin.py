@@ -94,8 +94,8 @@ class EventAdmin(ReadOnlyAdmin):
     ordering = ["-id"]
     search_fields = ["=subject_id", "=job_id", "author"]
     search_help_text = (
-        "The id of a job, machine, phase or version (job_01h…), or a part of the author's name: of the newest "
-        f"{AUTHORS_SEARCHED:,} events."
+        "The ID of a job, machine, phase or version (job_01h…), or part of the author's name (newest "
+        f"{AUTHORS_SEARCHED:,} events only)."
     )
 
     def with_identifier(

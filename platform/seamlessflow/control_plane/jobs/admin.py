@@ -20,7 +20,7 @@ class JobAdmin(ReadOnlyAdmin):
     list_select_related = ["project"]
     ordering = ["-created_at"]
     search_fields = ["name", "=id"]
-    search_help_text = "A part of the name, or an id (job_01h…)."
+    search_help_text = "Part of the name, or an ID (job_01h…)."
     action_form = ReasonActionForm
     actions = ["pause", "resume", "cancel"]
 

@@ -17,7 +17,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
     list_select_related = ["job"]
     ordering = ["-id"]  # by age, as identifiers are
     search_fields = ["=job__id", "job__name"]
-    search_help_text = "A part of the job's name, or its id (job_01h…)."
+    search_help_text = "Part of the job's name, or its ID (job_01h…)."
     actions = ["pin", "unpin"]
 
     @admin.action(description="Pin: retention keeps its weights")

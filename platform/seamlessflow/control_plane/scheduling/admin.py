@@ -16,4 +16,4 @@ class PhaseAdmin(ReadOnlyAdmin):
     list_select_related = ["machine", "job"]
     ordering = ["-id"]  # by age, as identifiers are
     search_fields = ["=id", "=job__id"]
-    search_help_text = "The id of a phase or of a job (pha_01h…, job_01h…)."
+    search_help_text = "The ID of a phase or of a job (pha_01h…, job_01h…)."

@@ -22,14 +22,14 @@ class RetentionPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
         model = RetentionPolicy
         fields = ["project", "settings"]
         help_texts = {
-            "settings": "JSON, by name; null: for ever. "
+            "settings": "JSON object of settings by name; null keeps data forever. "
             + " ".join(f"{name} ({setting.default}): {setting.help}" for name, setting in SETTINGS.items())
         }
 
     def clean_settings(self) -> dict[str, int | None]:
         values = self.cleaned_data["settings"]
         if not isinstance(values, dict):
-            raise forms.ValidationError("The settings are a JSON object.")
+            raise forms.ValidationError("The settings must be a JSON object.")
         try:
             return settings_check(values)
         except InvalidPolicy as error:
@@ -41,7 +41,7 @@ class RetentionPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
             name for name in cleaned.get("settings") or {} if SETTINGS[name].is_of_installation
         ]
         if cleaned.get("project") and of_installation:
-            raise forms.ValidationError(f"{of_installation[0]} is set for the installation.")
+            raise forms.ValidationError(f"{of_installation[0]} can only be set for the installation.")
         return cleaned
 
 
