@@ -41,4 +41,4 @@ def test_tokens_are_made_listed_and_revoked_from_the_command_line(
 def test_a_scope_that_is_none_is_refused_by_name() -> None:
     refused = run("create", "ci", "--scopes", "read,everything").exception
     assert isinstance(refused, click.BadParameter)
-    assert "'everything' is no scope; accepted: read, submit" in str(refused)
+    assert "'everything' is not a scope; accepted: read, submit" in str(refused)

@@ -86,7 +86,7 @@ def test_bad_spec_is_refused_naming_the_field(
         (
             {"name": "cispo", "off_policy": {"proximal": "current"}},
             "algorithm.off_policy.proximal",
-            "cannot act",
+            "have no effect",
         ),
         (
             {"name": "dapo", "dual_clip": 3, "off_policy": {"proximal": "current", "importance": "truncate"}},

@@ -74,7 +74,7 @@ def test_the_dry_run_of_a_retag_says_what_happens_to_each_running_thing(cast: Ca
     )
     assert impact["sentence"] == (
         "alpha: the rollout phase of calculator drains, because alpha lacks the tag rollout; "
-        "its requests are handed over to beta and go on from their own tokens."
+        "its requests are handed over to beta and continue from their own tokens."
     )
     (job,) = shown["jobs"]
     assert (job["before"]["rollout"], job["after"]["rollout"]) == (["alpha", "beta"], ["beta"])

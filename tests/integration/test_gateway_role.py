@@ -89,7 +89,7 @@ async def test_the_launcher_falls_back_to_the_owner_where_the_role_cannot_be_use
     for given in ("", absent):
         url, said = await gateway_database(migrated_database_url, given)
         assert url == migrated_database_url
-        assert "works by the database owner's role" in said
+        assert "uses the database owner's role" in said
 
 
 @pytest.fixture

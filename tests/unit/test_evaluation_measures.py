@@ -115,8 +115,8 @@ def test_defaults_measure_one_and_all_samples_at_the_temperature_of_training() -
     "evaluation,detail",
     [
         ({"samples_per_task": 2, "k": [1, 4]}, "k: pass@4 cannot be estimated from 2 samples_per_task"),
-        ({"k": [2, 2]}, "k: names a number twice, got [2, 2]"),
-        ({"temperature": 0}, "samples_per_task: greedy answers (temperature 0) are all alike"),
+        ({"k": [2, 2]}, "k: contains a number twice, got [2, 2]"),
+        ({"temperature": 0}, "samples_per_task: greedy answers (temperature 0) are identical"),
         ({"every_versions": 0}, "greater than or equal to 1, got 0"),
         ({"every_version": 3}, "did you mean 'every_versions'?"),
     ],

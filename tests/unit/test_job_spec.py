@@ -79,7 +79,7 @@ def test_environment_that_lacks_what_it_needs_is_refused(environment: dict[str, 
     [
         ({"name": "gspo"}, {"tree": True}, "train.tree: a ratio of whole sequences"),
         ({"name": "rloo", "kl_coef": 0.0}, {"tree": True}, "train.tree: a ratio of whole sequences"),
-        ({"name": "reinforce_plus_plus"}, {"tree": True}, "with algorithm.kl_placement 'reward'"),
+        ({"name": "reinforce_plus_plus"}, {"tree": True}, "but algorithm.kl_placement 'reward'"),
         (
             {"name": "reinforce_plus_plus"},
             {"tree": False},
@@ -164,7 +164,7 @@ def test_a_job_on_recorded_trajectories_needs_neither_environment_nor_rollout() 
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"algorithm": {"name": "grpo"}}, "algorithm.name: 'grpo' weighs sessions"),
+        ({"algorithm": {"name": "grpo"}}, "algorithm.name: 'grpo' weights sessions"),
         ({"algorithm": {}}, "set algorithm.name to 'sft'"),
         ({"algorithm": {"name": "sft", "sampling": {"history": True}}}, "data.domains"),
         ({"algorithm": {"name": "sft", "sft_min_reward": 0.5}}, "data.min_reward"),
@@ -177,10 +177,10 @@ def test_a_job_on_recorded_trajectories_needs_neither_environment_nor_rollout() 
             },
             "algorithm.off_policy.importance",
         ),
-        ({"rollout": {"group_size": 4}}, "rollout: a job on recorded trajectories samples nothing"),
+        ({"rollout": {"group_size": 4}}, "rollout: a job on an offline dataset samples nothing"),
         ({"environment": {"name": "external"}}, "environment.name: 'external' runs agents"),
         ({"evaluation": {"tasks": "artifact://art_1"}}, "evaluation.tasks: held-out tasks need engines"),
-        ({"placement": {"rollout": ["gpu"]}}, "placement: a job on recorded trajectories"),
+        ({"placement": {"rollout": ["gpu"]}}, "placement: a job on an offline dataset"),
         ({"data": {"source": "trajectories"}}, "jobs: must name at least one job"),
         ({"data": RECORDED["data"] | {"min_reward": 2, "max_reward": 1}}, "above max_reward"),
         ({"data": RECORDED["data"] | {"from_version": 2, "to_version": 1}}, "above to_version"),
@@ -212,5 +212,7 @@ def test_more_processes_than_a_batch_has_sessions_are_refused() -> None:
 
     refused = problems(rollout=rollout, train={"num_machines": 3, "num_ranks": 4})
 
-    assert "3 machines with 4 processes each are 12, but a batch has 8 sessions" in refused[""]
+    assert (
+        "3 machines with 4 processes each make 12 processes, but a batch has only 8 sessions" in refused[""]
+    )
     assert set(problems(train={"num_machines": 0})) == {"train.num_machines"}

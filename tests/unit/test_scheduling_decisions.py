@@ -138,7 +138,7 @@ def test_a_starting_job_runs_once_an_engine_and_the_agents_are_active() -> None:
 def test_a_running_job_whose_phases_fail_says_how_often_and_why() -> None:
     failing = replace(RUNNING, num_failures=2, last_failure="the disk is full")
     reason = plan_of(failing, machines=AT_WORK).waiting_reasons[JOB]
-    assert reason == "tried again after 2 failed phases; the last: the disk is full"
+    assert reason == "retrying after 2 failed phases; last failure: the disk is full"
 
 
 def test_a_dedicated_machine_trains_for_as_long_as_the_job_runs() -> None:
@@ -292,7 +292,7 @@ def test_too_many_failures_fail_the_job_with_the_last_reason() -> None:
     (move,) = plan_of(job, machines=MULTIPLEXED).decisions
     assert isinstance(move, MoveJob)
     assert move.to_state is JobState.FAILED
-    assert move.reason.endswith("the last: the model file is broken")
+    assert move.reason.endswith("last failure: the model file is broken")
 
 
 def test_a_job_waits_while_no_machine_can_run_its_engine_and_says_why() -> None:

@@ -124,7 +124,7 @@ def test_dedicated_machines_are_leased_together_for_as_long_as_the_job_runs() ->
     alone = plan_of(one, *rest, jobs=(RUNNING,))
     assert not any(isinstance(d, Lease | LeaseGang) for d in alone.decisions)
     assert alone.waiting_reasons[JOB] == (
-        "2 machines are to train together and 1 can (delta): 1 has the tags: train"
+        "2 machines must train together and 1 can (delta): 1 has the tags: train"
     )
 
 
@@ -132,7 +132,7 @@ def test_why_the_other_machine_cannot_is_told() -> None:
     silent = replace(machine("epsilon", "train"), is_healthy=False, unheard_s=20.0)
     plan = plan_of(machine("delta", "train"), silent, at("beta", "rollout"), GAMMA, jobs=(RUNNING,))
     assert plan.waiting_reasons[JOB] == (
-        "2 machines are to train together and 1 can (delta): epsilon sends no heartbeats"
+        "2 machines must train together and 1 can (delta): epsilon sends no heartbeats"
     )
     old = replace(machine("epsilon", "train"), has_rendezvous=False)
     plan = plan_of(machine("delta", "train"), old, at("beta", "rollout"), GAMMA, jobs=(RUNNING,))
@@ -148,7 +148,9 @@ def test_one_member_that_must_leave_takes_the_gang_with_it(number: int) -> None:
     )
     assert set(drained(plan)) == {"alpha", "beta"}
     name = ["alpha", "beta"][number]
-    assert drained(plan)[["beta", "alpha"][number]] == f"trains with {name}: {name} lacks the tag train"
+    assert (
+        drained(plan)[["beta", "alpha"][number]] == f"it trains with {name}, and {name} lacks the tag train"
+    )
 
 
 def test_a_dry_run_tells_that_the_whole_gang_ends() -> None:
@@ -161,7 +163,7 @@ def test_a_dry_run_tells_that_the_whole_gang_ends() -> None:
 @pytest.mark.parametrize("left", [member(0, has_ended=True), member(1, PhaseState.ACTIVE, has_ended=True)])
 def test_what_is_left_of_a_gang_that_ends_is_drained(left: PhaseView) -> None:
     plan = plan_of(machine("alpha", *BOTH, phase=left), machine("beta", *BOTH), GAMMA)
-    assert drained(plan) == {"alpha": "the training of its gang ends"}
+    assert drained(plan) == {"alpha": "its gang stops training"}
     assert gang_of(plan) == []
 
 

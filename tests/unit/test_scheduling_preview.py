@@ -112,7 +112,7 @@ def test_a_rollout_machine_that_is_lost_hands_its_requests_to_the_others() -> No
     assert told(("beta", MachineEdit(is_draining=True))) == [
         (
             "beta: the rollout phase of calc drains, because beta is being drained; its requests are handed over to "
-            "alpha and go on from their own tokens."
+            "alpha and continue from their own tokens."
         ),
         "calc rolls out on alpha instead of alpha and beta.",
     ]
@@ -132,12 +132,12 @@ def test_a_trainer_that_is_lost_ends_after_its_step_and_another_goes_on() -> Non
         machines=training,
     )
     assert said == [
-        "alpha: the rollout phase of calc goes on as it is.",
+        "alpha: the rollout phase of calc continues unchanged.",
         (
-            "alpha: its turns to train calc end, because alpha lacks the tag train; a step in hand ends first and is "
-            "published; what was not begun is given again to beta."
+            "alpha: its turns to train calc end, because alpha lacks the tag train; a step in progress finishes and "
+            "is published; batches not yet started go to beta."
         ),
-        "beta: the rollout phase of calc goes on as it is.",
+        "beta: the rollout phase of calc continues unchanged.",
         "calc trains on beta instead of alpha.",
     ]
 
@@ -146,8 +146,8 @@ def test_a_dedicated_trainer_that_is_lost_ends_after_its_step() -> None:
     dedicated = (machine("delta", "train", role=Role.TRAIN), *AT_WORK)
     assert told(("delta", MachineEdit(is_draining=True)), machines=dedicated) == [
         (
-            "delta: the train phase of calc drains, because delta is being drained; a step in hand ends first and is "
-            "published; what was not begun is given again to alpha."
+            "delta: the train phase of calc drains, because delta is being drained; a step in progress finishes and "
+            "is published; batches not yet started go to alpha."
         ),
         "calc trains on alpha instead of delta.",
     ]
@@ -199,8 +199,8 @@ def test_a_dry_run_says_the_same_at_every_moment_of_a_cycle(name: str, edit: Mac
 
 def test_a_cordon_lets_what_runs_go_on() -> None:
     assert told(("beta", MachineEdit(is_cordoned=True))) == [
-        "beta: the rollout phase of calc goes on as it is.",
-        "calc goes on as before.",
+        "beta: the rollout phase of calc continues unchanged.",
+        "calc continues as before.",
     ]
 
 

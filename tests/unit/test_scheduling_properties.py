@@ -117,7 +117,9 @@ def test_no_machine_where_training_is_due_is_leased_for_rollout(snapshot: Snapsh
             isinstance(d, Lease) and d.role is Role.TRAIN and d.job_id == job.id for d in singly(plan)
         )
         is_short = job.trains_in_gangs and "train together" in plan.waiting_reasons[job.id]
-        drained = any(isinstance(d, DrainPhase) and "turns to training" in d.reason for d in plan.decisions)
+        drained = any(
+            isinstance(d, DrainPhase) and "switches to training" in d.reason for d in plan.decisions
+        )
         able = next(m for m in snapshot.machines if m.id == lease.machine_id).tags >= job.tags_of(Role.TRAIN)
         waits = any(m.phase is not None and m.phase.is_leaving for m in snapshot.held_by(job.id))
         assert not (able and job.num_due_batches) or trains or promised or drained or waits or is_short

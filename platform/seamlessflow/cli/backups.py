@@ -1,8 +1,9 @@
-"""`backup` and `restore`: the installation of this folder, or of the database that DATABASE_URL names.
+"""`backup` and `restore`: the installation of this folder, or of the database that DATABASE_URL
+names.
 
-Enters: a folder. Leaves: a whole back-up in it, or an installation restored from it. A back-up may be taken while the
-platform runs; a restore needs an installation that is empty and down. Both start the embedded database themselves if
-nobody else has.
+Enters: a folder. Leaves: a complete back-up in it, or an installation restored from it. A back-up
+may be taken while the platform runs; a restore needs an installation that is empty and stopped.
+Both start the embedded database if it is not running.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from seamlessflow.cli.local.process_tree import ProcessSpec, ProcessTree, run_to
 from seamlessflow.cli.local.services import Services, plan_services
 from seamlessflow.cli.local.state import Home, find_home
 
-_NOWHERE = Addresses("http://127.0.0.1:8000", "http://127.0.0.1:8100")  # nobody is called
+_NOWHERE = Addresses("http://127.0.0.1:8000", "http://127.0.0.1:8100")  # never contacted
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -30,7 +31,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 def backup(folder: Path) -> None:
     """Back up database and artifacts into FOLDER, while jobs run.
 
-    What is interrupted leaves a folder that says so; the same command begins it anew.
+    An interrupted back-up leaves a folder that says so; run the same command again to start over.
     """
     home = find_home().create()
     _end(run_to_end(_command(home, "back_up", folder, is_running=home.is_locked())))
@@ -39,11 +40,11 @@ def backup(folder: Path) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def restore(folder: Path) -> None:
-    """Restore the back-up in FOLDER into this empty installation; then `seamlessflow up`."""
+    """Restore the back-up in FOLDER into this empty installation; then run `seamlessflow up`."""
     home = find_home().create()
     if home.is_locked():
         raise CliError(
-            f"the platform runs in {home.root}; stop it first with `seamlessflow down`", exit_code=2
+            f"the platform is running in {home.root}; stop it first with `seamlessflow down`", exit_code=2
         )
     _end(run_to_end(_command(home, "restore_back_up", folder, is_running=False)))
 
@@ -63,7 +64,7 @@ def _database_alone(services: Services) -> list[ProcessSpec]:
 
 
 async def _run(name: str, folder: Path, env: Mapping[str, str]) -> int:
-    """Its words go where ours go. Whoever is interrupted ends it first."""
+    """Run the management command with our output streams; an interruption stops it first."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "django", name, str(folder), env=dict(env), start_new_session=True
     )
@@ -71,11 +72,11 @@ async def _run(name: str, folder: Path, env: Mapping[str, str]) -> int:
         return await process.wait()
     finally:
         if process.returncode is None:
-            process.send_signal(signal.SIGINT)  # it removes what it staged
+            process.send_signal(signal.SIGINT)  # it removes what it has staged
             await process.wait()
 
 
 def _end(status: int | None) -> None:
-    """None: a signal ended it."""
+    """Exit with the status of the command; None means that a signal ended it."""
     if status != 0:
         sys.exit(130 if status is None else status)

@@ -1,7 +1,7 @@
-"""Finds the platform: from flags, the environment, or the installation of this folder.
+"""Finds the platform: from flags, the environment, or the installation in this folder.
 
-`SEAMLESSFLOW_WEB_URL` and `SEAMLESSFLOW_TOKEN` name a remote platform; otherwise the state folder's `run.json` and
-`cli.token` are used.
+`SEAMLESSFLOW_WEB_URL` and `SEAMLESSFLOW_TOKEN` name a remote platform; otherwise the state folder's
+`run.json` and `cli.token` are used.
 """
 
 import os
@@ -16,27 +16,28 @@ TOKEN_VARIABLE = "SEAMLESSFLOW_TOKEN"
 
 
 def connect() -> Client:
-    """A client of the platform in reach.
+    """A client of the platform that the environment or this folder names.
 
-    Raises CliError saying what to do when there is none, ApiError for an address or token that cannot be one.
+    Raises CliError, which says what to do, if there is none, and ApiError for an invalid address or
+    token.
     """
     url, token = (os.environ.get(name, "").strip() for name in (URL_VARIABLE, TOKEN_VARIABLE))
     if bool(url) != bool(token):
         present, absent = (URL_VARIABLE, TOKEN_VARIABLE) if url else (TOKEN_VARIABLE, URL_VARIABLE)
         raise CliError(
-            f"{present} is set, but {absent} is not: set both for a platform elsewhere, or neither for the one "
-            "of this folder",
+            f"{present} is set, but {absent} is not: set both for a remote platform, or neither for the one in "
+            "this folder",
             exit_code=2,
         )
     return Client(url, token) if url else client_of(find_home())
 
 
 def client_of(home: Home) -> Client:
-    """The REST client of the installation in `home`. Raises CliError when it is not up."""
+    """The REST client of the installation in `home`. Raises CliError if it is not running."""
     run = home.read_run()
     if run is None:
         raise CliError(
-            "no platform is running here; start one with `seamlessflow up`, or name one elsewhere by "
-            f"{URL_VARIABLE} and {TOKEN_VARIABLE}"
+            "no platform is running here; start one with `seamlessflow up`, or set "
+            f"{URL_VARIABLE} and {TOKEN_VARIABLE} to use a remote one"
         )
     return Client(run.web_url, (home.root / CLI_TOKEN_FILE).read_text().strip())

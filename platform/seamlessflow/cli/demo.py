@@ -1,7 +1,8 @@
-"""`seamlessflow demo`: the whole product on this machine, from an untrained model to a risen reward.
+"""`seamlessflow demo`: the whole product on this machine, from an untrained model to a higher
+reward.
 
-Starts the platform, makes the example model and its tasks (cached), submits the example job, shows progress, prints a
-summary and stops. Exit code 0 only if the reward rose as promised.
+Starts the platform, creates the example model and its tasks (cached), submits the example job,
+shows progress, prints a summary and stops. The exit code is 0 only if the reward rose as promised.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
 
-# Few, so that one machine alone decodes more slowly than the other trains, and both are needed for either.
+# Few, so that one machine alone decodes more slowly than the other trains, and both are needed.
 MAX_NUM_SEQS = {"embedded": 2, "vllm": 12}
 JOB_NAME = "calculator demo"
 SEED = 0
@@ -45,7 +46,7 @@ PROGRESS_EVERY_S = 5.0
     type=click.Choice(sorted(LAYOUTS)),
     default="multiplexed",
     show_default=True,
-    help="Which tags the machines get.",
+    help="Layout of the machines: which tags they get.",
 )
 @click.option(
     "--engine",
@@ -59,18 +60,18 @@ PROGRESS_EVERY_S = 5.0
     type=click.FloatRange(min=0),
     default=2e-4,
     show_default=True,
-    help="Learning rate; 0 shows that the rise is learning.",
+    help="Learning rate; 0 checks that the reward does not rise without learning.",
 )
 @click.option(
     "--updates",
     type=click.IntRange(min=1),
     default=50,
     show_default=True,
-    help=f"Policy versions to publish; with fewer than {NUM_UPDATES_JUDGED} the reward is not judged.",
+    help=f"Policy versions to publish; with fewer than {NUM_UPDATES_JUDGED}, the reward is not judged.",
 )
-@click.option("--keep", is_flag=True, help="Leave the platform up afterwards, for looking, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep the platform running afterwards, until Ctrl-C.")
 def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
-    """Train the calculator policy through every plane, here, in a few minutes."""
+    """Train the calculator policy on this machine, using the whole platform, in a few minutes."""
     if engine == EngineKind.VLLM:
         _vllm_required()
     work = _run(layout=layout, engine=engine, learning_rate=lr, num_updates=updates, keep=keep)
@@ -82,11 +83,11 @@ def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
 
 
 def _vllm_required() -> None:
-    """Said before anything is started: a job would only wait."""
+    """Fail before anything is started, because a job would only wait."""
     finding = find_vllm(vllm_python(os.environ), device=default_device())
     if finding.version is None:
         raise CliError(f"no vLLM engine can be started here: {finding.problem}")
-    click.echo(f"engine     {finding.version}, whose start takes about half a minute")
+    click.echo(f"engine     {finding.version}, which takes about half a minute to start")
 
 
 async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: int, keep: bool) -> bool:
@@ -104,7 +105,7 @@ async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: i
                 click.echo("KEEP=1: the platform stays up; Ctrl-C stops it.")
                 await asyncio.Event().wait()
     finally:
-        is_interrupted.set()  # a thread cannot be cancelled: it looks here
+        is_interrupted.set()  # a thread cannot be cancelled, so it checks this event
         example.cancel()
     return succeeded
 
@@ -112,7 +113,7 @@ async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: i
 def example_spec(
     files: Mapping[str, Path], *, engine: str, learning_rate: float, num_updates: int
 ) -> dict[str, Any]:
-    """The demo's job, as a user would write it."""
+    """The spec of the demo's job, as a user would write it."""
     return {
         "name": JOB_NAME,
         "model": {"source": str(files["model"]), "max_model_len": 256},
@@ -144,7 +145,7 @@ def example_spec(
 
 
 def _train(home: Home, spec: dict[str, Any], layout: str, is_interrupted: threading.Event) -> bool:
-    """Submit, follow, report. Runs in a thread: the client is synchronous."""
+    """Submit, follow and report. Runs in a thread because the client is synchronous."""
     with client_of(home) as client:
         _tags_set(client, layout)
         _leftovers_cancel(client)
@@ -164,7 +165,8 @@ def _train(home: Home, spec: dict[str, Any], layout: str, is_interrupted: thread
 
 
 def _tags_set(client: Client, layout: str) -> None:
-    """Machines registered by an earlier start keep their tags: give them this layout's."""
+    """Machines registered by an earlier start keep their tags, so give them the tags of this
+    layout."""
     registered = {machine["name"]: machine for machine in client.machine_list()}
     for machine in LAYOUTS[layout]:
         known = registered[machine.name]
@@ -178,7 +180,7 @@ def _tags_set(client: Client, layout: str) -> None:
 
 
 def _leftovers_cancel(client: Client) -> None:
-    """A demo that was interrupted left its job to be resumed; this demo needs the machines."""
+    """Cancel the job that an interrupted demo left behind, because this demo needs the machines."""
     for job in client.job_list():
         if job["name"] == JOB_NAME and job["state"] not in TERMINAL_JOB_STATES:
             client.job_edit(job["id"], "cancel", reason="left by an interrupted demo")
@@ -201,15 +203,16 @@ def _report(
     )
     if is_short(job):
         click.echo(
-            f"judgement    fewer than {NUM_UPDATES_JUDGED} updates: neither reward nor hand-overs are judged"
+            f"judgement  fewer than {NUM_UPDATES_JUDGED} updates: neither reward nor hand-overs are judged"
         )
     for shortfall in judgement.shortfalls:
-        click.echo(f"short of the promise: {shortfall}", err=True)
+        click.echo(f"the demo fell short: {shortfall}", err=True)
     return judgement.is_success
 
 
 async def _example_make(home: Home) -> dict[str, Path]:
-    """The example model (a short supervised warm start on the first call) and its tasks; cached in the home."""
+    """Create the example model (a short supervised warm start on the first call) and its tasks;
+    cached in the home."""
     models = home.root / "models"
     files = {"model": models / "calculator", "tasks": models / "calculator-tasks.jsonl"}
     click.echo(

@@ -1,6 +1,7 @@
-"""The demo's progress line, summary and judgement: pure text from what the REST API says.
+"""The demo's progress line, summary and judgement: pure text from the answers of the REST API.
 
-Enters: decoded JSON of a job, its summary, ledger and audit. Leaves: lines, and a list of what fell short.
+Enters: decoded JSON of a job, its summary, ledger and audit. Leaves: lines of text, and a list of
+shortfalls.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +13,13 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 MIN_RISE = 0.3
 MIN_FINAL_REWARD = 0.75
-NUM_UPDATES_JUDGED = 30  # a shorter run promises no more than its end and a clean audit
+NUM_UPDATES_JUDGED = 30  # a shorter run only promises to complete with a clean audit
 MAX_DRIFT_WITHOUT_LEARNING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the demo promised and did not keep; empty is success."""
+    """The promises that the demo did not keep; empty means success."""
 
     shortfalls: tuple[str, ...]
 
@@ -66,7 +67,8 @@ def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, runnin
 
 
 def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Judgement:
-    """The demo's own bar: the curve rises, or with LR=0 stays where it was; a machine of two roles hands over."""
+    """The demo's criteria: the reward rises, or stays level with LR=0, and a machine with two roles
+    hands over."""
     num_updates = job["progress"]["num_updates"]
     first, last = summary["reward_first_tenth"], summary["reward_last_tenth"]
     shortfalls = []
@@ -90,15 +92,15 @@ def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_han
 
 
 def is_short(job: Json) -> bool:
-    """Whether the job makes too few updates for a promise about its reward."""
+    """Whether the job has too few updates for a promise about its reward."""
     return int(job["progress"]["num_updates"]) < NUM_UPDATES_JUDGED
 
 
 def _rise_shortfalls(first: float, last: float) -> Iterator[str]:
     if last - first < MIN_RISE:
-        yield f"the reward rose by {last - first:.2f}, {MIN_RISE} is expected"
+        yield f"the reward rose by {last - first:.2f}, but {MIN_RISE} is expected"
     if last <= MIN_FINAL_REWARD:
-        yield f"the last tenth's reward is {last:.2f}, more than {MIN_FINAL_REWARD} is expected"
+        yield f"the last tenth's reward is {last:.2f}, but more than {MIN_FINAL_REWARD} is expected"
 
 
 def _shares(totals: Sequence[Json]) -> str:

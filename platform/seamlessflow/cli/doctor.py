@@ -1,4 +1,4 @@
-"""`seamlessflow doctor`: what this machine has, and what is missing, one line each."""
+"""`seamlessflow doctor`: what this machine has and what it lacks, one line each."""
 
 import importlib.metadata
 import os
@@ -62,7 +62,7 @@ def _findings() -> Iterator[Finding]:
         yield Finding(
             True,
             "gateway role",
-            run.gateway_role_shortfall or "its own, with the stated grants (docs/operations.md)",
+            run.gateway_role_shortfall or "its own, with the documented grants (docs/operations.md)",
         )
 
 

@@ -1,8 +1,8 @@
-"""Anticipated failures of the command, shown as one line without a trace."""
+"""Expected failures of the command, shown as one line without a traceback."""
 
 
 class CliError(Exception):
-    """Something the user can mend; the message says how."""
+    """A problem that the user can fix; the message says how."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""`submit` and `jobs`: a job from a file to its end."""
+"""`submit` and `jobs`: submit a job from a file and follow it to its end."""
 
 import json
 import math
@@ -19,18 +19,18 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 
 TIME_OVER = 4  # exit code
 
-# What a spec may name by a path of the one who submits it.
+# Keys for which a spec may name a local path of the submitter.
 UPLOADED_KEYS = (("model", "source"), ("environment", "tasks"), ("evaluation", "tasks"))
 
 
 _json_option = click.option(
-    "--json", "as_json", is_flag=True, help="JSON on standard output and nothing else there."
+    "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."
 )
 _timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop waiting after so long, with exit code 4; the job goes on.",
+    help="Stop waiting after this long, with exit code 4; the job continues.",
 )
 
 
@@ -52,7 +52,9 @@ class JobId(click.ParamType[str]):
     is_flag=True,
     help="Follow the job; exit 0 if it completes, 1 if it fails, 3 if it is cancelled.",
 )
-@click.option("--upload/--no-upload", default=True, help="Upload local paths that the spec names.")
+@click.option(
+    "--upload/--no-upload", default=True, help="Upload local files and folders that the spec names."
+)
 @_timeout_option
 @_json_option
 def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json: bool) -> None:
@@ -71,7 +73,7 @@ def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json:
 
 @click.group()
 def jobs() -> None:
-    """List, show and steer jobs."""
+    """List, show and control jobs."""
 
 
 @jobs.command("list")
@@ -79,7 +81,7 @@ def jobs() -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @_json_option
 def jobs_list(state: str | None, limit: int, as_json: bool) -> None:
-    """The newest jobs."""
+    """List the newest jobs."""
     with connect() as client:
         rows = [job for job, _ in zip(client.job_list(state=state), range(limit), strict=False)]
     if as_json:
@@ -98,7 +100,7 @@ def jobs_list(state: str | None, limit: int, as_json: bool) -> None:
 @click.argument("job_id", type=JobId())
 @_json_option
 def jobs_show(job_id: str, as_json: bool) -> None:
-    """Everything about one job, as YAML."""
+    """Show everything about one job, as YAML."""
     with connect() as client:
         if as_json:
             _print_json(client.job_get(job_id))
@@ -111,17 +113,20 @@ def jobs_show(job_id: str, as_json: bool) -> None:
 @_timeout_option
 @_json_option
 def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
-    """Follow a job to its end: exit 0 if it completes, 1 if it fails, 3 if it is cancelled."""
+    """Wait until a job ends: exit 0 if it completes, 1 if it fails, 3 if it is cancelled."""
     with connect() as client:
         _follow(client, job_id, timeout_s=timeout, as_json=as_json)
 
 
 @jobs.command("metrics")
 @click.argument("job_id", type=JobId())
-@click.option("--name", "names", multiple=True, help="Only this one; may be repeated. All if left out.")
+@click.option(
+    "--name", "names", multiple=True, help="Only show this metric; may be repeated. Default: all metrics."
+)
 @_json_option
 def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
-    """The newest value of each metric; with --json every point, as columns `step` and `value`."""
+    """Show the newest value of each metric; with --json, every point, as columns `step` and
+    `value`."""
     with connect() as client:
         if as_json:
             columns = client.job_metric_points(job_id, names)
@@ -139,7 +144,8 @@ def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
 @jobs.command("audit")
 @click.argument("job_id", type=JobId())
 def jobs_audit(job_id: str) -> None:
-    """Check that nothing was lost or doubled, each batch is in the weights once, and the ledgers are whole."""
+    """Check that nothing was lost or duplicated, each batch is in the weights once, and the ledgers
+    are complete."""
     with connect() as client:
         report = client.job_part(job_id, "audit")
     for check in report["checks"]:
@@ -151,21 +157,21 @@ def jobs_audit(job_id: str) -> None:
 @jobs.command("stage")
 @click.argument("job_id", type=JobId())
 @click.argument("stage")
-@click.option("--reason", default="", help="Kept with the event.")
+@click.option("--reason", default="", help="Reason, kept with the event.")
 def jobs_stage(job_id: str, stage: str, reason: str) -> None:
-    """Switch the tasks of a job to STAGE, one of algorithm.stages."""
+    """Switch a job to the tasks of STAGE, one of its algorithm.stages."""
     with connect() as client:
         client.job_stage(job_id, stage, reason=reason)
-    click.echo(f"{job_id} goes on with the tasks of stage {stage}")
+    click.echo(f"{job_id} continues with the tasks of stage {stage}")
 
 
 def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
-    """A command that asks for a state; `goals`: where the job is then, or has nothing more to come."""
+    """A command that asks for a state; `goals`: the states in which the request is fulfilled."""
 
     @click.command(verb, help=text)
     @click.argument("job_id", type=JobId())
-    @click.option("--reason", default="", help="Kept in the audit trail.")
-    @click.option("--wait", is_flag=True, help=f"Return when the job is {' or '.join(sorted(goals))}.")
+    @click.option("--reason", default="", help="Reason, kept in the audit trail.")
+    @click.option("--wait", is_flag=True, help=f"Wait until the job is {' or '.join(sorted(goals))}.")
     def command(job_id: str, reason: str, wait: bool) -> None:
         with connect() as client:
             job = client.job_edit(job_id, verb, reason=reason)
@@ -177,42 +183,44 @@ def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
 
 
 jobs.add_command(
-    _steering("cancel", frozenset({"cancelled"}), "Stop a job; what it has published stays, whole.")
+    _steering("cancel", frozenset({"cancelled"}), "Stop a job; its published versions are kept in full.")
 )
-jobs.add_command(_steering("pause", frozenset({"paused"}), "Free a job's machines and keep its state."))
 jobs.add_command(
-    _steering("resume", frozenset({"running"}), "Go on with a paused job, on whichever machines fit.")
+    _steering("pause", frozenset({"paused"}), "Pause a job: free its machines and keep its state.")
+)
+jobs.add_command(
+    _steering("resume", frozenset({"running"}), "Resume a paused job, on any machines that fit.")
 )
 
 
 @jobs.command("export")
 @click.argument("job_id", type=JobId())
-@click.option("--version", type=click.IntRange(min=0), help="Policy version; the latest if left out.")
+@click.option("--version", type=click.IntRange(min=0), help="Policy version. Default: the latest.")
 @click.option(
     "--form",
     type=click.Choice(["model", "adapter"]),
     default="model",
     show_default=True,
-    help="Whole weights (an adapter is merged), or the adapter alone in peft's format.",
+    help="All weights (an adapter is merged), or only the adapter, in peft's format.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), required=True, help="Folder to make; must not exist."
+    "--output", type=click.Path(path_type=Path), required=True, help="Folder to create; must not exist."
 )
 def jobs_export(job_id: str, version: int | None, form: str, output: Path) -> None:
-    """Write a version's weights as a folder that transformers loads with from_pretrained."""
+    """Write a version's weights to a folder that transformers can load with from_pretrained."""
     with connect() as client:
         number = client.job_get(job_id)["latest_version"] if version is None else version
         try:
             client.version_export(job_id, number, output, form=form)
         except OSError as error:
-            raise CliError(f"nothing is written to {output}: {error.strerror or error}") from error
+            raise CliError(f"cannot write to {output}: {error.strerror or error}") from error
     click.echo(f"version {number} of {job_id} is in {output}")
 
 
 @jobs.command("trajectories")
 @click.argument("job_id", type=JobId())
 @click.option(
-    "--output", type=click.Path(path_type=Path), required=True, help="Folder to make; must not exist."
+    "--output", type=click.Path(path_type=Path), required=True, help="Folder to create; must not exist."
 )
 def jobs_trajectories(job_id: str, output: Path) -> None:
     """Write a job's trajectories as Parquet: sessions.parquet and nodes.parquet."""
@@ -220,7 +228,7 @@ def jobs_trajectories(job_id: str, output: Path) -> None:
         try:
             client.trajectories_export(job_id, output)
         except OSError as error:
-            raise CliError(f"nothing is written to {output}: {error.strerror or error}") from error
+            raise CliError(f"cannot write to {output}: {error.strerror or error}") from error
     click.echo(f"the trajectories of {job_id} are in {output}")
 
 
@@ -229,7 +237,8 @@ def _asked_line(job: dict[str, Any]) -> str:
 
 
 def _follow_to(client: Client, job: dict[str, Any], goals: frozenset[str], verb: str) -> None:
-    """Print each change on the way. Raises CliError when the job ends elsewhere."""
+    """Print each change until a goal is reached. Raises CliError if the job ends in another
+    state."""
     shown: tuple[object, ...] = ()
     for seen in client.job_watch(job["id"], every_s=0.2):
         job = seen
@@ -239,7 +248,7 @@ def _follow_to(client: Client, job: dict[str, Any], goals: frozenset[str], verb:
             click.echo(f"{job['state']:<10} {job['waiting_reason']}".rstrip())
         if job["state"] in goals:
             return
-    raise CliError(f"the job ended {job['state']} before the {verb} was through: {job['state_reason']}")
+    raise CliError(f"the job ended as {job['state']} before the {verb} took effect: {job['state_reason']}")
 
 
 def _spec_read(file: Path) -> dict[str, Any]:
@@ -248,7 +257,7 @@ def _spec_read(file: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CliError(f"{file} is not YAML: {_yaml_fault(error)}", exit_code=2) from error
     if not isinstance(spec, dict):
-        raise CliError(f"{file} must hold a mapping of keys, got {type(spec).__name__}", exit_code=2)
+        raise CliError(f"{file} must contain a mapping of keys, got {type(spec).__name__}", exit_code=2)
     try:
         submitted_spec_parse(spec)
     except InvalidJobSpec as error:
@@ -257,7 +266,7 @@ def _spec_read(file: Path) -> dict[str, Any]:
 
 
 def _yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
-    """One line: what, and where."""
+    """One line that says what is wrong, and where."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
@@ -265,7 +274,8 @@ def _yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
 
 
 def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> None:
-    """Replace paths that exist beside the spec by uploaded artifacts; other references are the server's to resolve.
+    """Upload paths that exist beside the spec and replace them; the server resolves all other
+    references.
 
     Raises CliError for a relative path that does not exist, before anything is sent.
     """
@@ -285,7 +295,8 @@ def _upload_local_paths(client: Client, spec: dict[str, Any], *, base: Path) -> 
 
 
 def _follow(client: Client, job_id: str, *, timeout_s: float | None, as_json: bool) -> None:
-    """Print each change, and with `as_json` the job as it ended. Raises JobFailed, CliError when time is over."""
+    """Print each change and, with `as_json`, the final job. Raises JobFailed, and CliError on
+    timeout."""
     job: dict[str, Any] = {}
     shown: tuple[object, ...] = ()
     deadline_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
@@ -297,7 +308,8 @@ def _follow(client: Client, job_id: str, *, timeout_s: float | None, as_json: bo
             click.echo(text.rstrip(), err=as_json)
         if JobState(job["state"]) not in TERMINAL_JOB_STATES and time.monotonic() > deadline_at:
             raise CliError(
-                f"{job['id']} is still {job['state']} after {timeout_s:g} s; it goes on", exit_code=TIME_OVER
+                f"{job['id']} is still {job['state']} after {timeout_s:g} s; it continues",
+                exit_code=TIME_OVER,
             )
     if as_json:
         _print_json(job)

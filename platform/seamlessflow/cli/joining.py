@@ -1,8 +1,9 @@
-"""How a host becomes a machine of a platform that runs elsewhere: by the installation's join token.
+"""How a host joins a remote platform as a machine, with the installation's join token.
 
-Enters: a name, tags, the control plane's address and the secret SEAMLESSFLOW_JOIN_TOKEN. Leaves: the machine's own
-token in a file that only this user can read. The control plane may still be starting, and another host of this name may
-have gone a moment ago: both are waited for. A token that is there from before proves that this host is that machine.
+Enters: a name, tags, the control plane's address and the secret SEAMLESSFLOW_JOIN_TOKEN. Leaves:
+the machine's own token in a file that only this user can read. The control plane may still be
+starting, and another host of this name may have stopped a moment ago; joining waits for both. A
+token stored earlier proves that this host is that machine.
 """
 
 import time
@@ -27,11 +28,11 @@ TIMEOUT_S = 10.0
 def machine_join(
     home: Home, *, name: str, tags: Sequence[str], control_plane_url: str, environ: Mapping[str, str]
 ) -> Path:
-    """Return the token's file. Raises CliError with one sentence."""
+    """Return the path of the token file. Raises CliError with one sentence."""
     secret = environ.get(JOIN_TOKEN_VARIABLE, "")
     if not secret:
         raise CliError(
-            f"--token-file is missing: make a token with `register_machine {name}` on the control plane, or set "
+            f"--token-file is missing: create a token with `register_machine {name}` on the control plane, or set "
             f"{JOIN_TOKEN_VARIABLE} to the installation's join token",
             exit_code=2,
         )
@@ -64,7 +65,7 @@ def _post(url: str, body: bytes, *, secret: str) -> bytes:
             ):
                 raise CliError(f"{url} refused: {trouble}", exit_code=2)
         if time.monotonic() > deadline_at:
-            raise CliError(f"{url}: {trouble}, for {WAIT_S:.0f} s now")
+            raise CliError(f"{url}: {trouble}; gave up after {WAIT_S:.0f} s")
         if not said:
             said = f"waiting up to {WAIT_S:.0f} s: {trouble}"
             click.echo(said, err=True)

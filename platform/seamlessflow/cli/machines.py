@@ -1,4 +1,5 @@
-"""`machines`: list and edit desired state. Every edit carries a reason; each can be tried with `--dry-run` first."""
+"""`machines`: list and edit desired state. Every edit needs a reason and can be tried with
+`--dry-run` first."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client
 
-Changes = Callable[[Mapping[str, Any]], dict[str, Any]]  # of a machine as it is, to what is to change
+Changes = Callable[[Mapping[str, Any]], dict[str, Any]]  # maps a machine to the changes to make
 Command = Callable[..., None]
 
 
@@ -19,7 +20,7 @@ def machines() -> None:
 
 
 def health_of(machine: Mapping[str, Any]) -> str:
-    """`not seen`: registered, and its supervisor was never heard."""
+    """`not seen`: registered, but its supervisor has never sent a heartbeat."""
     if machine["is_up"]:
         return "healthy"
     return "down" if machine["heartbeat"] else "not seen"
@@ -27,7 +28,7 @@ def health_of(machine: Mapping[str, Any]) -> str:
 
 @machines.command("list")
 def machines_list() -> None:
-    """Machines with generation, tags, health and what they do."""
+    """List machines with generation, tags, health and current work."""
     with connect() as client:
         rows = client.machine_list()
     if not rows:
@@ -46,7 +47,7 @@ def machines_list() -> None:
 @click.argument("name")
 @click.option("--limit", default=20, show_default=True)
 def machines_events(name: str, limit: int) -> None:
-    """Who edited machine NAME, when and why; newest first."""
+    """Show who edited machine NAME, when and why; newest first."""
     with connect() as client:
         for event in client.machine_events(client.machine_get(name)["id"], limit=limit):
             click.echo(
@@ -55,14 +56,14 @@ def machines_events(name: str, limit: int) -> None:
 
 
 def _edit_options(command: Command) -> Command:
-    """What every edit takes."""
+    """The arguments and options that all edits share."""
     options = (
         click.argument("names", nargs=-1, required=True, metavar="NAME..."),
-        click.option("--reason", help="Kept in the audit trail; needed unless --dry-run."),
+        click.option("--reason", help="Reason, kept in the audit trail; required unless --dry-run."),
         click.option(
             "--generation", type=int, help="Edit only if the machine is still at this generation (one NAME)."
         ),
-        click.option("--dry-run", is_flag=True, help="Only say what would happen to each running thing."),
+        click.option("--dry-run", is_flag=True, help="Only show what would happen to each phase and job."),
     )
     for option in reversed(options):
         command = option(command)
@@ -71,16 +72,16 @@ def _edit_options(command: Command) -> Command:
 
 @machines.command("tag")
 @_edit_options
-@click.option("--add", multiple=True, metavar="TAG[,TAG]", help="Give these tags.")
-@click.option("--remove", multiple=True, metavar="TAG[,TAG]", help="Take these tags.")
-@click.option("--set", "exactly", metavar="TAG[,TAG]", help='Give exactly these tags; "" for none.')
+@click.option("--add", multiple=True, metavar="TAG[,TAG]", help="Add these tags.")
+@click.option("--remove", multiple=True, metavar="TAG[,TAG]", help="Remove these tags.")
+@click.option("--set", "exactly", metavar="TAG[,TAG]", help='Set exactly these tags; "" for none.')
 def machines_tag(
     names: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...], exactly: str | None, **options: Any
 ) -> None:
-    """Retag machines; what no longer fits them is handed over to others."""
+    """Change the tags of machines; work that no longer fits is handed over to others."""
     added, removed = _tags_of(add), _tags_of(remove)
     if (exactly is None) == (not added and not removed):
-        raise CliError("give --set, or --add and --remove", exit_code=2)
+        raise CliError("use either --set, or --add and --remove", exit_code=2)
     if both := added & removed:
         raise CliError(f"{', '.join(sorted(both))}: given to both --add and --remove", exit_code=2)
 
@@ -101,15 +102,15 @@ def _fixed_edit(verb: str, text: str, changed: dict[str, Any]) -> click.Command:
 
 
 machines.add_command(
-    _fixed_edit("cordon", "Give machines nothing new; what runs goes on.", {"is_cordoned": True})
+    _fixed_edit("cordon", "Give machines no new work; running work continues.", {"is_cordoned": True})
 )
 machines.add_command(
-    _fixed_edit("drain", "Hand over what runs on machines and give them nothing new.", {"is_draining": True})
+    _fixed_edit("drain", "Hand over the work of machines and give them no new work.", {"is_draining": True})
 )
 machines.add_command(
     _fixed_edit(
         "uncordon",
-        "Let machines work again, drained or cordoned.",
+        "Let drained or cordoned machines work again.",
         {"is_cordoned": False, "is_draining": False},
     )
 )
@@ -119,9 +120,9 @@ def _edit(
     names: tuple[str, ...], changes: Changes, *, reason: str | None, generation: int | None, dry_run: bool
 ) -> None:
     if not dry_run and not (reason or "").strip():
-        raise CliError("--reason must say why; --dry-run needs none", exit_code=2)
+        raise CliError("--reason is required, except with --dry-run", exit_code=2)
     if generation is not None and len(names) > 1:
-        raise CliError("--generation is of one machine, not of several", exit_code=2)
+        raise CliError("--generation can only be used with a single machine", exit_code=2)
     with connect() as client:
         known = [client.machine_get(name) for name in names]
         if dry_run:

@@ -1,7 +1,7 @@
-"""The `seamlessflow` command: composition of its groups, and one place where anticipated errors become one line.
+"""The `seamlessflow` command: combines its groups and turns expected errors into one line.
 
-Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 3 the job was cancelled, or (`status`)
-nothing runs; 4 the time to wait was over; 130 Ctrl-C.
+Exit codes: 0 done; 1 the job or the platform failed; 2 bad usage or bad input; 3 the job was
+cancelled, or (`status`) the platform is not running; 4 the wait timed out; 130 Ctrl-C.
 """
 
 import importlib
@@ -15,7 +15,8 @@ from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.failure import InstallationFailed
 from seamlessflow.client import ApiError, JobFailed
 
-# Command → module that holds it under the same name. Loaded when asked for: a machine's image has no database driver.
+# Command → module that defines it under the same name. Loaded on demand, because a machine's image
+# has no database driver.
 COMMANDS = {
     "up": "platform",
     "down": "platform",
@@ -51,7 +52,7 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="seamlessflow")
 def cli() -> None:
-    """Reinforcement learning of language models: jobs, machines and the platform itself."""
+    """Train language models with reinforcement learning: manage jobs, machines and the platform."""
 
 
 def main() -> None:
@@ -67,7 +68,7 @@ def main() -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(_exit_code(error))
     except BrokenPipeError:
-        # Whoever read has enough; what is still buffered has nowhere to go.
+        # The reader has closed the pipe, so discard what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

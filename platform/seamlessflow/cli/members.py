@@ -1,4 +1,5 @@
-"""`members`: who is in a project, and adding, changing and removing them. Owners edit; every member may list."""
+"""`members`: list, add, change and remove the members of a project. Owners edit; every member may
+list."""
 
 import json
 
@@ -11,10 +12,10 @@ from seamlessflow.client.errors import Json
 from seamlessflow.core.access.operations import ProjectRole
 
 _project = click.option(
-    "--project", metavar="SLUG", help="May be left out if the token is for one project only."
+    "--project", metavar="SLUG", help="Project; may be left out if the token is for one project only."
 )
 _json = click.option(
-    "--json", "as_json", is_flag=True, help="JSON on standard output and nothing else there."
+    "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."
 )
 _role = click.Choice([role.value for role in ProjectRole])
 
@@ -28,7 +29,7 @@ def members() -> None:
 @_project
 @_json
 def members_list(project: str | None, as_json: bool) -> None:
-    """The members of the project, with role and last sign-in."""
+    """List the members of the project, with role and last sign-in."""
     with connect() as client:
         rows = client.member_list(project or _only_project(client))
     if as_json:
@@ -42,11 +43,13 @@ def members_list(project: str | None, as_json: bool) -> None:
 @click.argument("username")
 @click.option("--role", type=_role, default=ProjectRole.MEMBER.value, show_default=True)
 @click.option(
-    "--invite", is_flag=True, help="Make the account if there is none, and print its one-time sign-in link."
+    "--invite",
+    is_flag=True,
+    help="Create the account if it does not exist, and print its one-time sign-in link.",
 )
 @_project
 def members_add(username: str, role: str, invite: bool, project: str | None) -> None:
-    """Add somebody to the project."""
+    """Add a person to the project."""
     with connect() as client:
         added = client.member_add(project or _only_project(client), username, role=role, is_invited=invite)
     click.echo(_line(added), err=True)
@@ -59,7 +62,7 @@ def members_add(username: str, role: str, invite: bool, project: str | None) -> 
 @click.option("--role", type=_role, required=True)
 @_project
 def members_set(username: str, role: str, project: str | None) -> None:
-    """Change what somebody may do in the project."""
+    """Change the role of a member of the project."""
     with connect() as client:
         click.echo(_line(client.member_change(project or _only_project(client), username, role=role)))
 
@@ -68,17 +71,17 @@ def members_set(username: str, role: str, project: str | None) -> None:
 @click.argument("username")
 @_project
 def members_remove(username: str, project: str | None) -> None:
-    """Remove somebody; their tokens of the project end at once."""
+    """Remove a member; their tokens for the project stop working at once."""
     with connect() as client:
         client.member_remove(project or _only_project(client), username)
     click.echo(f"{username} is no longer in the project.")
 
 
 def _only_project(client: Client) -> str:
-    """Raises CliError where there are several."""
+    """Raises CliError unless there is exactly one."""
     slugs = [project["slug"] for project in client.me()["projects"]]
     if len(slugs) != 1:
-        raise CliError(f"--project is needed; accepted: {', '.join(slugs) or 'none'}", exit_code=2)
+        raise CliError(f"--project is required; accepted: {', '.join(slugs) or 'none'}", exit_code=2)
     return str(slugs[0])
 
 

@@ -32,16 +32,18 @@ DETACHED_POLL_S = 0.1
     type=click.Choice(sorted(LAYOUTS)),
     default=MULTIPLEXED,
     show_default=True,
-    help="Which tags the machines get.",
+    help="Layout of the machines: which tags they get.",
 )
 @click.option(
     "--no-machines",
     is_flag=True,
-    help="Only the control plane and the gateway; machines join from elsewhere.",
+    help="Start only the control plane and the gateway; machines join from elsewhere.",
 )
-@click.option("--detach", is_flag=True, help="Return when everything is up; `seamlessflow down` stops it.")
+@click.option(
+    "--detach", is_flag=True, help="Return once everything is running; `seamlessflow down` stops it."
+)
 def up(layout: str, no_machines: bool, detach: bool) -> None:
-    """Start the platform here: database, broker, planes and machines. Ctrl-C stops all of it."""
+    """Start the platform here: database, broker, planes and machines. Ctrl-C stops everything."""
     machines = () if no_machines else LAYOUTS[layout]
     if detach:
         _start_detached(layout, no_machines=no_machines)
@@ -51,7 +53,7 @@ def up(layout: str, no_machines: bool, detach: bool) -> None:
 
 @click.command()
 def down() -> None:
-    """Stop the platform of this folder."""
+    """Stop the platform in this folder."""
     home = find_home()
     if home.holder() is None:
         click.echo("not running")
@@ -65,7 +67,7 @@ def down() -> None:
 
 @click.command()
 def status() -> None:
-    """Whether the platform is up, and its machines and jobs."""
+    """Show whether the platform is running, with its machines and running jobs."""
     home = find_home()
     run = home.read_run()
     if run is None:
@@ -85,12 +87,13 @@ def status() -> None:
 
 
 async def welcome(stack: Stack) -> None:
-    """Make sure that there is an owner and a token for the command line; print where to look."""
+    """Make sure that there is an owner and a token for the command line; print the dashboard
+    link."""
     token = stack.home.root / CLI_TOKEN_FILE
     await stack.manage("ensure_owner")
     if not await _token_works(stack, token):
         token.unlink(missing_ok=True)
-        # It may do all that this folder's owner may, and lives as long as the folder that keeps it.
+        # It may do all that this folder's owner may, and it is valid as long as the folder exists.
         made = await stack.manage(
             *("create_token", "--installation", "--name", "cli", "--never-expires"),
             *("--scopes", ",".join(Scope)),
@@ -107,7 +110,7 @@ async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
 
 
 async def _token_works(stack: Stack, token: Path) -> bool:
-    """Whether the token is one of this database, and still one that steers the installation."""
+    """Whether the token belongs to this database and may still control the installation."""
     if not token.exists():
         return False
 
@@ -144,7 +147,7 @@ def _start_detached(layout: str, *, no_machines: bool) -> None:
     try:
         run = _until_up(home, process, log)
     except BaseException:
-        process.terminate()  # nobody waits for it any more
+        process.terminate()  # nothing waits for it any more
         raise
     click.echo(f"up at {run.web_url}; the sign-in link is in {log}; `seamlessflow down` stops it")
 

@@ -1,4 +1,5 @@
-"""`storage`: what is stored, what the policy keeps, and deleting by hand, which is always shown before it is done."""
+"""`storage`: show what is stored, edit what the policy keeps, and delete manually, always after a
+preview."""
 
 import json
 from collections.abc import Mapping
@@ -14,21 +15,21 @@ KINDS = ("job", "upload", "version", "checkpoint", "trajectories", "logs")
 UNITS = ("B", "kB", "MB", "GB", "TB")
 FOR_EVER = "forever"
 
-_project = click.option("--project", metavar="SLUG", help="Which one; that of the token if left out.")
+_project = click.option("--project", metavar="SLUG", help="Project. Default: the token's project.")
 _json = click.option(
-    "--json", "as_json", is_flag=True, help="JSON on standard output and nothing else there."
+    "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."
 )
 
 
 @click.group()
 def storage() -> None:
-    """Show what is stored, edit what is kept, delete."""
+    """Show what is stored, edit what is kept, and delete."""
 
 
 @storage.command("show")
 @_json
 def storage_show(as_json: bool) -> None:
-    """Disk use by project and kind, as the background process last measured it."""
+    """Show disk use by project and kind, as last measured by the background process."""
     with connect() as client:
         rows = client.storage()
     if as_json:
@@ -43,7 +44,7 @@ def storage_show(as_json: bool) -> None:
 @storage.command("jobs")
 @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
 def storage_jobs(limit: int) -> None:
-    """The jobs that take the most."""
+    """List the jobs that use the most disk space."""
     with connect() as client:
         for job in client.storage_jobs(limit=limit):
             click.echo(f"{job['id']}  {bytes_shown(job['num_bytes']):>10}  {job['state']:<10} {job['name']}")
@@ -51,16 +52,22 @@ def storage_jobs(limit: int) -> None:
 
 @storage.command("policy")
 @click.option(
-    "--set", "changes", multiple=True, metavar="NAME=DAYS", help="Days, or `forever`; may be repeated."
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=DAYS",
+    help="Keep for this many days, or `forever`; may be repeated.",
 )
-@click.option("--reset", multiple=True, metavar="NAME", help="Inherit again; may be repeated.")
-@click.option("--installation", is_flag=True, help="The defaults for all projects.")
+@click.option(
+    "--reset", multiple=True, metavar="NAME", help="Return to the inherited value; may be repeated."
+)
+@click.option("--installation", is_flag=True, help="Show or edit the defaults for all projects.")
 @_project
 @_json
 def storage_policy(
     changes: tuple[str, ...], reset: tuple[str, ...], installation: bool, project: str | None, as_json: bool
 ) -> None:
-    """Show, and with --set or --reset edit, what is kept and for how long."""
+    """Show what is kept and for how long; edit it with --set or --reset."""
     where = {"installation": "true"} if installation else {"project": project} if project else {}
     values = dict(_setting(change) for change in changes)
     with connect() as client:
@@ -78,7 +85,7 @@ def storage_policy(
 @_project
 @_json
 def storage_plan(project: str | None, as_json: bool) -> None:
-    """What the policy would delete now. Nothing is changed."""
+    """Show what the policy would delete now, without changing anything."""
     with connect() as client:
         plan = client.storage_plan(project)
     _show(plan, as_json=as_json)
@@ -87,16 +94,18 @@ def storage_plan(project: str | None, as_json: bool) -> None:
 @storage.command("delete")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--number", type=click.IntRange(min=0), help="Of a version; of a checkpoint's batch.")
-@click.option("--reason", default="", help="Kept in the audit trail.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be freed, and what must stay.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--number", type=click.IntRange(min=0), help="Number of the version, or of the checkpoint's batch."
+)
+@click.option("--reason", default="", help="Reason, kept in the audit trail.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be freed and what must stay.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @_project
 @_json
 def storage_delete(
     kind: str, ids: tuple[str, ...], number: int | None, project: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Delete a job (ID: job_…) with everything of it, a part of one, or an upload (ID: art_…)."""
+    """Delete a job (ID: job_…) with all its data, a part of a job, or an upload (ID: art_…)."""
     items = [{"kind": kind, "id": one} | ({} if number is None else {"number": number}) for one in ids]
     with connect() as client:
         plan = client.storage_delete(items, dry_run=True, project=project)
@@ -123,7 +132,7 @@ def bytes_shown(number: int) -> str:
 def _delete(client: Client, items: list[dict[str, Any]], *, reason: str, project: str | None) -> None:
     done = client.storage_delete(items, reason=reason, project=project)
     click.echo(
-        f"deleted; {bytes_shown(done['num_bytes'])} become free as the background process removes them",
+        f"deleted; {bytes_shown(done['num_bytes'])} will be freed as the background process removes the data",
         err=True,
     )
 
@@ -137,7 +146,7 @@ def _show(plan: Mapping[str, Any], *, as_json: bool) -> None:
         why = f"must stay: {item['refusal']}" if item["refusal"] else item["reason"]
         line = f"{what:<16} {item['id']}  {bytes_shown(item['num_bytes']):>10}  {item['name']:<20} {why}"
         click.echo(line.rstrip())
-    click.echo(f"{bytes_shown(plan['num_bytes'])} in all")
+    click.echo(f"{bytes_shown(plan['num_bytes'])} in total")
 
 
 def _setting(change: str) -> tuple[str, int | None]:

@@ -1,4 +1,5 @@
-"""`tokens`: list, make and revoke API tokens. A secret is printed once, alone on standard output, for scripts."""
+"""`tokens`: list, create and revoke API tokens. A secret is printed once, alone on standard output,
+for scripts."""
 
 import json
 
@@ -10,32 +11,32 @@ from seamlessflow.core.access.minting import DEFAULT_LIFETIME_DAYS, DEFAULT_SCOP
 from seamlessflow.core.access.operations import Scope
 
 _json = click.option(
-    "--json", "as_json", is_flag=True, help="JSON on standard output and nothing else there."
+    "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."
 )
 
 
 def _scopes(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
-    """The names of a list with commas. Raises BadParameter."""
+    """Parse a comma-separated list of scopes. Raises BadParameter."""
     if value is None:
         return None
     scopes = [part.strip() for part in value.split(",") if part.strip()]
     for scope in scopes:
         if scope not in tuple(Scope):
             raise click.BadParameter(
-                f"{scope!r} is no scope; accepted: {', '.join(Scope)}", ctx=ctx, param=param
+                f"{scope!r} is not a scope; accepted: {', '.join(Scope)}", ctx=ctx, param=param
             )
     return scopes
 
 
 @click.group()
 def tokens() -> None:
-    """List, make and revoke API tokens."""
+    """List, create and revoke API tokens."""
 
 
 @tokens.command("list")
 @_json
 def tokens_list(as_json: bool) -> None:
-    """The tokens that the caller may see, with scopes, end and last use."""
+    """List the tokens that you may see, with scopes, expiry and last use."""
     with connect() as client:
         rows = client.token_list()
     if as_json:
@@ -51,16 +52,16 @@ def tokens_list(as_json: bool) -> None:
     "--scopes",
     metavar="SCOPE,…",
     callback=_scopes,
-    help=f"Out of {', '.join(Scope)}; {', '.join(sorted(DEFAULT_SCOPES))} if left out.",
+    help=f"Any of {', '.join(Scope)}. Default: {', '.join(sorted(DEFAULT_SCOPES))}.",
 )
-@click.option("--project", metavar="SLUG", help="May be left out by who is in one project only.")
+@click.option("--project", metavar="SLUG", help="Project; may be left out if you are in one project only.")
 @click.option(
-    "--installation", is_flag=True, help="For all projects of the caller, and for machines; operators only."
+    "--installation", is_flag=True, help="Valid for all your projects and for machines; operators only."
 )
 @click.option(
     "--expires-in-days",
     type=click.IntRange(1, MAX_LIFETIME_DAYS),
-    help=f"{DEFAULT_LIFETIME_DAYS} if left out.",
+    help=f"Lifetime in days. Default: {DEFAULT_LIFETIME_DAYS}.",
 )
 @_json
 def tokens_create(
@@ -71,7 +72,7 @@ def tokens_create(
     expires_in_days: int | None,
     as_json: bool,
 ) -> None:
-    """Make a token and print its secret, which is never shown again."""
+    """Create a token and print its secret, which is never shown again."""
     with connect() as client:
         made = client.token_create(
             name,
@@ -90,7 +91,7 @@ def tokens_create(
 @tokens.command("revoke")
 @click.argument("token_id", metavar="TOKEN")
 def tokens_revoke(token_id: str) -> None:
-    """Take a token back; what uses it is refused from then on."""
+    """Revoke a token; requests that use it are refused from then on."""
     with connect() as client:
         client.token_revoke(token_id)
     click.echo(f"{token_id} is revoked.")
@@ -98,6 +99,6 @@ def tokens_revoke(token_id: str) -> None:
 
 def _line(token: Json) -> str:
     place = token["project"] or "installation"
-    state = "revoked" if token["revoked_at"] else f"ends {token['expires_at'] or 'never'}"
+    state = "revoked" if token["revoked_at"] else f"expires {token['expires_at'] or 'never'}"
     used = f"last used {token['last_used_at']}" if token["last_used_at"] else "never used"
     return f"{token['id']}  {token['name']:<24} {place:<16} {','.join(token['scopes']):<28} {state}, {used}"

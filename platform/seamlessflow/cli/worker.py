@@ -1,4 +1,5 @@
-"""`worker`: this host, or a slice of it, as a machine. It needs nothing of the planes: images of machines hold none."""
+"""`worker`: run this host, or a slice of it, as a machine. Imports nothing of the planes: machine
+images lack them."""
 
 import os
 import sys
@@ -15,22 +16,24 @@ from seamlessflow.cli.local.state import find_home
 @click.option("--name", required=True, help="Name of this machine.")
 @click.option("--tags", required=True, help="Comma-separated capability tags, e.g. rollout,train.")
 @click.option(
-    "--control-plane-url", default=None, help="Of a platform elsewhere; default: the one of this folder."
+    "--control-plane-url",
+    default=None,
+    help="Address of a remote platform. Default: the platform in this folder.",
 )
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),
     default=None,
-    help="Machine token; default: got by joining.",
+    help="File with the machine token. Default: obtained by joining.",
 )
-@click.option("--cores", default=None, help="Cores for its children, e.g. 0 or 0,1; default: all.")
+@click.option("--cores", default=None, help="Cores for its child processes, e.g. 0 or 0,1. Default: all.")
 def worker(
     name: str, tags: str, control_plane_url: str | None, token_file: Path | None, cores: str | None
 ) -> None:
     """Run this host (or a slice of it) as a machine, in the foreground.
 
-    With --control-plane-url and SEAMLESSFLOW_JOIN_TOKEN in the environment it joins a platform elsewhere; a machine
-    that is known there keeps the tags it was given.
+    With --control-plane-url, and SEAMLESSFLOW_JOIN_TOKEN in the environment, it joins a remote
+    platform. A machine that is already known there keeps its tags.
     """
     if control_plane_url is None:
         control_plane_url, token_file = _local_registration(name, tags)
@@ -47,7 +50,7 @@ def worker(
 
 
 def _local_registration(name: str, tags: str) -> tuple[str, Path]:
-    """Register a machine with the platform of this folder through its REST API."""
+    """Register a machine with the platform in this folder through its REST API."""
     home = find_home()
     path = home.create().machine_token_file(name)
     with client_of(home) as client:

@@ -1,7 +1,8 @@
-"""The job specification: the single declaration behind YAML, REST body, CLI flags, browser form and reference docs.
+"""The job specification: the single declaration behind YAML, REST body, CLI flags, browser form and
+reference docs.
 
-Strict: unknown keys are refused with the nearest known name (`spec_problems`), nothing is coerced silently.
-`JobSpec.model_json_schema()` is exported to `api_schema/job_spec.schema.json`.
+Strict: an unknown key is refused with the nearest known name (`spec_problems`), and nothing is
+coerced silently. `JobSpec.model_json_schema()` is exported to `api_schema/job_spec.schema.json`.
 """
 
 from collections.abc import Mapping
@@ -23,14 +24,14 @@ from seamlessflow.core.types.transports import WeightTransport
 SPEC_VERSION = 1
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9._=-]{1,63}$")]
 LayerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
-LORA_LEARNING_RATE = 1e-5  # by default, of an adapter
+LORA_LEARNING_RATE = 1e-5  # the default for an adapter
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _more_than_one(group_size: int) -> int:
     if group_size < 2:
         raise ValueError(
-            "must be at least 2: advantages compare the sessions of a group, and one alone teaches nothing"
+            "must be at least 2: advantages compare the sessions of a group, so one session alone teaches nothing"
         )
     return group_size
 
@@ -46,8 +47,8 @@ class Dtype(StrEnum):
 
 
 class TrainObjective(StrEnum):
-    """once: each sampled token counts once. by_leaves: once for each branch it is in, as if branches were trained
-    one by one."""
+    """once: each sampled token counts once. by_leaves: it counts once for each branch that contains
+    it, as if branches were trained separately."""
 
     ONCE = "once"
     BY_LEAVES = "by_leaves"
@@ -55,11 +56,11 @@ class TrainObjective(StrEnum):
 
 class ModelSection(SpecSection):
     source: Reference
-    """Where the initial model is: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
+    """The initial model: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
     dtype: Dtype = Dtype.FLOAT32
-    """The dtype of weights in engines and trainer."""
+    """Dtype of the weights in engines and trainer."""
     max_model_len: Annotated[int, Field(ge=16, le=1_048_576)] = 4096
-    """Longest sequence (prompt and answer) in tokens."""
+    """Maximum sequence length (prompt and answer), in tokens."""
 
 
 class RolloutSection(SpecSection):
@@ -71,26 +72,31 @@ class RolloutSection(SpecSection):
     groups_per_batch: Annotated[int, Field(ge=1, le=65_536)] = 16
     """Finished groups that one training step consumes."""
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
-    """Fixed for training: an agent's own value is overridden and the override recorded."""
+    """Sampling temperature for training. If an agent sends its own value, it is overridden, and the
+    override is recorded."""
     max_tokens_per_turn: Annotated[int, Field(ge=1, le=1_048_576)] = 1024
-    """Most tokens that one answer may have."""
+    """Maximum number of tokens in one answer."""
     max_concurrent_sessions: Annotated[int, Field(ge=1, le=65_536)] = 256
-    """Sessions that agent runners keep open at once."""
+    """Maximum number of sessions that agent runners keep open at once."""
     max_num_seqs: Annotated[int, Field(ge=1, le=4096)] = 64
-    """Sequences one engine decodes at once."""
+    """Maximum number of sequences that one engine decodes at once."""
 
 
 class LoraSection(SpecSection):
-    """LoRA (arXiv 2106.09685): the model stays as it is, and low-rank updates of its linear layers are trained."""
+    """LoRA (arXiv 2106.09685): the model is frozen, and low-rank updates of its linear layers are
+    trained."""
 
     rank: Annotated[int, Field(ge=1, le=4096)] = 16
-    """r: rows of A and columns of B. A job that sets nothing of LoRA trains every weight."""
+    """r: the number of rows of A and of columns of B. A job without a `lora` section trains every
+    weight."""
     alpha: Annotated[float, Field(gt=0, le=65_536)] = 32.0
-    """The update of a layer is (alpha / rank)·B·A."""
+    """Scale of the update: a layer is updated by (alpha / rank)·B·A."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of the inputs of A while a step computes gradients. Above 0 trained logprobs are no longer those sampled."""
+    """Dropout on the inputs of A while a step computes gradients. Above 0, the trained logprobs
+    differ from the sampled ones."""
     target_modules: Annotated[list[LayerName], Field(max_length=64)] = []
-    """Linear layers by the ends of their names, as `q_proj`; empty: every one but the output head."""
+    """Linear layers to adapt, by the end of their names, such as `q_proj`; empty: all except the
+    output head."""
 
 
 class TrainSection(SpecSection):
@@ -99,42 +105,49 @@ class TrainSection(SpecSection):
     learning_rate: Annotated[
         float, Field(ge=0, le=10, json_schema_extra={"x-default-with": {"lora": LORA_LEARNING_RATE}})
     ] = 1e-6
-    """Of an adapter (lora) ten times as much by default: what is best for one is about ten times what is best for all
-    weights, in supervised and reinforcement learning alike (LoRA Without Regret, Thinking Machines Lab, 2025)."""
+    """The default for an adapter (lora) is ten times higher: the best rate for an adapter is about
+    ten times the best rate for all weights, in supervised and reinforcement learning alike (LoRA
+    Without Regret, Thinking Machines Lab, 2025)."""
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Of AdamW, on every weight that is trained."""
+    """AdamW weight decay, applied to every trained weight."""
     adam_betas: tuple[Beta, Beta] = (0.9, 0.95)
-    """Decay of AdamW's first and second moments."""
+    """Decay rates of AdamW's first and second moments."""
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
-    """A gradient whose norm over all weights is above it is scaled down to it."""
+    """Maximum gradient norm over all weights; a larger gradient is scaled down to it."""
     warmup_updates: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Over so many updates the learning rate rises in a line to its value, where it stays."""
+    """Number of updates over which the learning rate rises linearly to its value; it then stays
+    constant."""
     lora: LoraSection | None = None
-    """Train an adapter and publish it alone; left out: every weight is trained."""
+    """Train an adapter and publish only the adapter. If left out, every weight is trained."""
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
     num_ranks: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes of one machine that train together, one for each of its GPUs: they share a batch, and ZeRO its
-    states."""
+    """Training processes per machine, one for each of its GPUs. They share each batch, and ZeRO
+    shards its states across them."""
     num_machines: Annotated[int, Field(ge=1, le=64)] = 1
-    """Machines that train together, with `num_ranks` processes each: all of them, or training waits. They must see the
-    artifacts and the model under the same paths."""
+    """Machines that train together, with `num_ranks` processes each. Training waits until all of
+    them are available. They must see the artifacts and the model under the same paths."""
     objective: TrainObjective = TrainObjective.ONCE
-    """How an answer counts that several branches of a session share: `once`, or `by_leaves` in each of them."""
+    """How an answer counts if several branches of a session share it: `once`, or once in each
+    branch (`by_leaves`)."""
     tree: bool = True
-    """Train the branches of a group as trees, what they share computed once; false: one by one. The gradients are the
-    same. Models with state-space layers cannot be trained on trees."""
+    """Train the branches of a group as trees, so that shared parts are computed once; false: train
+    each branch separately. The gradients are the same. Models with state-space layers cannot be
+    trained on trees."""
     micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
     """Token budget of one forward and backward pass."""
     gradient_checkpointing: bool = False
-    """Keep only the inputs of each layer and compute it again in the backward pass: less memory, a third slower."""
+    """Keep only the inputs of each layer and recompute the layer in the backward pass. This needs
+    less memory but is a third slower."""
     weight_transport: WeightTransport = WeightTransport.FILE
-    """How engines get new weights, which are always written as files too: `ipc`: from the trainer's memory, on its
-    host; `cuda_ipc`: from the card that trainer and engine share; `nccl`, `gloo`: a broadcast between GPUs, between
-    processors; `auto`: the first of `ipc` and `nccl` that an engine can. What fails is read from the files."""
+    """How engines get new weights. The weights are always written as files too, and an engine reads
+    the files if its transport fails. `ipc`: from the trainer's memory, on its host; `cuda_ipc`:
+    from the GPU that trainer and engine share; `nccl`, `gloo`: a broadcast between GPUs, between
+    CPUs; `auto`: the first of `ipc` and `nccl` that an engine supports."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
-    """How much training a crash may cost: a restarted trainer goes on from the newest checkpoint."""
+    """Updates between checkpoints, which limits how much training a crash can lose: a restarted
+    trainer resumes from the newest checkpoint."""
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
-    """Published weights kept besides pinned ones."""
+    """Number of published versions to keep, in addition to pinned ones."""
 
     @model_validator(mode="before")
     @classmethod
@@ -145,7 +158,7 @@ class TrainSection(SpecSection):
 
 
 class PlacementSection(SpecSection):
-    """Tags that a machine must carry besides the role's own."""
+    """Tags that a machine must have in addition to the tag of its role."""
 
     rollout: list[Tag] = Field(default_factory=list)
     train: list[Tag] = Field(default_factory=list)
@@ -153,7 +166,7 @@ class PlacementSection(SpecSection):
 
 
 def _environment_unless_offline(schema: dict[str, Any]) -> None:
-    """Jobs on recorded trajectories have no environment; all others name theirs."""
+    """A job on an offline dataset has no environment; every other job must name one."""
     schema["required"].remove("environment")
     source = {"properties": {"source": {"const": DataSource.TRAJECTORIES.value}}, "required": ["source"]}
     schema["anyOf"] = [{"required": ["environment"]}, {"properties": {"data": source}, "required": ["data"]}]
@@ -164,7 +177,7 @@ class JobSpec(SpecSection):
 
     spec_version: Literal[1] = 1
     name: Annotated[str, Field(min_length=1, max_length=120)]
-    """Shown in lists; need not be unique."""
+    """Name shown in lists; it need not be unique."""
     model: ModelSection
     environment: EnvironmentSection
     data: DataSection = DataSection()
@@ -220,13 +233,14 @@ class JobSpec(SpecSection):
         is_by_token = all(level is RatioLevel.TOKEN for level in levels)
         if self.train.tree and self.train.objective is TrainObjective.BY_LEAVES and not is_by_token:
             raise ValueError(
-                "train.tree: a ratio of whole sequences has no sum over the branches through a token; "
-                "with objective 'by_leaves' set tree to false, or take objective 'once'"
+                "train.tree: a ratio of whole sequences cannot be summed over the branches that share a token; "
+                "with objective 'by_leaves' set tree to false, or use objective 'once'"
             )
         if self.train.objective is TrainObjective.BY_LEAVES and self.algorithm.is_kl_in_reward:
             raise ValueError(
-                "train.objective: 'by_leaves' trains each branch by itself, but with algorithm.kl_placement 'reward' a "
-                "session pays once for the KL of all its tokens; accepted: objective 'once', or kl_placement 'loss'"
+                "train.objective: 'by_leaves' trains each branch separately, but algorithm.kl_placement 'reward' "
+                "charges a session once for the KL of all its tokens; accepted: objective 'once', or kl_placement "
+                "'loss'"
             )
         return self
 
@@ -235,12 +249,12 @@ class JobSpec(SpecSection):
         train, rollout = self.train, self.rollout
         num_processes = train.num_machines * train.num_ranks
         num_sessions = rollout.groups_per_batch * rollout.group_size
-        is_known = not self.data.is_offline  # of recorded groups, how many sessions there are is seen later
+        is_known = not self.data.is_offline  # an offline dataset is counted later
         if is_known and train.num_machines > 1 and num_processes > num_sessions:
             raise ValueError(
-                f"train.num_machines: {train.num_machines} machines with {train.num_ranks} processes each are "
-                f"{num_processes}, but a batch has {num_sessions} sessions (rollout.groups_per_batch x "
-                "rollout.group_size) to share out; accepted: at most as many processes as sessions"
+                f"train.num_machines: {train.num_machines} machines with {train.num_ranks} processes each make "
+                f"{num_processes} processes, but a batch has only {num_sessions} sessions (rollout.groups_per_batch x "
+                "rollout.group_size); accepted: at most as many processes as sessions"
             )
         return self
 
@@ -265,54 +279,58 @@ class JobSpec(SpecSection):
 
     @property
     def aggregation_constant(self) -> float:
-        """Tokens that one session counts for under `aggregation: constant`."""
+        """Number of tokens that one session counts as under `aggregation: constant`."""
         return self.algorithm.aggregation_constant or float(self.rollout.max_tokens_per_turn)
 
 
 def _impossible_offline(spec: JobSpec) -> list[tuple[bool, str]]:
-    """(whether it is so, why it cannot be) of what recorded trajectories leave nothing to do for."""
+    """(whether it is set, why it is refused) for each option that an offline dataset leaves without
+    work."""
     algorithm, placement = spec.algorithm, spec.placement
     return [
         (
             algorithm.advantage is not AdvantageEstimator.ONE,
             (
-                f"algorithm.name: {algorithm.name.value!r} weighs sessions by advantages of the policy that sampled "
-                "them; recorded trajectories can only be imitated: set algorithm.name to 'sft'"
+                f"algorithm.name: {algorithm.name.value!r} weights sessions by advantages of the policy that sampled "
+                "them, but an offline dataset can only be imitated; set algorithm.name to 'sft'"
             ),
         ),
         (
             algorithm.off_policy.importance is not ImportanceRule.NONE,
-            "algorithm.off_policy.importance: likelihood of recorded trajectories has no ratio to weigh; use 'none'",
+            "algorithm.off_policy.importance: the likelihood of an offline dataset has no ratio to weight; use 'none'",
         ),
         (
             bool(algorithm.stages) or algorithm.sampling.history,
-            "algorithm.stages and sampling.history: choose among tasks to run; of recorded ones data.domains chooses",
+            (
+                "algorithm.stages and sampling.history: these choose tasks to run, but a job on an offline "
+                "dataset runs none; use data.domains to select recorded tasks"
+            ),
         ),
         (
             algorithm.sft_min_reward != AlgorithmSection.model_fields["sft_min_reward"].default,
-            "algorithm.sft_min_reward: of recorded trajectories data.min_reward chooses; leave sft_min_reward out",
+            "algorithm.sft_min_reward: data.min_reward selects from an offline dataset; leave sft_min_reward out",
         ),
         (
             spec.environment.name != "none",
             (
-                f"environment.name: {spec.environment.name!r} runs agents, and a job on recorded trajectories has "
-                "none; leave environment out"
+                f"environment.name: {spec.environment.name!r} runs agents, but a job on an offline dataset has none; "
+                "leave environment out"
             ),
         ),
         (
             spec.rollout != RolloutSection(),
-            "rollout: a job on recorded trajectories samples nothing; leave rollout out (see data.groups_per_batch)",
+            "rollout: a job on an offline dataset samples nothing; leave rollout out (see data.groups_per_batch)",
         ),
         (
             spec.evaluation.is_on,
             (
-                "evaluation.tasks: held-out tasks need engines and agents, and a job on recorded trajectories has "
-                "none; leave evaluation.tasks out"
+                "evaluation.tasks: held-out tasks need engines and agents, but a job on an offline dataset has none; "
+                "leave evaluation.tasks out"
             ),
         ),
         (
             bool(placement.rollout or placement.agent),
-            "placement: a job on recorded trajectories has the role train only; leave rollout and agent out",
+            "placement: a job on an offline dataset has only the role train; leave rollout and agent out",
         ),
     ]
 
@@ -333,7 +351,8 @@ def job_spec_parse(body: Mapping[str, Any]) -> JobSpec:
         raise InvalidJobSpec(list(spec_problems(error, JobSpec))) from error
 
 
-# Environments whose jobs lack a role: agents of an external one run elsewhere, recorded data needs no rollout.
+# Environments whose jobs lack a role: external agents run elsewhere, and an offline dataset needs no
+# rollout.
 ROLES_OF_ENVIRONMENT: Mapping[str, tuple[Role, ...]] = {
     "none": (Role.TRAIN,),
     "external": (Role.ROLLOUT, Role.TRAIN),
@@ -341,5 +360,5 @@ ROLES_OF_ENVIRONMENT: Mapping[str, tuple[Role, ...]] = {
 
 
 def spec_roles(spec: Mapping[str, Any]) -> list[Role]:
-    """Roles that the phases of a job have, from its resolved spec."""
+    """The roles that the phases of a job can have, from its resolved spec."""
     return list(ROLES_OF_ENVIRONMENT.get(spec["environment"]["name"], tuple(Role)))

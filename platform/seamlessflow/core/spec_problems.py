@@ -1,6 +1,6 @@
 """What is wrong with a submitted spec, in words for the person who wrote it.
 
-A validation error enters, one sentence per fault leaves, each with the field that it is about.
+Turns a validation error into one sentence per fault, each with the field that it is about.
 """
 
 import difflib
@@ -18,7 +18,8 @@ class SpecProblem(BaseModel):
 
 
 def spec_problems(error: ValidationError, spec: type[BaseModel]) -> Iterator[SpecProblem]:
-    """One for each fault that pydantic found; an unknown key is named with the nearest known one."""
+    """Yields one problem per fault that pydantic found; for an unknown key it suggests the nearest
+    known one."""
     for fault in error.errors(include_url=False):
         path = [str(part) for part in fault["loc"]]
         if fault["type"] == "extra_forbidden":
@@ -39,7 +40,7 @@ def _section_at(path: list[str], spec: type[BaseModel]) -> type[BaseModel]:
     section = spec
     for part in path:
         annotation = section.model_fields[part].annotation
-        kinds = (annotation, *get_args(annotation))  # of a section that may be left out: the one beside None
+        kinds = (annotation, *get_args(annotation))  # an optional section is a union with None
         found = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
         if found is None:
             break

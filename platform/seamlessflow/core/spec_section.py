@@ -1,4 +1,5 @@
-"""The base of every section of the job spec: strict, frozen, field docstrings become descriptions."""
+"""The base of every section of the job spec: strict and frozen; field docstrings become
+descriptions."""
 
 from typing import Annotated
 

@@ -1,6 +1,7 @@
-"""What is asked of a spec when it is submitted, beyond what makes it loadable.
+"""Checks a submitted spec more strictly than loading a stored one does.
 
-A mapping enters, a validated spec leaves. Rules that are added here refuse new jobs and leave stored ones alone.
+Takes a mapping and returns a validated spec. Rules added here refuse new jobs and leave stored ones
+alone.
 """
 
 from collections.abc import Mapping

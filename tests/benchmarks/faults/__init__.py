@@ -18,7 +18,7 @@ from pathlib import Path
 from seamlessflow.cli.local.state import Home
 from tests.acceptance.models import endless_model, example_model, example_tasks
 from tests.benchmarks.faults import clocks, disks, jobs, partitions, processes, watchers
-from tests.benchmarks.faults.trial import Fault, Verdict, said, tried
+from tests.benchmarks.faults.trial import Fault, Finding, said, tried
 from tests.benchmarks.faults.world import Environ, world_running
 from tests.benchmarks.report import Bound, Goal, Measured, Row
 
@@ -35,10 +35,10 @@ async def measure() -> Sequence[Row]:
         shutil.rmtree(home)
     names = [name for name in os.environ.get("FAULTS", "").split(",") if name]
     models = _models(FOLDER.absolute() / "models")
-    verdicts = await _run(names, models, ON_ONE_INSTALLATION, "home")
-    verdicts += await _clock_verdicts(names, models)
-    verdicts += await _disk_verdicts(names, models)
-    return [_row(verdict) for verdict in sorted(verdicts, key=lambda verdict: _order(verdict.fault))]
+    findings = await _run(names, models, ON_ONE_INSTALLATION, "home")
+    findings += await _clock_findings(names, models)
+    findings += await _disk_findings(names, models)
+    return [_row(finding) for finding in sorted(findings, key=lambda finding: _order(finding.fault))]
 
 
 def is_chosen(fault: Fault, names: Sequence[str]) -> bool:
@@ -59,7 +59,7 @@ async def _run(
     machine_environ: Callable[[str], Environ] = lambda name: {},
     plane_environ: Environ | None = None,
     server_environ: Environ | None = None,
-) -> list[Verdict]:
+) -> list[Finding]:
     """All chosen ones, one after another, on one installation."""
     chosen = [fault for fault in faults if is_chosen(fault, names)]
     if not chosen:
@@ -71,20 +71,20 @@ async def _run(
         plane_environ=plane_environ,
         server_environ=server_environ,
     ) as world:
-        verdicts = []
+        findings = []
         for fault in chosen:
             # A thread sees the disks that its parent saw when it began, so it begins now.
             with ThreadPoolExecutor(max_workers=1) as thread:
-                verdict = await asyncio.get_running_loop().run_in_executor(thread, tried, world, fault)
-            verdicts.append(verdict)
-            sys.stdout.write(said(verdict))
+                finding = await asyncio.get_running_loop().run_in_executor(thread, tried, world, fault)
+            findings.append(finding)
+            sys.stdout.write(said(finding))
             sys.stdout.flush()
             with (FOLDER / "findings.txt").open("a") as file:
-                file.write(said(verdict, most=sys.maxsize))
-        return verdicts
+                file.write(said(finding, most=sys.maxsize))
+        return findings
 
 
-async def _clock_verdicts(names: Sequence[str], models: Path) -> list[Verdict]:
+async def _clock_findings(names: Sequence[str], models: Path) -> list[Finding]:
     file = FOLDER.absolute() / "server-clock"
     file.write_text("+0s")
     skew, step = clocks.skew_fault(), clocks.step_fault(file)
@@ -97,7 +97,7 @@ async def _clock_verdicts(names: Sequence[str], models: Path) -> list[Verdict]:
     )
 
 
-async def _disk_verdicts(names: Sequence[str], models: Path) -> list[Verdict]:
+async def _disk_findings(names: Sequence[str], models: Path) -> list[Finding]:
     home = Home(FOLDER.absolute() / "home-small").create()
     folders = {"database": home.root, "artifacts": home.artifacts, "logs": home.logs}
     faults = disks.faults_of(**folders)
@@ -110,11 +110,11 @@ async def _disk_verdicts(names: Sequence[str], models: Path) -> list[Verdict]:
         return await _run(names, models, faults, "home-small")
 
 
-def _skipped(faults: Sequence[Fault], names: Sequence[str], why: str) -> list[Verdict]:
-    verdicts = [Verdict(fault, [f"skipped: {why}"], (), 0.0) for fault in faults if is_chosen(fault, names)]
-    for verdict in verdicts:
-        sys.stdout.write(said(verdict))
-    return verdicts
+def _skipped(faults: Sequence[Fault], names: Sequence[str], why: str) -> list[Finding]:
+    findings = [Finding(fault, [f"skipped: {why}"], (), 0.0) for fault in faults if is_chosen(fault, names)]
+    for finding in findings:
+        sys.stdout.write(said(finding))
+    return findings
 
 
 def _models(folder: Path) -> Path:
@@ -126,7 +126,7 @@ def _models(folder: Path) -> Path:
     return folder
 
 
-def _row(verdict: Verdict) -> Row:
-    count, none = (Measured((value,), min_repeats=1) for value in (float(len(verdict.faults)), 0.0))
-    name = f"{verdict.fault.number} {verdict.fault.title}"
+def _row(finding: Finding) -> Row:
+    count, none = (Measured((value,), min_repeats=1) for value in (float(len(finding.faults)), 0.0))
+    name = f"{finding.fault.number} {finding.fault.title}"
     return Row(name, "faults", count, "none", none, Goal(0, bound=Bound.AT_MOST))

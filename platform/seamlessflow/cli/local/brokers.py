@@ -1,7 +1,8 @@
-"""Whether brokers that the environment names answer, asked once before anything is started.
+"""Checks once, before anything is started, that the brokers named by the environment answer.
 
-Enters: the variables and their addresses. Leaves nothing, or BrokerUnreachable naming the variable. Later outages are
-the business of the processes: the death of a broker stops nothing that runs.
+Enters: the variables and their addresses. Leaves: nothing, or BrokerUnreachable naming the
+variable. The processes handle later outages themselves: a broker that dies stops no running
+process.
 """
 
 import asyncio
@@ -16,11 +17,12 @@ BROKER_VARIABLES = ("BROKER_URL", "BACKGROUND_BROKER_URL", "EVENTS_URL")
 
 
 class BrokerUnreachable(InstallationFailed):
-    """A broker does not answer under its address."""
+    """A broker does not answer at its address."""
 
 
 async def external_brokers_answer(environ: Mapping[str, str]) -> None:
-    """Connect to each broker that the environment names. Raises BrokerUnreachable for the first that is dead."""
+    """Connect to each broker that the environment names. Raises BrokerUnreachable for the first
+    that does not answer."""
     for variable in BROKER_VARIABLES:
         if url := environ.get(variable, ""):
             await _connect(variable, url)

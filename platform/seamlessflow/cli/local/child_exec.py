@@ -1,12 +1,13 @@
-"""Becomes another program after binding its life to the parent's.
+"""Becomes another program after tying its lifetime to the parent's.
 
-Enters: `PARENT_PID DEATH_SIGNAL IDENTITY PROGRAM ARG...`, run as a script by `python -I -S`: it needs the
-standard library only, and no code of ours runs between fork and exec in a process that has threads.
-Leaves: the program under the same process id, signalled by the kernel when the thread that spawned it ends.
-Invariant: no program is left behind, even when the parent dies before the death signal is set.
+Enters: `PARENT_PID DEATH_SIGNAL IDENTITY PROGRAM ARG...`, run as a script by `python -I -S`: it
+needs only the standard library, and none of our code runs between fork and exec in a process that
+has threads. Leaves: the program under the same process id, signalled by the kernel when the thread
+that spawned it ends. Invariant: no program is left behind, even if the parent dies before the death
+signal is set.
 
-Identities: `same`; `userns:UID` (root outside, UID inside a user namespace of its own, so that files stay
-ours); `setuid:UID:GID`.
+Identities: `same`; `userns:UID` (root outside, UID inside its own user namespace, so that we still
+own the files); `setuid:UID:GID`.
 """
 
 import ctypes
@@ -48,7 +49,7 @@ def assume_identity(identity: str) -> None:
         os.setgid(gid)
         os.setuid(uid)
     elif kind != "same":
-        raise ValueError(f"identity {identity!r} is none of same, userns:UID, setuid:UID:GID")
+        raise ValueError(f"identity {identity!r} is not one of same, userns:UID, setuid:UID:GID")
 
 
 def enter_user_namespace(*, uid: int) -> None:

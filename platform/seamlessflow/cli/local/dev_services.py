@@ -2,9 +2,9 @@
 
     python -m seamlessflow.cli.local.dev_services --home DIR [--not-durable]
 
-Prints `NAME=value` lines (DATABASE_URL, BROKER_URL, BACKGROUND_BROKER_URL, EVENTS_URL) and then `ready`;
-ends on SIGINT or SIGTERM, and both servers end with it, however it ends. A second one on the same folder
-prints the same lines and ends at once with status 0.
+Prints `NAME=value` lines (DATABASE_URL, BROKER_URL, BACKGROUND_BROKER_URL, EVENTS_URL) and then
+`ready`. It ends on SIGINT or SIGTERM, and both servers end with it, however it ends. A second
+process on the same folder prints the same lines and exits at once with status 0.
 """
 
 import asyncio

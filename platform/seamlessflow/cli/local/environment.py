@@ -1,8 +1,9 @@
-"""What each kind of process finds in its environment.
+"""The environment variables of each kind of process.
 
-Enters: the installation's folder, addresses and secret, and our own environment. Leaves: one environment
-for the planes and a smaller one for machines. Invariant: nothing that a machine runs, agents included,
-inherits the database's address, the live events' or the installation's secret.
+Enters: the installation's folder, addresses and secret, and our own environment. Leaves: one
+environment for the planes and a smaller one for machines. Invariant: nothing that a machine runs,
+including agents, inherits the address of the database or of the live events, or the installation's
+secret.
 """
 
 import os
@@ -26,7 +27,7 @@ NOT_FOR_MACHINES = (
     "PGPASSWORD",
     "DJANGO_SETTINGS_MODULE",
 )
-# One thread a process: the processes share few cores, and a spinning thread starves its neighbours.
+# One thread per process: processes share few cores, and a spinning thread starves its neighbours.
 QUIET_LIBRARIES = {
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
@@ -78,12 +79,13 @@ def plane_environment(
 
 
 def gateway_environment(planes: Mapping[str, str], *, database_url: str) -> dict[str, str]:
-    """The planes', with the database by the address that is the gateway's, and no other."""
+    """The environment of the planes, but with the gateway's own database address as the only
+    one."""
     kept = {name: value for name, value in planes.items() if name != "GATEWAY_DATABASE_URL"}
     return kept | {"DATABASE_URL": database_url}
 
 
 def _model_roots(home: Home, environ: Mapping[str, str]) -> str:
-    """The installation's own folder of models, then those the environment names."""
+    """The installation's own model folder, followed by those that the environment names."""
     named = environ.get("MODEL_ROOTS", "").split(os.pathsep)
     return os.pathsep.join(dict.fromkeys([str(home.models), *filter(None, named)]))

@@ -1,4 +1,5 @@
-"""The base of everything that can keep an installation from running; each message is one clear sentence."""
+"""The base of all errors that keep an installation from running; each message is one clear
+sentence."""
 
 
 class InstallationFailed(RuntimeError):

@@ -1,8 +1,8 @@
-"""Under which user a server that refuses root is run.
+"""Chooses the user for a server that refuses to run as root.
 
 Enters: the effective user of this process and what the kernel allows.
 Leaves: an `Identity` for `child_exec`, and whether that identity can reach a path.
-Invariant: no system user is made and the mode of no existing folder is changed.
+Invariant: it creates no system user and never changes the mode of an existing folder.
 """
 
 import os
@@ -26,12 +26,12 @@ class IdentityKind(StrEnum):
 
 
 class NoUnprivilegedIdentity(InstallationFailed):
-    """This process is root and the machine knows no other user."""
+    """This process runs as root and the machine has no other user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The user a child runs as: `uid` and `gid` are those seen inside the child."""
+    """The user that a child runs as; `uid` and `gid` are as seen inside the child."""
 
     kind: IdentityKind
     uid: int
@@ -48,7 +48,7 @@ class Identity:
 
     @property
     def owner(self) -> tuple[int, int]:
-        """User and group of the files it makes, as seen from outside."""
+        """User and group of the files it creates, as seen from outside."""
         is_other = self.kind is IdentityKind.UNPRIVILEGED
         return (self.uid, self.gid) if is_other else (os.geteuid(), os.getegid())
 
@@ -64,7 +64,8 @@ def same_identity() -> Identity:
 
 
 def choose_identity() -> Identity:
-    """Ourselves when that is an ordinary user, else a user namespace, else an unprivileged user."""
+    """The current user if it is an ordinary user, else a user namespace, else an unprivileged
+    user."""
     if os.geteuid() != 0:
         return same_identity()
     in_namespace = Identity(IdentityKind.USER_NAMESPACE, *_lowest_ordinary_user())
@@ -78,7 +79,7 @@ def wrapped(command: tuple[str, ...], *, identity: Identity, death_signal: int) 
 
 
 def _lowest_ordinary_user() -> tuple[int, int]:
-    # initdb looks its user up by name, so the user must be one that the machine lists.
+    # initdb looks up its user by name, so the machine must list that user.
     users = [(entry.pw_uid, entry.pw_gid) for entry in pwd.getpwall() if entry.pw_uid != 0]
     if not users:
         raise NoUnprivilegedIdentity("PostgreSQL refuses to run as root and /etc/passwd lists no other user.")

@@ -1,4 +1,4 @@
-"""The layouts of the demo's three machines. A layout is only an assignment of tags."""
+"""The layouts of the demo's three machines. A layout only assigns tags."""
 
 from seamlessflow.cli.local.machines import LocalMachine
 

@@ -1,8 +1,7 @@
-"""Servers of an earlier launcher that have not ended yet.
+"""Stops servers of an earlier launcher that are still running.
 
-Enters: a process id noted in a data folder. Leaves: no such server. The id proves nothing by itself, for
-numbers are reused, so a process is taken for ours only if it runs the expected program in the expected
-folder.
+Enters: a process id noted in a data folder. Leaves: no such server. Process ids are reused, so a
+process counts as ours only if it runs the expected program in the expected folder.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ def end_leftover(pid: int | None, *, program: str, cwd: Path, stop_signal: signa
     if pid is None or not _is_ours(pid, program=program, cwd=cwd):
         return
     for number in (stop_signal, signal.SIGKILL):
-        # It may be ending already: that is what we want.
+        # It may have ended already, which is what we want.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
         deadline_at = time.monotonic() + PATIENCE_S
@@ -34,14 +33,14 @@ def end_leftover(pid: int | None, *, program: str, cwd: Path, stop_signal: signa
             if not _is_ours(pid, program=program, cwd=cwd):
                 return
             time.sleep(POLL_S)
-    raise LeftoverWontEnd(f"{program} (process {pid}) still runs in {cwd}; end it, then start again.")
+    raise LeftoverWontEnd(f"{program} (process {pid}) is still running in {cwd}; stop it, then start again.")
 
 
 def _is_ours(pid: int, *, program: str, cwd: Path) -> bool:
     process = Path("/proc") / str(pid)
     try:
         name = (process / "comm").read_text().strip()
-        # A zombie has no folder any more; reading its link fails, and it holds nothing.
+        # A zombie no longer has a folder: reading its link fails, and it holds nothing.
         return name == program and (process / "cwd").resolve(strict=True) == cwd.resolve()
     except OSError:
         return False

@@ -17,7 +17,7 @@ TAIL_BYTES = 4000
 
 
 class RotatedLog:
-    """An append-only file that is renamed away when it is full."""
+    """An append-only file that is rotated when it is full."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
         self.path = path

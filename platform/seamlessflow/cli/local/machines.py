@@ -1,7 +1,7 @@
-"""The machines of an installation: slices of this host, each with a supervisor of its own.
+"""The machines of an installation: slices of this host, each with its own supervisor.
 
 Enters: names, tags and cores. Leaves: a token file per machine and the supervisor's `ProcessSpec`.
-Invariant: a token is made once per machine and database, and only its owner can read it.
+Invariant: a token is created once per machine and database, and only its owner can read it.
 """
 
 import os
@@ -20,9 +20,10 @@ SUPERVISOR = "seamlessflow_workers.supervisor"
 
 @dataclass(frozen=True, slots=True)
 class LocalMachine:
-    """`tags` are those of its registration; `core` counts the cores we may use, from 0; None: unpinned.
+    """`tags`: used at registration; `core`: index into the cores that we may use, from 0; None:
+    unpinned.
 
-    `module` is the program that supervises it.
+    `module`: the program that supervises it.
     """
 
     name: str
@@ -36,7 +37,7 @@ def token_file(home: Home, machine: LocalMachine) -> Path:
 
 
 def forget_tokens_of_other_database(home: Home, *, identity: str) -> None:
-    """Tokens are rows of a database; those of another one open nothing."""
+    """Tokens are rows of a database, so tokens of another database are useless."""
     noted = home.machines / "database"
     if noted.exists() and noted.read_text() == identity:
         return
@@ -48,7 +49,7 @@ def forget_tokens_of_other_database(home: Home, *, identity: str) -> None:
 async def ensure_token(
     home: Home, machine: LocalMachine, *, register: Callable[[LocalMachine], Awaitable[str]]
 ) -> None:
-    """Register the machine and keep its token, unless a token is there already."""
+    """Register the machine and store its token, unless there is one already."""
     path = token_file(home, machine)
     if not path.exists():
         home.kept(path, (await register(machine)).split()[-1])
@@ -73,6 +74,6 @@ def supervisor_spec(
 
 
 def usable_core(index: int | None) -> int | None:
-    """The number of the `index`-th core we may use; None (unpinned) where there are fewer."""
+    """The number of the `index`-th core that we may use; None (unpinned) if there are fewer."""
     cores = sorted(os.sched_getaffinity(0))
     return None if index is None or index >= len(cores) else cores[index]

@@ -1,8 +1,8 @@
-"""Brings the database's tables up to date, and remembers that they are.
+"""Brings the database's tables up to date, and remembers that it did.
 
 Enters: the database's address and the migrations on disk. Leaves: a migrated database and the file
-`migrated`. Invariants: one launcher migrates a database at a time; the step is skipped only for the very
-database and the very migrations that the file names.
+`migrated`. Invariants: only one launcher migrates a database at a time; the step is skipped only
+for exactly the database and the migrations that the file names.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ CONNECT_TIMEOUT_S = 10
 
 
 class DatabaseUnreachable(InstallationFailed):
-    """The database does not answer under its address."""
+    """The database does not answer at its address."""
 
 
 async def database_identity(database_url: str) -> str:
-    """What tells this database from any other, even one that was made anew under the same address."""
+    """Identifies this database, and tells it from a new one created at the same address."""
     async with await _connect(database_url) as connection:
         cursor = await connection.execute(
             "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -37,9 +37,10 @@ async def database_identity(database_url: str) -> str:
 
 
 async def gateway_database(database_url: str, gateway_url: str) -> tuple[str, str]:
-    """The address for the gateway: by its own role if that has its grants, else the owner's and why."""
+    """The gateway's database address: with its own role if that has its grants, else the owner's,
+    and why."""
     if not gateway_url:
-        return database_url, "the gateway works by the database owner's role: GATEWAY_DATABASE_URL is not set"
+        return database_url, "the gateway uses the database owner's role: GATEWAY_DATABASE_URL is not set"
     try:
         async with await psycopg.AsyncConnection.connect(
             gateway_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
@@ -49,7 +50,7 @@ async def gateway_database(database_url: str, gateway_url: str) -> tuple[str, st
         reason = str(error).partition("\n")[0]
         return (
             database_url,
-            f"the gateway works by the database owner's role, its own cannot be used: {reason}",
+            f"the gateway uses the database owner's role, because its own cannot be used: {reason}",
         )
     return gateway_url, ""
 
@@ -57,7 +58,8 @@ async def gateway_database(database_url: str, gateway_url: str) -> tuple[str, st
 async def bring_up_to_date(
     home: Home, *, database_url: str, identity: str, migrate: Callable[[], Awaitable[object]]
 ) -> bool:
-    """Call `migrate` unless nothing has changed since the last time; whether it was called."""
+    """Call `migrate` unless nothing has changed since the last time. Returns whether it was
+    called."""
     wanted = f"{identity} {_migrations_digest()}\n"
     done = home.root / "migrated"
     if done.exists() and done.read_text() == wanted:

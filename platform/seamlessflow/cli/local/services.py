@@ -1,7 +1,9 @@
-"""Which database and broker an installation uses: embedded ones, or those the environment names.
+"""Decides which database and broker an installation uses: embedded ones, or those that the
+environment names.
 
-Enters: the home folder, `DATABASE_URL`, `GATEWAY_DATABASE_URL`, `BROKER_URL`, `BACKGROUND_BROKER_URL` and `EVENTS_URL`.
-Leaves: the addresses, and the servers to start for them (none where an address was given).
+Enters: the home folder, `DATABASE_URL`, `GATEWAY_DATABASE_URL`, `BROKER_URL`,
+`BACKGROUND_BROKER_URL` and `EVENTS_URL`. Leaves: the addresses, and the servers to start for them
+(none if an address was given).
 """
 
 import shutil
@@ -15,14 +17,14 @@ from seamlessflow.cli.local.process_tree import ProcessSpec
 from seamlessflow.cli.local.state import Home, private_folder
 from seamlessflow.cli.local.valkey import BrokerUse, EmbeddedValkey, find_program
 
-# Where root keeps the data of an unprivileged server when that cannot reach the home folder.
+# Where root keeps the data of an unprivileged server that cannot reach the home folder.
 SYSTEM_STATE_DIR = Path("/var/lib")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceUrls:
     database_url: str
-    gateway_database_url: str  # the gateway's own role; empty: it has none and works by the owner's
+    gateway_database_url: str  # with the gateway's own role; empty: it uses the owner's role
     broker_url: str
     background_broker_url: str
     events_url: str
@@ -86,9 +88,10 @@ def _postgres(home: Home, *, is_durable: bool) -> EmbeddedPostgres:
 
 
 def _database_folder(home: Home, identity: Identity) -> Path:
-    """The home, or a folder of the system when the server's user cannot walk into the home.
+    """The home, or a system folder if the server's user cannot reach the home.
 
-    A database that lies in the home already is moved along, and one that was moved once stays where it is.
+    A database that is already in the home is moved there; one that was moved once stays where it
+    is.
     """
     elsewhere = SYSTEM_STATE_DIR / f"seamlessflow-{home.digest}"
     if not elsewhere.exists():

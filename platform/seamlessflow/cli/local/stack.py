@@ -1,9 +1,9 @@
 """The whole product on one machine: database, broker, planes and machines, brought up in order.
 
-Enters: a home folder and a list of machines. Leaves: a `Stack` with the addresses of what runs. Order:
-PostgreSQL and Valkey; tables; tokens; then web, scheduler, background work, gateway and supervisors side by
-side. They stop in the opposite order. Invariant: whatever happens to this process, nothing of it stays
-behind.
+Enters: a home folder and a list of machines. Leaves: a `Stack` with the addresses of what runs.
+Order: PostgreSQL and Valkey; tables; tokens; then web, scheduler, background work, gateway and
+supervisors in parallel. They stop in reverse order. Invariant: whatever happens to this process, it
+leaves no process behind.
 """
 
 import asyncio
@@ -70,14 +70,15 @@ class Stack:
         return await self.tree.run_once(command_spec(arguments, env=self.plane_env, cwd=self.home.root))
 
     async def gateway_database(self) -> tuple[str, str]:
-        """The gateway's address of the database, and why it is the owner's if it is."""
+        """The gateway's database address and, if it uses the owner's role, the reason."""
         return await gateway_database(self.urls.database_url, self.urls.gateway_database_url)
 
     async def _register(self, machine: LocalMachine) -> str:
         return await self.manage("register_machine", machine.name, "--tags", ",".join(machine.tags))
 
     async def prepare(self, machines: Sequence[LocalMachine]) -> None:
-        """Tables and tokens: what must be there before the planes and the supervisors start."""
+        """Create the tables and tokens that must exist before the planes and the supervisors
+        start."""
         identity = await database_identity(self.urls.database_url)
         await bring_up_to_date(
             self.home,
@@ -112,13 +113,13 @@ async def running_stack(
     environ: Mapping[str, str] | None = None,
     before_said_up: Callable[[Stack], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stack]:
-    """Bring everything up, yield, take everything down. Raises `AlreadyRunning` when the home is in use.
+    """Start everything, yield, stop everything. Raises `AlreadyRunning` if the home is in use.
 
-    `before_said_up` is what must be done before anybody finds this installation by its home.
+    `before_said_up` runs before anybody can find this installation by its home.
     """
     environ = os.environ if environ is None else environ
     home.create()
-    # The ports are given back last, when no server of ours listens any more.
+    # The ports are released last, when none of our servers is listening any more.
     with home.lock(), _addresses() as addresses:
         async with ProcessTree(log_dir=home.logs) as tree:
             services = plan_services(home, environ=environ)

@@ -1,9 +1,9 @@
-"""The folder of an installation: where its parts live, who runs it, and its secrets.
+"""The folder of an installation: where its parts are, who runs it, and its secrets.
 
 Enters: `SEAMLESSFLOW_HOME`, else `.seamlessflow` in the working folder. Leaves: paths, a lock.
-Invariants: one launcher at a time per folder (an flock, so a killed one frees it); secrets and tokens are
-made once and readable by their owner alone, as are logs and artifacts; `run.json` describes the launcher
-that holds the lock, is there from when it is up, and goes with it.
+Invariants: one launcher at a time per folder (an flock, so a killed launcher frees it); secrets and
+tokens are created once; only their owner can read them, and likewise logs and artifacts; `run.json`
+describes the launcher that holds the lock and exists exactly while that launcher is up.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from typing import TextIO
 
 from seamlessflow.cli.local.failure import InstallationFailed
 
-# The kernel allows 107; PostgreSQL makes a lock file with a longer name beside its socket.
+# The kernel allows 107; PostgreSQL creates a lock file with a longer name beside its socket.
 MAX_SOCKET_PATH_BYTES = 100
 LONGEST_SOCKET_NAME = "postgres/.s.PGSQL.5432"
 STOP_POLL_S = 0.05
-# For how long a launcher takes whoever holds the lock for somebody who only looks at it.
+# How long a launcher assumes that the lock is only held by a process that checks it.
 LOOKERS_S = 1.0
 LOOKERS_POLL_S = 0.02
 
@@ -38,12 +38,12 @@ class AlreadyRunning(InstallationFailed):
 
 
 class UnsafeRuntimeFolder(InstallationFailed):
-    """The short folder for sockets exists and is not ours alone."""
+    """The short folder for sockets exists, and others can access it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What `run.json` says about the launcher that is up."""
+    """What `run.json` says about the running launcher."""
 
     pid: int
     started_at: str
@@ -51,7 +51,7 @@ class RunInfo:
     gateway_url: str
     database_url: str
     broker_url: str
-    gateway_role_shortfall: str = ""  # why the gateway works by the database owner's role, if it does
+    gateway_role_shortfall: str = ""  # why the gateway uses the database owner's role, if it does
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,14 @@ class Home:
     def create(self) -> "Home":
         for folder in (self.root, self.logs, self.artifacts, self.models, self.machines):
             folder.mkdir(parents=True, exist_ok=True)
-        # They hold tokens, sign-in links, prompts and weights; on a shared host those are nobody else's.
+        # They contain tokens, sign-in links, prompts and weights: nobody else on the host may read them.
         for folder in (self.logs, self.artifacts, self.machines):
             folder.chmod(0o700)
         return self
 
     def runtime_dir(self) -> Path:
-        """A folder for sockets: in the home, or a short one under /tmp when the home's path is too long."""
+        """A folder for sockets: in the home, or a short one under /tmp if the home's path is too
+        long."""
         inside = self.root / "run"
         if len(os.fsencode(inside / LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES:
             inside.mkdir(mode=0o700, exist_ok=True)
@@ -104,15 +105,16 @@ class Home:
         return private_folder(self.short_dir("run"), owner=(os.geteuid(), os.getegid()))
 
     def short_dir(self, name: str) -> Path:
-        """Where `name` goes when it needs a short path outside the home."""
+        """The location of `name` if it needs a short path outside the home."""
         return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{self.digest}-{name}"
 
     def secret(self, name: str) -> str:
-        """A random text that stays the same from the first asking on."""
+        """A random text, created on the first call and the same ever after."""
         return self.kept(self.root / f"{name}.secret", secrets.token_urlsafe(48))
 
     def kept(self, path: Path, text: str) -> str:
-        """The content of `path`; if there is none yet, `text` is stored there for the owner's eyes only."""
+        """The content of `path`; if it does not exist yet, `text` is stored there, readable only by
+        the owner."""
         if not path.exists():
             half_written = path.with_name(path.name + ".new")
             half_written.unlink(missing_ok=True)
@@ -123,10 +125,10 @@ class Home:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the installation; raises `AlreadyRunning` when another launcher does."""
+        """Hold the installation; raises `AlreadyRunning` if another launcher holds it."""
         with (self.root / "lock").open("a+") as file:
             self._take(file)
-            self.run_file.unlink(missing_ok=True)  # of a launcher that was killed
+            self.run_file.unlink(missing_ok=True)  # left by a launcher that was killed
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -156,7 +158,7 @@ class Home:
     def _remove_short_dirs(self) -> None:
         everywhere = self.short_dir("*")
         for folder in everywhere.parent.glob(everywhere.name):
-            # One that still holds a socket is kept for the server that is going down.
+            # A folder that still holds a socket is kept for the server that is stopping.
             with contextlib.suppress(OSError):
                 for inner in folder.iterdir():
                     inner.rmdir()
@@ -164,12 +166,12 @@ class Home:
 
     def write_run(self, run: RunInfo) -> None:
         half_written = self.run_file.with_name("run.json.new")
-        half_written.touch(mode=0o600)  # addresses of outside servers hold passwords
+        half_written.touch(mode=0o600)  # addresses of external servers contain passwords
         half_written.write_text(json.dumps(asdict(run), indent=2) + "\n")
         half_written.replace(self.run_file)
 
     def read_run(self) -> RunInfo | None:
-        """The launcher that is up, or None. A file left by a killed launcher counts as none."""
+        """The running launcher, or None. A file left by a killed launcher is ignored."""
         try:
             run = RunInfo(**json.loads(self.run_file.read_text()))
         except FileNotFoundError:
@@ -177,7 +179,7 @@ class Home:
         return run if run.pid == self.holder() else None
 
     def holder(self) -> int | None:
-        """The process id of the launcher that is up or starting."""
+        """The process id of the launcher that is running or starting."""
         return self._noted_holder() if self.is_locked() else None
 
     def _noted_holder(self) -> int | None:
@@ -189,16 +191,16 @@ class Home:
             return False
         with (self.root / "lock").open("a") as file:
             try:
-                # Shared: those who look do not take one another for a launcher.
+                # Shared, so that two processes that check do not mistake each other for a launcher.
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
             return False
 
     def request_stop(self, *, timeout_s: float) -> bool:
-        """Ask the launcher, also one that is starting, to stop, and wait for it.
+        """Ask the launcher, even one that is still starting, to stop, and wait for it.
 
-        False when there is none or it takes too long.
+        Returns False if there is none or it takes too long.
         """
         pid = self.holder()
         if pid is None:
@@ -213,7 +215,7 @@ class Home:
 
 
 def find_home() -> Home:
-    """The installation meant by the environment, else the one of the working folder."""
+    """The installation named by the environment, else the one in the working folder."""
     named = os.environ.get("SEAMLESSFLOW_HOME")
     return Home(Path(named).absolute() if named else Path.cwd() / ".seamlessflow")
 
@@ -223,8 +225,9 @@ def now_text() -> str:
 
 
 def private_folder(path: Path, *, owner: tuple[int, int]) -> Path:
-    """`path` as a folder that only `owner` can enter; one that somebody else prepared is refused."""
-    with contextlib.suppress(FileExistsError):  # made by an earlier start
+    """`path` as a folder that only `owner` can enter; refuses a folder prepared by somebody
+    else."""
+    with contextlib.suppress(FileExistsError):  # created by an earlier start
         path.mkdir(mode=0o700)
     found = path.lstat()
     is_ours = found.st_uid in (os.geteuid(), owner[0])

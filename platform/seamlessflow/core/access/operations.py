@@ -1,9 +1,11 @@
-"""Operations on an installation, and who may do each: the one table of role, scope and operation.
+"""Operations on an installation and who may perform each: the single table of role, scope and
+operation.
 
-Enters: what a caller is in a project (role), whether the caller is an operator of the installation, what the caller's
-token is limited to (scopes; a browser session is not limited), and whether the thing is the caller's own.
-Leaves: None, or one sentence that says why the operation is refused. Invariant: a token never adds to what its owner
-may do. It only takes away, and both role and scope must allow an operation.
+Enters: the caller's role in a project, whether the caller is an operator of the installation, the
+scopes of the caller's token (a browser session has no such limit), and whether the object is the
+caller's own. Leaves: None, or one sentence that says why the operation is refused. Invariant: a
+token never allows more than its owner may do. It only restricts, and both role and scope must allow
+an operation.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +24,7 @@ class Scope(StrEnum):
 
 
 class ProjectRole(StrEnum):
-    """What a person is in a project, from the least to the most."""
+    """The role of a person in a project, from least to most powerful."""
 
     VIEWER = "viewer"
     MEMBER = "member"
@@ -55,10 +57,11 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may do one operation.
+    """Who may perform one operation.
 
-    `anyone`: the least role that may do it in its project, whoever made the thing. `own`: the least role that may do
-    it to what it made itself. An operation with neither needs no project. `is_operators`: only operators may do it.
+    `anyone`: the least role that may perform it on any object of the project. `own`: the least role
+    that may perform it on its own objects. An operation with neither needs no project.
+    `is_operators`: only operators may perform it.
     """
 
     scope: Scope | None
@@ -81,14 +84,14 @@ RULES: Mapping[Operation, Rule] = {
     Operation.DELETION_ASK: Rule(Scope.SUBMIT, anyone=ProjectRole.MEMBER),
     Operation.STORED_DELETE: Rule(Scope.SUBMIT, anyone=ProjectRole.OWNER, own=ProjectRole.MEMBER),
     Operation.RETENTION_EDIT: Rule(Scope.ADMIN, anyone=ProjectRole.OWNER),
-    # Which machines a caller sees is decided by the grants of pools to projects.
+    # The pools granted to a project decide which machines a caller sees.
     Operation.MACHINE_READ: Rule(Scope.READ),
     Operation.MACHINE_EDIT: Rule(Scope.OPERATE, is_operators=True),
 }
 
 
 def scope_refusal(operation: Operation, scopes: Collection[Scope] | None) -> str | None:
-    """Why a token with these scopes is refused; None for `scopes` is a caller without a token."""
+    """Why a token with these scopes is refused; `scopes` is None for a caller without a token."""
     needed = RULES[operation].scope
     if scopes is None or needed is None or needed in scopes:
         return None
@@ -97,7 +100,7 @@ def scope_refusal(operation: Operation, scopes: Collection[Scope] | None) -> str
 
 
 def role_refusal(operation: Operation, role: ProjectRole | None, *, is_own: bool = False) -> str | None:
-    """Why a person of this role in the project is refused."""
+    """Why a person with this role in the project is refused."""
     rule = RULES[operation]
     if rule.anyone is None or (role is not None and role.includes(rule.anyone)):
         return None
@@ -106,12 +109,12 @@ def role_refusal(operation: Operation, role: ProjectRole | None, *, is_own: bool
     needed = f"the role {rule.anyone}"
     if rule.own is not None:
         needed += f", or {rule.own} for what you made yourself"
-    shown = f"you are {role}" if role is not None else "you are no member"
+    shown = f"you are {role}" if role is not None else "you are not a member"
     return f"you may not {operation} here: that needs {needed}, and in this project {shown}"
 
 
 def operator_refusal(operation: Operation, *, is_operator: bool) -> str | None:
-    """Why somebody who is no operator of the installation is refused."""
+    """Why a person who is not an operator of the installation is refused."""
     if is_operator or not RULES[operation].is_operators:
         return None
     return (
@@ -121,13 +124,13 @@ def operator_refusal(operation: Operation, *, is_operator: bool) -> str | None:
 
 
 def roles_of(operation: Operation) -> tuple[ProjectRole, ...]:
-    """The roles that may do it to anything of a project."""
+    """The roles that may perform it on any object of a project."""
     least = RULES[operation].anyone
     return tuple(role for role in ProjectRole if least is not None and role.includes(least))
 
 
 def table_lines() -> list[str]:
-    """The table as docs/operations.md shows it, in Markdown."""
+    """The table in docs/operations.md, as Markdown lines."""
     heads = ("Operation", *(role.value for role in ProjectRole), "operator", "a token needs")
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for operation, rule in RULES.items():

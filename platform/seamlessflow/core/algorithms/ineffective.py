@@ -1,7 +1,7 @@
-"""Options that change nothing, or teach nothing, in a combination that is possible otherwise.
+"""Options that have no effect, or teach nothing, in an otherwise valid combination.
 
-They are refused when a job is submitted. Stored specs that hold them still load, because a job that runs with a useless
-option must go on running.
+They are refused when a job is submitted. Stored specs that contain them still load, because a job
+that runs with a useless option must keep running.
 """
 
 from seamlessflow.core.algorithms.options import (
@@ -15,7 +15,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 
 
 def ineffective_options(section: AlgorithmSection) -> list[tuple[str, str]]:
-    """(field within the section, what to do instead) of each option without effect."""
+    """(field within the section, what to do instead) for each option without effect."""
     return [(field, detail) for is_so, field, detail in _findings(section) if is_so]
 
 
@@ -29,7 +29,7 @@ def _findings(section: AlgorithmSection) -> list[tuple[bool, str, str]]:
             "off_policy.proximal",
             (
                 "'current' makes every ratio 1, because a batch is one optimizer step, so clip_low and clip_high "
-                "cannot act; accepted: off_policy.importance 'truncate' or 'mask', objective 'policy_gradient', or "
+                "have no effect; accepted: off_policy.importance 'truncate' or 'mask', objective 'policy_gradient', or "
                 "proximal 'behaviour'"
             ),
         ),
@@ -37,7 +37,7 @@ def _findings(section: AlgorithmSection) -> list[tuple[bool, str, str]]:
             is_current and section.dual_clip is not None,
             "dual_clip",
             (
-                f"the bound {section.dual_clip} cannot act, because off_policy.proximal 'current' makes every ratio "
+                f"the bound {section.dual_clip} has no effect, because off_policy.proximal 'current' makes every ratio "
                 "1; leave dual_clip out, or set off_policy.proximal to 'behaviour'"
             ),
         ),

@@ -3,8 +3,9 @@
 from enum import StrEnum
 
 MAX_LOG_RATIO = 20.0
-"""Logs of ratios are cut to ± this before they are exponentiated, and have no gradient beyond: one token that sampler
-and trainer disagree about by more would make the gradient of the whole batch infinite."""
+"""Log ratios are clamped to ± this before they are exponentiated, and have no gradient beyond it.
+Otherwise one token on which sampler and trainer disagree by more would make the gradient of the
+whole batch infinite."""
 
 
 class AlgorithmName(StrEnum):
@@ -24,9 +25,10 @@ class AlgorithmName(StrEnum):
 
 
 class AdvantageEstimator(StrEnum):
-    """group: against the mean of the group. leave_one_out: against the mean of its other sessions. batch: over the
-    whole batch. batch_with_baseline: minus the group's mean, then over the whole batch. mode_aware: one for the
-    judge span, one for the answer span. one: 1 for every token (likelihood)."""
+    """group: relative to the group's mean. leave_one_out: relative to the mean of the group's other
+    sessions. batch: normalised over the whole batch. batch_with_baseline: minus the group's mean,
+    then normalised over the whole batch. mode_aware: one for the judge span, one for the answer
+    span. one: 1 for every token (likelihood)."""
 
     GROUP = "group"
     LEAVE_ONE_OUT = "leave_one_out"
@@ -44,7 +46,8 @@ class AdvantageNorm(StrEnum):
 
 
 class RatioLevel(StrEnum):
-    """token: one ratio a token. sequence: the product over the sample. sequence_mean: its geometric mean."""
+    """token: one ratio per token. sequence: the product over the sample. sequence_mean: the
+    geometric mean over the sample."""
 
     TOKEN = "token"
     SEQUENCE = "sequence"
@@ -52,8 +55,8 @@ class RatioLevel(StrEnum):
 
 
 class Objective(StrEnum):
-    """clip: PPO's minimum. cispo: the clipped ratio is a constant weight of logprob × advantage. policy_gradient:
-    logprob × advantage. All are maximised."""
+    """clip: PPO's minimum. cispo: the clipped ratio is a constant weight on logprob × advantage.
+    policy_gradient: logprob × advantage. All are maximised."""
 
     CLIP = "clip"
     CISPO = "cispo"
@@ -61,8 +64,8 @@ class Objective(StrEnum):
 
 
 class Aggregation(StrEnum):
-    """token_mean: over the trained tokens of the batch. sequence_mean: mean over sessions of their means over tokens.
-    constant: sum over tokens / (sessions × aggregation_constant)."""
+    """token_mean: mean over the trained tokens of the batch. sequence_mean: mean over sessions of
+    their means over tokens. constant: sum over tokens / (sessions × aggregation_constant)."""
 
     TOKEN_MEAN = "token_mean"
     SEQUENCE_MEAN = "sequence_mean"
@@ -78,23 +81,26 @@ class KlEstimator(StrEnum):
 
 
 class KlPlacement(StrEnum):
-    """loss: a term of the loss. reward: taken off the reward before the advantages are made."""
+    """loss: a term of the loss. reward: subtracted from the reward before the advantages are
+    computed."""
 
     LOSS = "loss"
     REWARD = "reward"
 
 
 class ProximalPolicy(StrEnum):
-    """What the ratio is taken against. behaviour: the sampler's recorded logprobs. current: the weights with which the
-    step starts; then the step from sampler to those weights is a constant importance weight (decoupled PPO)."""
+    """The policy that the ratio is taken against. behaviour: the sampler's recorded logprobs.
+    current: the weights at the start of the step; the ratio of those weights to the sampler is then
+    a constant importance weight (decoupled PPO)."""
 
     BEHAVIOUR = "behaviour"
     CURRENT = "current"
 
 
 class ImportanceRule(StrEnum):
-    """Weights π_proximal / π_behaviour. none: not applied. truncate: at most importance_max. mask: tokens (or
-    sequences) outside [importance_min, importance_max] leave the loss, the others carry their weight."""
+    """Weights π_proximal / π_behaviour. none: not applied. truncate: at most importance_max. mask:
+    tokens (or sequences) outside [importance_min, importance_max] are left out of the loss, and the
+    others carry their weight."""
 
     NONE = "none"
     TRUNCATE = "truncate"
@@ -102,7 +108,8 @@ class ImportanceRule(StrEnum):
 
 
 class StalenessScope(StrEnum):
-    """sample: a sample with one token beyond the bound is left out. token: only such tokens are."""
+    """sample: a sample with one token beyond the bound is left out. token: only those tokens are
+    left out."""
 
     SAMPLE = "sample"
     TOKEN = "token"
@@ -117,8 +124,8 @@ class StaleRule(StrEnum):
 
 
 class OverlongRule(StrEnum):
-    """none. shape: DAPO's soft penalty on the reward. filter: the session leaves the loss. zero_advantage: it stays in
-    the denominators with an advantage of 0."""
+    """none: nothing happens. shape: DAPO's soft penalty on the reward. filter: the session is left
+    out of the loss. zero_advantage: it stays in the denominators with an advantage of 0."""
 
     NONE = "none"
     SHAPE = "shape"

@@ -1,7 +1,8 @@
-"""Named algorithms: options that differ from the common ones, each with its paper. The registry of the job spec.
+"""Named algorithms: options that differ from the common ones, each with its paper. The registry of
+the job spec.
 
-A preset is data: `AlgorithmSection` fills every option that a spec leaves out from here. Values are the papers' own;
-where a paper gives none, the note says whose value stands in its place.
+A preset is data: `AlgorithmSection` uses it to fill every option that a spec leaves out. The values
+are those of the papers; where a paper gives none, the note says whose value is used instead.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from seamlessflow.core.algorithms.options import AlgorithmName
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """`options` as they would stand in a job spec, nested sections included."""
+    """`options` as in a job spec, nested sections included."""
 
     source: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -46,8 +47,8 @@ PRESETS: Mapping[AlgorithmName, Preset] = MappingProxyType(
             {**_GRPO, "kl_coef": 0.04},
         ),
         AlgorithmName.DR_GRPO: Preset(
-            "Understanding R1-Zero-like training, arXiv 2503.20783: neither the group's deviation nor a length "
-            "divides; no KL. The constant is the token budget of an answer.",
+            "Understanding R1-Zero-like training, arXiv 2503.20783: no division by the group's standard deviation "
+            "or by length; no KL. The constant is the token budget of an answer.",
             {**_GRPO, "advantage_norm": "mean", "aggregation": "constant"},
         ),
         AlgorithmName.DAPO: Preset(
@@ -68,12 +69,13 @@ PRESETS: Mapping[AlgorithmName, Preset] = MappingProxyType(
         ),
         AlgorithmName.CISPO: Preset(
             "MiniMax-M1, arXiv 2506.13585, eq. 4 and 5: token mean, no KL, no lower clip. The paper gives no upper "
-            "bound; 5 (clip_high 4) is that of ScaleRL, arXiv 2510.13786.",
+            "bound; ours is that of ScaleRL, arXiv 2510.13786: 5 (clip_high 4).",
             {**_GRPO, **_TOKEN_MEAN, "objective": "cispo", "clip_low": 1.0, "clip_high": 4.0},
         ),
         AlgorithmName.RLOO: Preset(
-            "Back to Basics, arXiv 2402.14740: the answer is one action, the baseline its siblings' mean, KL in the "
-            "reward (coefficient 0.03, its TL;DR setting). Off policy the ratio of the whole answer is clipped (0.2).",
+            "Back to Basics, arXiv 2402.14740: the answer is one action, the baseline is its siblings' mean, KL in "
+            "the reward (coefficient 0.03, its TL;DR setting). Off policy, the ratio of the whole answer is clipped "
+            "(0.2).",
             {
                 **_GRPO,
                 "advantage": "leave_one_out",
@@ -99,7 +101,7 @@ PRESETS: Mapping[AlgorithmName, Preset] = MappingProxyType(
         ),
         AlgorithmName.SRPO: Preset(
             "arXiv 2504.14286: token mean, no KL, zero advantage past the length limit, history resampling, two stages "
-            "(list them in `stages`). The paper's clip range is not public; PPO's 0.2 stands in.",
+            "(list them in `stages`). The paper's clip range is not public; PPO's 0.2 is used.",
             {
                 **_GRPO,
                 **_TOKEN_MEAN,
@@ -109,7 +111,7 @@ PRESETS: Mapping[AlgorithmName, Preset] = MappingProxyType(
         ),
         AlgorithmName.STEP_SRPO: Preset(
             "A reconstruction. KAT-V1, arXiv 2507.08297, names the method without equations; ours follows HiPO, arXiv "
-            "2509.23967: separate advantages of judge and answer span. HiPO's constants are options (`judge`).",
+            "2509.23967: separate advantages for judge and answer span. HiPO's constants are options (`judge`).",
             {
                 **_GRPO,
                 **_TOKEN_MEAN,
@@ -126,7 +128,7 @@ PRESETS: Mapping[AlgorithmName, Preset] = MappingProxyType(
 
 
 def preset_fill(name: AlgorithmName, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` options over those of the preset, nested sections merged key by key."""
+    """The preset's options overridden by `given`; nested sections are merged key by key."""
     filled = dict(PRESETS[name].options)
     for key, value in given.items():
         below = filled.get(key)

@@ -1,7 +1,7 @@
-"""The algorithm section of the job spec: a named preset, any option of it overridden, impossible combinations refused.
+"""The algorithm section of the job spec: a named preset whose options can be overridden.
 
-Options that a spec leaves out come from the preset of `name` (`core.algorithms.presets`), so a resolved spec states
-every one of them.
+Options that a spec leaves out come from the preset of `name` (`core.algorithms.presets`), so a
+resolved spec states all of them. Impossible combinations are refused.
 """
 
 from collections.abc import Mapping
@@ -38,82 +38,89 @@ class OffPolicySection(SpecSection):
     proximal: ProximalPolicy = ProximalPolicy.BEHAVIOUR
     """The policy that the ratio is taken against; `current` is decoupled PPO (arXiv 2110.00641, AReaL 2505.24298)."""
     importance: ImportanceRule = ImportanceRule.NONE
-    """What is done with the weights between the sampler and the proximal policy; needs proximal: current."""
+    """How the weights between the sampler and the proximal policy are applied; needs proximal:
+    current."""
     importance_level: RatioLevel = RatioLevel.TOKEN
     """Weights per token, per sample (product), or per sample (geometric mean)."""
     importance_min: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Weights below it are masked (importance: mask)."""
+    """Weights below this are masked (importance: mask)."""
     importance_max: Annotated[float, Field(ge=1, le=1000)] = 2.0
-    """Weights above it are cut to it (truncate) or masked (mask)."""
+    """Weights above this are truncated to it (truncate) or masked (mask)."""
     staleness_scope: StalenessScope = StalenessScope.SAMPLE
     """Whether one token beyond max_staleness excludes its sample or only itself."""
     stale_groups: StaleRule = StaleRule.DROP
-    """Whether updates go on while groups grow too old to train, or wait for them."""
+    """Whether updates continue while groups become too stale to train on, or wait for these
+    groups."""
 
 
 class SamplingSection(SpecSection):
     dynamic: bool = False
-    """Replace groups whose rewards are all equal (DAPO's dynamic sampling); what they cost is shown as waste."""
+    """Replace groups whose rewards are all equal (DAPO's dynamic sampling); their cost is shown as
+    waste."""
     dynamic_limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Batches' worth of groups replaced for one batch; then groups are taken as they come, so that a solved task set
-    cannot stall the job."""
+    """Maximum number of groups replaced for one batch, counted in batches. After that, groups are
+    used as they come, so that a solved task set cannot stall the job."""
     history: bool = False
-    """Leave tasks out of the next epoch whose newest group was all correct (SRPO); mixed and all-wrong ones stay."""
+    """Skip a task in the next epoch if its newest group was all correct (SRPO); mixed and all-wrong
+    tasks stay."""
     correct_reward: Reward = 1.0
     """A session is correct when its reward is at least this."""
 
 
 class OverlongSection(SpecSection):
     rule: OverlongRule = OverlongRule.NONE
-    """What becomes of sessions whose sampled tokens pass the limit or whose answer was cut by it."""
+    """What happens to sessions whose sampled tokens exceed the limit or whose answer was cut off by
+    it."""
     max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    """The limit (L_max) on the sampled tokens of a session. Without it, each answer is held to
-    rollout.max_tokens_per_turn, and a session to max_tokens_per_turn × max_turns, at most the model's length."""
+    """The limit (L_max) on the sampled tokens of a session. Without it, each answer is limited to
+    rollout.max_tokens_per_turn, and a session to max_tokens_per_turn × max_turns, at most the
+    model's length."""
     buffer_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Part of the limit over which the penalty of `shape` grows from 0 to `penalty`."""
+    """Fraction of the limit over which the penalty of `shape` grows from 0 to `penalty`."""
     penalty: Coefficient = 1.0
     """Largest penalty of `shape`, in units of reward."""
 
 
 class JudgeSection(SpecSection):
-    """Step-SRPO. The judge span is what a session samples up to and including `end`; it chose to think if it holds
-    `on`."""
+    """Step-SRPO. The judge span is what a session samples up to and including `end`; the session
+    chose to think if the span contains `on`."""
 
     end: Marker = "</judge>"
-    """Text that ends the judge span; best a token of its own."""
+    """Text that ends the judge span, ideally a single token."""
     on: Marker = "<think_on>"
-    """Text within the judge span that chooses to think."""
+    """Text within the judge span by which a session chooses to think."""
     gamma: Coefficient = 0.3
-    """Weight of the session's own advantage within the judge's (HiPO)."""
+    """Weight of the session's own advantage within the judge span's advantage (HiPO)."""
     bias: Coefficient = 0.01
-    """A lead of thinking within this part of its own mean reward does not count: the mean of not thinking is raised by
-    as much (HiPO ω)."""
+    """Thinking must beat not thinking by more than this fraction of its own mean reward. Within
+    that margin, the mean of not thinking is raised by the same amount (HiPO ω)."""
     norm: AdvantageNorm = AdvantageNorm.MEAN_STD
-    """Whether the answer's advantage is divided by the deviation within its mode."""
+    """Whether the answer's advantage is divided by the standard deviation within its mode."""
 
 
 class StageSection(SpecSection):
-    """One stage of the tasks' curriculum. It ends by its rule, or by hand; the last one ends with the job."""
+    """One stage of the task curriculum. It ends by its rule or manually; the last stage ends with
+    the job."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    """By which it is switched to by hand, and shown."""
+    """Stage name, shown in the UI and used to switch manually."""
     domains: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default_factory=list, max_length=64
     )
-    """Only tasks whose `domain` is one of these; empty: all."""
+    """Only use tasks whose `domain` is one of these; empty: all."""
     until_update: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """Ends once so many updates of the job are published."""
+    """The stage ends once the job has published this many updates."""
     until_metric: Annotated[str, Field(pattern=METRIC, max_length=100)] | None = None
-    """Ends once this metric, averaged over `window` updates, is at least `at_least`."""
+    """The stage ends once this metric, averaged over `window` updates, is at least `at_least`."""
     at_least: Annotated[float, Field(ge=-1e9, le=1e9)] | None = None
-    """What `until_metric` has to reach; one is not given without the other."""
+    """Value that `until_metric` must reach; set both or neither."""
     window: Annotated[int, Field(ge=1, le=10_000)] = 5
-    """Updates of the stage, the newest ones, that `until_metric` is averaged over."""
+    """Number of updates over which `until_metric` is averaged: the newest of the stage."""
 
     @model_validator(mode="after")
     def _metric_has_a_threshold(self) -> "StageSection":
         if (self.until_metric is None) != (self.at_least is None):
-            raise ValueError("until_metric and at_least: belong together, give both or neither")
+            raise ValueError("until_metric and at_least: these belong together; set both or neither")
         return self
 
 
@@ -129,37 +136,39 @@ class AlgorithmSection(SpecSection):
     model_config = ConfigDict(json_schema_extra=_presets_schema)
 
     name: AlgorithmName = AlgorithmName.GRPO
-    """A named algorithm; it sets every option of this section that is left out (see x-presets)."""
+    """Named algorithm. It sets every option of this section that is left out (see x-presets)."""
     advantage: AdvantageEstimator = AdvantageEstimator.GROUP
     advantage_norm: AdvantageNorm = AdvantageNorm.MEAN_STD
-    """Whether the deviation of the group divides its advantages."""
+    """Whether advantages are divided by the group's standard deviation."""
     ratio: RatioLevel = RatioLevel.TOKEN
     objective: Objective = Objective.CLIP
     clip_low: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """The ratio is clipped below at 1 - clip_low; 1 for no lower bound."""
+    """The ratio is clipped below at 1 - clip_low; 1 means no lower bound."""
     clip_high: Annotated[float, Field(ge=0, le=1000)] = 0.2
-    """… and above at 1 + clip_high."""
+    """The ratio is clipped above at 1 + clip_high."""
     dual_clip: Annotated[float, Field(gt=1, le=1000)] | None = None
-    """Bound of the ratio where the advantage is negative (dual-clip PPO, arXiv 1912.09729); none by default."""
+    """Upper bound on the ratio where the advantage is negative (dual-clip PPO, arXiv 1912.09729);
+    none by default."""
     aggregation: Aggregation = Aggregation.SEQUENCE_MEAN
     aggregation_constant: Annotated[float, Field(ge=1, le=1e9)] | None = None
-    """Divisor of `aggregation: constant` besides the sessions; by default rollout.max_tokens_per_turn."""
+    """Divisor of `aggregation: constant`, besides the number of sessions; by default
+    rollout.max_tokens_per_turn."""
     kl_coef: Coefficient = 0.04
-    """Weight of the KL to the initial model; 0 loads no reference model."""
+    """Weight of the KL to the initial model; with 0, no reference model is loaded."""
     kl_estimator: KlEstimator = KlEstimator.K3
     kl_placement: KlPlacement = KlPlacement.LOSS
     entropy_coef: Coefficient = 0.0
-    """Weight of an entropy bonus, in nats per token, aggregated as the loss is."""
+    """Weight of an entropy bonus, in nats per token, aggregated like the loss."""
     max_staleness: Annotated[int, Field(ge=0, le=1000)] = 4
-    """Largest lag, in policy versions, between a token's sampler and the step that trains it."""
+    """Maximum lag, in policy versions, between a token's sampler and the step that trains it."""
     sft_min_reward: Reward = 1.0
-    """Sessions below it are not trained (advantage: one)."""
+    """Sessions with a lower reward are not trained on (advantage: one)."""
     off_policy: OffPolicySection = OffPolicySection()
     sampling: SamplingSection = SamplingSection()
     overlong: OverlongSection = OverlongSection()
     judge: JudgeSection = JudgeSection()
     stages: list[StageSection] = Field(default_factory=list, max_length=16)
-    """Stages in order; none: one stage of all tasks."""
+    """Stages in order; empty: one stage with all tasks."""
 
     @model_validator(mode="before")
     @classmethod
@@ -189,7 +198,7 @@ class AlgorithmSection(SpecSection):
 
 
 def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
-    """(whether it is so, why it cannot be) of each combination without a meaning."""
+    """(whether it is set, why it is refused) for each combination without a meaning."""
     off_policy = section.off_policy
     is_sequence = section.ratio is not RatioLevel.TOKEN
     is_kl_in_reward = section.is_kl_in_reward
@@ -198,18 +207,18 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
         (
             is_sequence and section.aggregation is not Aggregation.SEQUENCE_MEAN,
             (
-                f"ratio: a {section.ratio} ratio has one term a sequence, so aggregation must be 'sequence_mean', got "
-                f"{section.aggregation.value!r}"
+                f"ratio: a {section.ratio} ratio has one term per sequence, so aggregation must be "
+                f"'sequence_mean', got {section.aggregation.value!r}"
             ),
         ),
         (
             is_sequence and estimator is AdvantageEstimator.MODE_AWARE,
-            f"ratio: a {section.ratio} ratio needs one advantage a sequence; mode_aware has one for each span",
+            f"ratio: a {section.ratio} ratio needs one advantage per sequence; mode_aware has one per span",
         ),
         (
             is_sequence and is_kl_in_reward and estimator is AdvantageEstimator.BATCH,
             (
-                f"ratio: a {section.ratio} ratio needs one advantage a sequence; batch advantages with KL in the "
+                f"ratio: a {section.ratio} ratio needs one advantage per sequence; batch advantages with KL in the "
                 "reward differ from token to token"
             ),
         ),
@@ -219,21 +228,21 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
         ),
         (
             section.dual_clip is not None and section.objective is not Objective.CLIP,
-            f"dual_clip: bounds the clip objective only, objective is {section.objective.value!r}",
+            f"dual_clip: only bounds the clip objective, but objective is {section.objective.value!r}",
         ),
         (
             section.dual_clip is not None and section.dual_clip <= 1 + section.clip_high,
-            "dual_clip: must lie above 1 + clip_high",
+            "dual_clip: must be above 1 + clip_high",
         ),
         (
             section.aggregation_constant is not None and section.aggregation is not Aggregation.CONSTANT,
-            f"aggregation_constant: belongs to aggregation 'constant', got {section.aggregation.value!r}",
+            f"aggregation_constant: only applies to aggregation 'constant', got {section.aggregation.value!r}",
         ),
         (
             off_policy.importance is not ImportanceRule.NONE
             and off_policy.proximal is ProximalPolicy.BEHAVIOUR,
             (
-                "off_policy.importance: the ratio is against the sampler already, so its weight would be 1; set "
+                "off_policy.importance: the ratio is already against the sampler, so its weight would be 1; set "
                 "off_policy.proximal to 'current'"
             ),
         ),
@@ -243,21 +252,21 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
         ),
         (
             is_kl_in_reward and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
-            "overlong.rule: with KL in the reward the trainer makes the advantages anew; use 'filter' or 'shape'",
+            "overlong.rule: with KL in the reward the trainer recomputes the advantages; use 'filter' or 'shape'",
         ),
         (
             section.sampling.dynamic and estimator in (*_BATCH_WIDE, AdvantageEstimator.ONE),
             (
-                f"sampling.dynamic: groups of equal rewards do teach with {estimator.value} advantages; only "
-                "advantages against the group are zero there"
+                f"sampling.dynamic: groups of equal rewards still teach with {estimator.value} advantages; only "
+                "advantages relative to the group are zero there"
             ),
         ),
         (
             estimator is AdvantageEstimator.ONE and section.objective is not Objective.POLICY_GRADIENT,
-            "objective: likelihood (advantage one) has no ratio; use 'policy_gradient'",
+            "objective: likelihood (advantage 'one') has no ratio; use 'policy_gradient'",
         ),
         (
             len({stage.name for stage in section.stages}) != len(section.stages),
-            "stages: names must differ, a stage is switched by its name",
+            "stages: names must differ, because a stage is selected by its name",
         ),
     ]

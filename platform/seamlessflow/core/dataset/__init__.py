@@ -1,1 +1,2 @@
-"""Training data that other jobs recorded: what is chosen of it, and in which order it is trained."""
+"""The offline dataset of a job: which recorded sessions it selects, and the order in which it
+trains on them."""

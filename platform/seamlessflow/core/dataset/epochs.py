@@ -1,7 +1,8 @@
-"""Which recorded groups a numbered batch holds: epochs over N groups, each in an order of its own.
+"""Which recorded groups a numbered batch holds: epochs over N groups, each epoch in its own order.
 
-Pure: the same settings give the same groups for the same number, whoever asks and how often. Within an epoch each
-group is in exactly one batch; no batch reaches over the end of an epoch, so the last one of each may be smaller.
+Pure: the same settings always give the same groups for the same number. Within an epoch each group
+is in exactly one batch. No batch crosses the end of an epoch, so the last batch of an epoch may be
+smaller.
 """
 
 from dataclasses import dataclass
@@ -10,16 +11,17 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-NUM_ORDERS_KEPT = 4  # of 8 bytes a group each
+NUM_ORDERS_KEPT = 4  # each takes 8 bytes per group
 
 
 @dataclass(frozen=True, slots=True)
 class EpochBatch:
-    """`positions` counts the job's groups as they were recorded: 0 … N - 1, in the order of training."""
+    """`positions` number the job's groups as they were recorded, 0 … N - 1; they are in training
+    order."""
 
     epoch: int  # 0, 1, …
     positions: NDArray[np.int64]
-    epochs_done: float  # once this batch is trained
+    epochs_done: float  # after this batch is trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,10 @@ class EpochPlan:
         return self.batches_per_epoch * self.num_epochs
 
     def batch(self, number: int) -> EpochBatch | None:
-        """Of the batch `number` (1, 2, 3, …); None behind the last epoch.
+        """Return batch `number` (1, 2, 3, …); None after the last epoch.
 
-        5 groups, 2 a batch, not shuffled: 1 → [0, 1], 2 → [2, 3], 3 → [4], 4 → [0, 1] of the second epoch.
+        5 groups, 2 a batch, not shuffled: 1 → [0, 1], 2 → [2, 3], 3 → [4], 4 → [0, 1] of the second
+        epoch.
         """
         if not 1 <= number <= self.num_batches:
             return None
@@ -57,7 +60,8 @@ class EpochPlan:
 
 @lru_cache(maxsize=NUM_ORDERS_KEPT)
 def _order(num_groups: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """A permutation. NumPy keeps the raw words of a bit generator the same in all releases, not its permutations."""
+    """A permutation. NumPy guarantees the raw words of a bit generator across releases, but not its
+    permutations."""
     words = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(num_groups)
     order = np.argsort(words, kind="stable").astype(np.int64)
     order.flags.writeable = False

@@ -1,4 +1,5 @@
-"""The data section of the job spec: what is trained, the job's own rollouts or what other jobs recorded."""
+"""The data section of the job spec: a job trains on its own rollouts or on trajectories of other
+jobs."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -14,41 +15,47 @@ Version = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class DataSource(StrEnum):
-    """rollout: what the job's own engines sample. trajectories: what other jobs of the project recorded."""
+    """rollout: samples of the job's own engines. trajectories: recorded by other jobs of the
+    project."""
 
     ROLLOUT = "rollout"
     TRAJECTORIES = "trajectories"
 
 
 class DataSection(SpecSection):
-    """Which recorded sessions are trained: of those that had their outcome when the job was submitted."""
+    """Which recorded sessions to train on, out of those that had an outcome when the job was
+    submitted."""
 
     source: DataSource = DataSource.ROLLOUT
-    """`rollout`: what the job samples; `trajectories`: what other jobs recorded, without engines or agents."""
+    """`rollout`: train on what the job samples; `trajectories`: train on what other jobs recorded,
+    without engines or agents."""
     jobs: list[JobReference] = Field(default_factory=list, max_length=64)
-    """Jobs of the same project that recorded them, by id or by name."""
+    """Jobs of the same project whose trajectories are used, by id or name."""
     min_reward: Reward | None = 1.0
-    """Sessions below it are left out; null: none is."""
+    """Leave out sessions with a lower reward; null: no lower limit."""
     max_reward: Reward | None = None
-    """Sessions above it are left out."""
+    """Leave out sessions with a higher reward; null: no upper limit."""
     best_per_group: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Of each group only so many sessions, those of the highest reward, the shorter ones first; null: all."""
+    """Maximum number of sessions per group: those with the highest reward, shorter ones first;
+    null: all."""
     from_version: Version | None = None
-    """Only sessions of which no token was sampled by an older policy version of their job."""
+    """Only use sessions in which no token was sampled by an older policy version of their job."""
     to_version: Version | None = None
-    """… and none by a newer one."""
+    """Only use sessions in which no token was sampled by a newer policy version of their job."""
     domains: list[Domain] = Field(default_factory=list, max_length=64)
-    """Only sessions whose task has one of these as its `domain`; empty: all."""
+    """Only use sessions whose task has one of these values as its `domain`; empty: all."""
     environments: list[JobReference] = Field(default_factory=list, max_length=16)
-    """Only sessions of jobs whose environment has one of these names; empty: all."""
+    """Only use sessions of jobs whose environment has one of these names; empty: all."""
     with_evaluations: bool = False
-    """Also sessions of held-out tasks. They are left out by default: what was trained cannot measure any more."""
+    """Also use sessions of held-out tasks. They are left out by default, because tasks that were
+    trained on can no longer be used for evaluation."""
     groups_per_batch: Annotated[int, Field(ge=1, le=65_536)] = 16
-    """Groups that one training step consumes, each with those of its sessions that were chosen."""
+    """Groups that one training step consumes, each with its selected sessions."""
     num_epochs: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Times that every chosen session is trained; the job is over then."""
+    """Number of passes over the selected sessions; the job ends after the last one."""
     shuffle: bool = True
-    """A new order of the groups in each epoch, made from `seed`; false: the order in which they were recorded."""
+    """Shuffle the groups anew in each epoch, using `seed`; false: keep the order in which they were
+    recorded."""
 
     @property
     def is_offline(self) -> bool:
@@ -61,15 +68,15 @@ class DataSection(SpecSection):
             changed = [name for name in given if getattr(self, name) != getattr(_DEFAULTS, name)]
             if changed:
                 raise ValueError(
-                    f"{changed[0]}: chooses among recorded sessions; it needs source 'trajectories'"
+                    f"{changed[0]}: selects recorded sessions, so it needs source 'trajectories'"
                 )
             return self
         if not self.jobs:
-            raise ValueError("jobs: must name at least one job whose trajectories are trained")
+            raise ValueError("jobs: must name at least one job whose trajectories to train on")
         for low, high in (("min_reward", "max_reward"), ("from_version", "to_version")):
             least, most = getattr(self, low), getattr(self, high)
             if least is not None and most is not None and least > most:
-                raise ValueError(f"{low}: {least} is above {high}, which is {most}: no session is left")
+                raise ValueError(f"{low}: {least} is above {high} ({most}), so no session is left")
         return self
 
 

@@ -1,1 +1,1 @@
-"""Measuring versions on held-out tasks."""
+"""Evaluating policy versions on held-out tasks."""

@@ -2,9 +2,10 @@
 
 
 def is_evaluation_due(*, every: int, latest_version: int, last_evaluated: int | None, is_last: bool) -> bool:
-    """`last_evaluated`: the newest version with an evaluation, None before the first. `is_last`: nothing follows.
+    """`last_evaluated`: the newest version with an evaluation, None before the first. `is_last`: no
+    version follows.
 
-    Versions that came while another one was measured are not made up for: only the newest is measured.
+    Versions published during an evaluation are not caught up on; only the newest one is evaluated.
     """
     if last_evaluated is None:
         return True

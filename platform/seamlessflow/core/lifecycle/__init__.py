@@ -1,1 +1,1 @@
-"""Tables of allowed moves: the only definition of what a status may become."""
+"""Tables of allowed moves: the only definition of which status may follow which."""

@@ -1,4 +1,4 @@
-"""States of rollout groups, sessions and batches: the rows that the data plane owns."""
+"""States of rollout groups, sessions, evaluations and batches, whose rows the data plane owns."""
 
 from enum import StrEnum
 
@@ -6,10 +6,11 @@ from seamlessflow.core.lifecycle.table import TransitionTable
 
 
 class GroupState(StrEnum):
-    """open: sessions still lack outcomes; ready: may train; batched: in a numbered batch; dropped: will never train.
+    """open: sessions still lack outcomes; ready: may be trained; batched: in a numbered batch;
+    dropped: never trained.
 
-    Groups of held-out tasks have states of their own, so nothing that trains or admits ever counts them. evaluating:
-    sessions still lack outcomes; evaluated: measured.
+    Groups of held-out tasks have their own states, so training and admission never count them.
+    evaluating: sessions still lack outcomes; evaluated: all outcomes are in.
     """
 
     OPEN = "open"
@@ -20,12 +21,13 @@ class GroupState(StrEnum):
     EVALUATED = "evaluated"
 
 
-# Sessions of such groups run.
+# Groups in these states have running sessions.
 RUNNING_GROUP_STATES = frozenset({GroupState.OPEN, GroupState.EVALUATING})
 
 
 class DropCause(StrEnum):
-    """Why a group will never train. no_contrast: its rewards are all equal and dynamic sampling replaces it."""
+    """Why a group is never trained. no_contrast: its rewards are all equal, and dynamic sampling
+    replaces it."""
 
     TOO_FEW_REWARDED = "too_few_rewarded"
     NO_CONTRAST = "no_contrast"
@@ -41,7 +43,8 @@ class SessionState(StrEnum):
 
 
 class EvaluationState(StrEnum):
-    """running: groups of it still lack outcomes; finished: the version is measured; cancelled: its job ended before."""
+    """running: some groups still lack outcomes; finished: the version is evaluated; cancelled: its
+    job ended first."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -49,7 +52,8 @@ class EvaluationState(StrEnum):
 
 
 class BatchState(StrEnum):
-    """leased: handed to a trainer; applied: published; forgotten: behind a durable checkpoint, payload dropped."""
+    """leased: given to a trainer; applied: published; forgotten: covered by a durable checkpoint,
+    payload deleted."""
 
     LEASED = "leased"
     APPLIED = "applied"

@@ -30,6 +30,6 @@ PHASE_MOVES = TransitionTable(
         _S.FAILED: frozenset(),
     },
 )
-EPISODE_GRACE_S = 10.0  # what a drained agent runner gives its episodes to end, if their job goes on
-STEP_GRACE_S = 5.0  # what the trainer of a cancelled job gives its step to end
+EPISODE_GRACE_S = 10.0  # how long a drained agent runner lets episodes run if their job continues
+STEP_GRACE_S = 5.0  # how long the trainer of a cancelled job lets its step finish
 LIVE_PHASE_STATES = frozenset({_S.LEASED, _S.STARTING, _S.ACTIVE, _S.DRAINING})

@@ -1,4 +1,4 @@
-"""One generic transition table. Invariant: a status changes only along a listed move."""
+"""A generic transition table. Invariant: a status changes only by a listed move."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,7 +12,7 @@ class IllegalMove(ValueError):
 
 
 class TransitionTable(Generic[State]):
-    """Allowed moves of one kind of thing. States without a way out are terminal."""
+    """Allowed moves of one kind of object. States without outgoing moves are terminal."""
 
     def __init__(self, kind: str, moves: Mapping[State, frozenset[State]]) -> None:
         self.kind = kind
@@ -20,14 +20,15 @@ class TransitionTable(Generic[State]):
 
     @property
     def terminal(self) -> frozenset[State]:
-        """States that nothing leaves."""
+        """States without outgoing moves."""
         return frozenset(state for state, targets in self.moves.items() if not targets)
 
     def allows(self, source: State, target: State) -> bool:
         return target in self.moves[source]
 
     def sources(self, target: State) -> frozenset[State]:
-        """States from which `target` may be reached: the `WHERE state IN (…)` of a compare-and-set."""
+        """States from which `target` can be reached: the `WHERE state IN (…)` of a
+        compare-and-set."""
         return frozenset(state for state, targets in self.moves.items() if target in targets)
 
     def check(self, source: State, target: State) -> None:

@@ -1,7 +1,8 @@
-"""The retention policy of a project: one table of settings that REST, command line, page and documents share.
+"""The retention policy of a project: one table of settings that REST, command line, UI and docs
+share.
 
-Enters: values by name, as people send them. Leaves: a checked policy. Invariant: a policy says something about every
-setting; None means that nothing is deleted on that ground.
+Enters: values by name, as people send them. Leaves: a checked policy. Invariant: a policy has a
+value for every setting; None means that this setting deletes nothing.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ class Setting:
     unit: str
     help: str
     may_be_none: bool = True
-    # Machines belong to the installation, and so does what is recorded of them.
+    # Machines belong to the installation, and so do their records.
     is_of_installation: bool = False
 
 
@@ -60,7 +61,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "metrics_exact_days": _days(
             30, "Roll up the metric points of a job into buckets this long after it ends."
         ),
-        "jobs_days": _days(None, "Delete a job, with everything it left, this long after it ends."),
+        "jobs_days": _days(None, "Delete a job and everything it left behind this long after it ends."),
         "ledger_exact_days": _days(
             14,
             "Roll up the ledger of machines into hours after this long.",
@@ -72,7 +73,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
 
 
 class InvalidPolicy(ValueError):
-    """A setting that does not exist, or a value that it cannot have."""
+    """The setting does not exist, or it cannot have this value."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field}: {detail}")
@@ -87,7 +88,7 @@ class Policy:
     values: Mapping[str, int | None]
 
     def is_over(self, name: str, age_days: float) -> bool:
-        """Whether something of this age has been kept for long enough."""
+        """Whether something of this age has been kept long enough."""
         days = self.values[name]
         return days is not None and age_days >= days
 
@@ -115,7 +116,7 @@ def _value_check(name: str, setting: Setting, value: object) -> int | None:
     counted = f" of {setting.unit}" if setting.unit else ""
     accepted = f"a whole number{counted} from {setting.minimum} to {setting.maximum}"
     if setting.may_be_none:
-        accepted += ", or null for ever"
+        accepted += ", or null to keep forever"
         if value is None:
             return None
     is_number = isinstance(value, int) and not isinstance(value, bool)

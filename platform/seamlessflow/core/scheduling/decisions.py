@@ -1,4 +1,5 @@
-"""What a cycle decides. Each decision carries a reason for people; applying one is a compare-and-set elsewhere."""
+"""What a cycle decides. Each decision carries a reason for people to read; other code applies it by
+compare-and-set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from seamlessflow.core.types.tags import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextPhase:
-    """What the machine should do for the same job as soon as the present phase has ended, decided ahead.
+    """What the machine should do for the same job as soon as its current phase has ended, decided
+    in advance.
 
-    It spares the hand-over a round trip to the scheduler. Leasing it checks everything that any lease does, so what
-    no longer fits by then is not leased, and the next cycle decides.
+    It saves the hand-over a round trip to the scheduler. Leasing it runs the same checks as any
+    lease. If it no longer fits by then, it is not leased, and the next cycle decides.
     """
 
     role: Role
@@ -23,8 +25,8 @@ class NextPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Give a free machine to a job. `num_batches`: after so many updates a train phase ends by itself, unless the next
-    batch is there."""
+    """Give a free machine to a job. `num_batches`: the number of updates after which a train phase
+    ends by itself, unless the next batch is ready."""
 
     machine_id: UUID
     machine: str
@@ -37,7 +39,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseGang:
-    """Give free machines to a job to train on all of them, or on none. `machines`: (id, name) by member; 0 leads."""
+    """Give free machines to a job to train on all of them, or on none. `machines`: (id, name) by
+    member; member 0 leads."""
 
     machines: tuple[tuple[UUID, str], ...]
     job_id: UUID
@@ -46,7 +49,7 @@ class LeaseGang:
     then: NextPhase | None = None
 
     def leases(self) -> tuple[Lease, ...]:
-        """What each machine is given."""
+        """The lease of each machine."""
         return tuple(
             Lease(
                 machine_id=machine_id, machine=name, job_id=self.job_id, role=Role.TRAIN,
@@ -58,7 +61,8 @@ class LeaseGang:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainPhase:
-    """Ask a live phase to hand over and end. `grace_s`: what is under way may go on for so long (None: as it needs)."""
+    """Ask a live phase to hand over and end. `grace_s`: how long running work may continue (None:
+    as long as it needs)."""
 
     phase_id: UUID
     machine: str
@@ -69,7 +73,7 @@ class DrainPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailPhase:
-    """Give a phase up: its machine is silent, or it is stuck."""
+    """Give up a phase because its machine is silent or the phase is stuck."""
 
     phase_id: UUID
     machine: str
@@ -96,7 +100,8 @@ Decision = Lease | LeaseGang | DrainPhase | FailPhase | SetDesiredVersion | Move
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Decisions in the order to apply them, and for every unfinished job why it waits ("" where it does not)."""
+    """Decisions in the order to apply them, and the reason why each unfinished job waits ("" if it
+    does not wait)."""
 
     decisions: tuple[Decision, ...]
     waiting_reasons: Mapping[UUID, str]

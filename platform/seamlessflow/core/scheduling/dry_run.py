@@ -1,7 +1,9 @@
-"""Where a snapshot comes to rest: the scheduler decides, everything heard of obeys, until nothing is left to decide.
+"""Follows a snapshot until it is stable: the scheduler decides, every healthy machine obeys, until
+no decision is left.
 
-Demand stays as it is (no group becomes ready, nothing is published) and nothing fails. The first plan is exactly what
-the next real cycle decides on this snapshot; the rest tells what follows from it.
+Demand does not change (no group becomes ready, nothing is published) and nothing fails. The first
+plan is exactly what the next real cycle decides on this snapshot; the later ones show what follows
+from it.
 """
 
 from collections.abc import Mapping
@@ -23,12 +25,13 @@ from seamlessflow.core.scheduling.decisions import (
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView, Snapshot
 
-MAX_ROUNDS = 32  # queue → start → run → turn to training takes fewer than ten
+MAX_ROUNDS = 32  # queue → start → run → switch to training takes fewer than ten
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`first`: the next cycle's plan; `decisions`: all up to the rest; `waiting`: reasons at rest, by job."""
+    """`first`: the next cycle's plan; `decisions`: all until stable; `waiting`: the reasons then,
+    by job."""
 
     first: Plan
     decisions: tuple[Decision, ...]
@@ -42,7 +45,7 @@ class DryRun:
 
 
 def dry_run(snapshot: Snapshot) -> DryRun:
-    """Follow a snapshot to its rest."""
+    """Follow a snapshot until it is stable."""
     first = plan = decide(snapshot)
     decisions = list(plan.decisions)
     for _ in range(MAX_ROUNDS):
@@ -56,7 +59,7 @@ def dry_run(snapshot: Snapshot) -> DryRun:
 
 
 def _obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """Applied and, on machines that are heard, carried out."""
+    """The snapshot after the plan is applied and, on healthy machines, carried out."""
     machines = {machine.id: machine for machine in snapshot.machines}
     by_phase = {machine.phase.id: machine.id for machine in snapshot.machines if machine.phase is not None}
     jobs = {job.id: job for job in snapshot.jobs}
@@ -91,7 +94,7 @@ def _obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 def _leased(machine: MachineView, lease: Lease, job: JobView) -> MachineView:
     phase = PhaseView(
-        id=machine.id,  # a hypothetical phase: unique, as a machine has at most one
+        id=machine.id,  # of a hypothetical phase: unique, because a machine has at most one
         job_id=job.id,
         role=lease.role,
         state=PhaseState.LEASED,

@@ -1,4 +1,5 @@
-"""Edits of a machine's desired state, as values: what a person asks for, and the machine as it would be."""
+"""Edits of a machine's desired state as values: what a person asks for, and the resulting
+machine."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from seamlessflow.core.scheduling.snapshot import MachineView, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class MachineEdit:
-    """What to change; None leaves it."""
+    """What to change; None leaves a field unchanged."""
 
     tags: Collection[str] | None = None
     is_cordoned: bool | None = None
@@ -17,7 +18,7 @@ class MachineEdit:
 
     @property
     def cordons(self) -> bool | None:
-        """What is being emptied must get nothing new: draining cordons too."""
+        """Draining also cordons, because a machine that is being drained must get no new work."""
         return True if self.is_draining else self.is_cordoned
 
 
@@ -31,7 +32,7 @@ def machine_edited(machine: MachineView, edit: MachineEdit) -> MachineView:
 
 
 def snapshot_edited(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Snapshot:
-    """The snapshot as it would be; machines without an edit stay."""
+    """The snapshot after the edits; machines without an edit are unchanged."""
     machines = tuple(
         machine_edited(machine, edits[machine.id]) if machine.id in edits else machine
         for machine in snapshot.machines

@@ -1,6 +1,7 @@
-"""Hard constraints: each function answers why a machine cannot fill a role for a job, or None if it can.
+"""Hard constraints: each function returns why a machine cannot fill a role for a job, or None if it
+can.
 
-Claims map a machine to the job that took it earlier in the same cycle.
+Claims map a machine to the job that claimed it earlier in the same cycle.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ def is_outside_pools(machine: MachineView, job: JobView, role: Role) -> str | No
 
 
 def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """An engine of the job's kind cannot be started there."""
+    """The machine cannot start an engine of the job's kind."""
     if role is not Role.ROLLOUT or machine.engine_kinds is None or job.engine in machine.engine_kinds:
         return None
     problem = machine.engine_problems.get(job.engine, "unknown to its supervisor")
@@ -33,7 +34,7 @@ def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
 
 
 def lacks_rendezvous(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """Trainers of other machines could not meet the one of this machine."""
+    """Trainers on other machines could not connect to the one on this machine."""
     if role is not Role.TRAIN or not job.trains_in_gangs or machine.has_rendezvous in (None, True):
         return None
     return f"the supervisor of {machine.name} is too old to train together with other machines"
@@ -48,7 +49,7 @@ def is_unheard(machine: MachineView, job: JobView, role: Role) -> str | None:
 
 
 def is_cordoned(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """A cordon keeps out what is new; a phase of the same job and role stays."""
+    """A cordon keeps out new phases; a phase of the same job and role stays."""
     phase = machine.phase_of(job.id)
     stays = phase is not None and phase.role is role and not phase.is_leaving
     return f"{machine.name} is cordoned" if machine.is_cordoned and not stays else None
@@ -59,7 +60,7 @@ def is_held(machine: MachineView, job: JobView, role: Role) -> str | None:
     return f"{machine.name} is held by another job" if taken else None
 
 
-# Why a phase that lives on a machine has to leave it.
+# Why a live phase has to leave its machine.
 KEEP_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, is_draining)
 LEASE_FILTERS: tuple[Filter, ...] = (
     *KEEP_FILTERS,
@@ -78,7 +79,7 @@ def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobVie
 def candidates(
     machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims
 ) -> list[MachineView]:
-    """Machines that may fill the role now, or already do."""
+    """Machines that can fill the role now, or already do."""
     return [
         machine
         for machine in machines
@@ -88,7 +89,7 @@ def candidates(
 
 
 def shortage(machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims) -> str:
-    """Why nobody fills the role, in one clause."""
+    """Why no machine fills the role, in one clause."""
     wanted = ", ".join(sorted(job.tags_of(role)))
     tagged = [machine for machine in machines if lacks_tags(machine, job, role) is None]
     if role is Role.TRAIN and job.trains_in_gangs:
@@ -102,12 +103,12 @@ def shortage(machines: Sequence[MachineView], job: JobView, role: Role, claims: 
 def _gang_shortage(tagged: Sequence[MachineView], job: JobView, wanted: str, claims: Claims) -> str:
     able = candidates(tagged, job, Role.TRAIN, claims)
     names = ", ".join(machine.name for machine in able)
-    text = f"{job.num_train_machines} machines are to train together and {len(able) or 'none'} can"
+    text = f"{job.num_train_machines} machines must train together and {len(able) or 'none'} can"
     text += f" ({names})" if names else ""
     if len(tagged) < job.num_train_machines:
         return f"{text}: {len(tagged) or 'none'} {'has' if len(tagged) == 1 else 'have'} the tags: {wanted}"
     reasons = [_why_not(machine, job, Role.TRAIN, claims) for machine in tagged if machine not in able]
-    return f"{text}: {'; '.join(reasons) or 'another is needed for another role'}"
+    return f"{text}: {'; '.join(reasons) or 'one of them is needed for another role'}"
 
 
 def _why_not(machine: MachineView, job: JobView, role: Role, claims: Claims) -> str:

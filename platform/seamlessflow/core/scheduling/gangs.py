@@ -1,8 +1,10 @@
-"""Training of one job on several machines: a gang, whose phases are leased, drained and given up together.
+"""Training of one job on several machines: a gang, whose phases are leased, drained and given up
+together.
 
-Machines that also roll out hand over together, and those that are free first wait for the last (the ledger calls it
-`awaiting_gang`): handing over takes moments, and a machine that began to roll out again would only be taken back. Of
-two jobs that hold what the other's gang needs the younger gives way, so no two wait for each other for ever.
+Machines that also roll out hand over together, and those that are free first wait for the last one
+(`awaiting_gang` in the ledger): a hand-over is short, and a machine that started to roll out again
+would soon be taken back. If two jobs hold machines that the other's gang needs, the younger job
+gives way, so that two jobs cannot wait for each other for ever.
 """
 
 from collections import defaultdict
@@ -17,11 +19,12 @@ from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseVie
 from seamlessflow.core.types.tags import Role
 
 GATHER_LIMIT_S = 300.0  # from the lease until every member's trainer runs and has found the others
-TOLD_AFTER_S = 5.0  # a wait that people are told of
+TOLD_AFTER_S = 5.0  # a longer wait is reported to people
 
 
 def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase]) -> Iterator[FailPhase]:
-    """The rest of each gang that lost a member, and all of one that does not come together."""
+    """The remaining members of each gang that lost one, and all members of a gang that does not
+    come together."""
     reasons = {decision.phase_id: decision.reason for decision in failing}
     for members in _gangs(machines).values():
         reason = _break_up(members, reasons)
@@ -43,7 +46,8 @@ def _break_up(members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UU
 
 
 def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
-    """What remains of each gang of which a member leaves, has left, or is told to by `drained`."""
+    """The remaining members of each gang from which a member leaves, has left, or is told to leave
+    by `drained`."""
     leaving = {decision.phase_id: decision for decision in drained}
     for members in _gangs(machines).values():
         first = next((leaving[phase.id] for _, phase in members if phase.id in leaving), None)
@@ -51,7 +55,7 @@ def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]
         assert gang is not None
         if first is None and not gang.has_ended and not any(phase.is_leaving for _, phase in members):
             continue
-        reason = f"trains with {first.machine}: {first.reason}" if first else "the training of its gang ends"
+        reason = f"it trains with {first.machine}, and {first.reason}" if first else "its gang stops training"
         for machine, phase in members:
             if phase.id not in leaving and not phase.is_leaving:
                 yield DrainPhase(
@@ -70,7 +74,7 @@ def gang_gather(
     reason: str,
     then: NextPhase | None,
 ) -> tuple[Decision, ...]:
-    """Lease all machines once they are free; until then have those that are not hand over."""
+    """Lease all machines once they are free; until then, ask the others to hand over."""
     if all(machine.phase is None for machine in members):
         machines = tuple((machine.id, machine.name) for machine in members)
         return (
@@ -80,7 +84,7 @@ def gang_gather(
         DrainPhase(
             phase_id=machine.phase.id,
             machine=machine.name,
-            reason=f"{reason}: the machine turns to training",
+            reason=f"{reason}: the machine switches to training",
             then=NextPhase(role=Role.TRAIN, num_batches=num_batches, reason=reason),
         )
         for machine in members
@@ -89,13 +93,14 @@ def gang_gather(
 
 
 def is_gathering(members: Sequence[MachineView]) -> bool:
-    """Machines are free for the gang or on the way: that is not called off for a batch more."""
+    """Whether machines are already free for the gang or handing over; this is not called off to
+    wait for another batch."""
     turning = (machine for machine in members if not is_dedicated(machine))
     return any(machine.phase is None or machine.phase.is_leaving for machine in turning)
 
 
 def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> str:
-    """What a gang has been waiting for, in one clause; "" where it is nothing to speak of."""
+    """What a gang has been waiting for, in one clause; "" if the wait is too short to report."""
     for gang in _gangs(held).values():
         if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
             return f"training waits for {_late(gang)} to join"
@@ -109,7 +114,7 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> st
 
 
 def preempting_job(candidates: Sequence[JobView], job: JobView, snapshot: Snapshot) -> JobView | None:
-    """An older job whose gang could be complete if this one, which cannot work either, gave way."""
+    """An older job whose gang could be complete if this job, which cannot work either, gave way."""
     held = snapshot.held_by(job.id)
     for preempting in candidates:
         if not any(_would_do(machine, preempting) for machine in held):
@@ -155,7 +160,7 @@ def _member(place: tuple[MachineView, PhaseView]) -> int:
 
 
 def _late(members: Sequence[tuple[MachineView, PhaseView]]) -> str:
-    """The leader waits for all others, so it is late only where nobody else is."""
+    """The leader waits for all others, so it is late only if no other member is."""
     late = [machine.name for machine, phase in members if phase.state in _GATHERING]
     leader = members[0][0].name
     return ", ".join(name for name in late if name != leader) or leader

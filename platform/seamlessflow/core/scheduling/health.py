@@ -1,7 +1,7 @@
-"""Phases to give up: their machine is silent, or they are stuck in a state.
+"""Phases to give up, because their machine is silent or they are stuck in a state.
 
-If more machines fell silent than are heard, the fault is probably ours: eviction waits; if nobody is heard at all it
-never happens.
+If more machines are silent than healthy, the fault is probably ours, so eviction waits. If no
+machine is healthy, eviction never happens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import FailPhase
 from seamlessflow.core.scheduling.snapshot import MachineView, PhaseView
 
-HEARTBEAT_LIMIT_S = 15.0  # silent for longer, a machine counts as lost
+HEARTBEAT_LIMIT_S = 15.0  # a machine that is silent for longer counts as lost
 SUSPICION_S = 120.0
 START_LIMIT_S = 1800.0
 DRAIN_LIMIT_S = 600.0

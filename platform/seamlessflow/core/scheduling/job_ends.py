@@ -1,4 +1,4 @@
-"""Where a job is heading: on (None), or to an end for which its phases have to drain first."""
+"""Where a job is heading: it continues (None), or it ends once its phases have drained."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ MAX_FAILURES = 10  # failed phases since the last publication
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """`via`: the state while phases still drain (None: the present one stays); `to`: the state after."""
+    """`via`: the state while phases still drain (None: the current one); `to`: the state
+    afterwards."""
 
     to: JobState
     via: JobState | None
@@ -23,7 +24,7 @@ def ending_of(job: JobView) -> Ending | None:
     if job.num_remaining_updates == 0 and not job.awaits_evaluation:
         return Ending(JobState.COMPLETED, None, f"all {job.num_updates} updates are published")
     if job.num_failures > MAX_FAILURES:
-        last = f"; the last: {job.last_failure}" if job.last_failure else ""
+        last = f"; last failure: {job.last_failure}" if job.last_failure else ""
         return Ending(
             JobState.FAILED, None, f"{job.num_failures} phases failed since the last publication{last}"
         )
@@ -33,7 +34,7 @@ def ending_of(job: JobView) -> Ending | None:
 
 
 def next_state(job: JobView, ending: Ending, *, is_drained: bool) -> JobState | None:
-    """The next move of a job that is ending, or None while it waits or is there already."""
+    """The next move of a job that is ending, or None while it waits or once it has arrived."""
     if job.state is ending.to:
         return None
     if is_drained:
@@ -42,7 +43,7 @@ def next_state(job: JobView, ending: Ending, *, is_drained: bool) -> JobState | 
     return ending.via if ending.via is not None and may_go and job.state is not ending.via else None
 
 
-# A move the table does not list directly goes over a state that is true on the way.
+# A move that the table does not list directly passes through a state that is true on the way.
 _DETOURS = {
     (JobState.QUEUED, JobState.COMPLETED): JobState.STARTING,
     (JobState.STARTING, JobState.COMPLETED): JobState.RUNNING,

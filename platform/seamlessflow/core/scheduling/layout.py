@@ -1,9 +1,9 @@
 """Which machine fills which role of one job.
 
-One machine runs the agents (none if they are external), one trains, or as many as the job wants together, all others
-that may roll out do. Machines that train may be among those that roll out: then the two take turns (`multiplexing`).
-Agents need a machine of their own.
-A job on recorded trajectories trains and nothing else.
+One machine runs the agents (none if they are external). One machine trains, or as many as the job
+needs together. All other machines that may roll out do so. A machine may both train and roll out;
+it then alternates between the two (`multiplexing`). Agents need a machine of their own. A job on an
+offline dataset only trains.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from seamlessflow.core.types.tags import Role
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`trainers`: as many as there are, up to those that the job wants. `shortages` has one clause for each role that
-    cannot be filled."""
+    """`trainers`: as many as there are, up to the number that the job needs. `shortages` has one
+    clause for each role that cannot be filled."""
 
     agent: MachineView | None
     trainers: tuple[MachineView, ...]
@@ -27,7 +27,7 @@ class Layout:
 
     @property
     def train(self) -> MachineView | None:
-        """The one that trains, or leads those that do."""
+        """The machine that trains, or the leader of those that do."""
         return self.trainers[0] if self.trainers else None
 
     @property
@@ -37,7 +37,8 @@ class Layout:
 
 
 def layout_choose(job: JobView, machines: Sequence[MachineView], claims: Claims) -> Layout:
-    """The best layout that fills every role; if there is none, the best for as many roles as possible."""
+    """The best layout that fills every role; if there is none, the best one for as many roles as
+    possible."""
     if not job.has_agents:
         return _with_agent(job, None, machines, claims)
     agents = sorted(candidates(machines, job, Role.AGENT, claims), key=lambda m: agent_key(m, job.id))

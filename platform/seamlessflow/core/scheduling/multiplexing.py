@@ -1,7 +1,7 @@
 """Training of one job: a long phase on dedicated machines, or turns on machines that also roll out.
 
-Returning a machine to training is mandatory as soon as a full batch is there; lending it to rollout is what it does
-meanwhile. A machine on which training is due is never leased for rollout.
+A machine must return to training as soon as a full batch is ready; until then it is lent to
+rollout. A machine on which training is due is never leased for rollout.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,11 @@ from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseVie
 from seamlessflow.core.types.tags import Role
 
 MAX_BATCHES_PER_TURN = 2
-# Of the time between two batches, what handing a machine over and back may cost before turns are made longer.
+# The share of the time between two batches that a hand-over and back may take before turns get
+# longer.
 MAX_HAND_OVER_SHARE = 0.05
-EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for so long gives the machine back
-_OFFLINE = "trains on recorded trajectories"
+EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for this long gives the machine back
+_OFFLINE = "trains on an offline dataset"
 BACK_TO_ROLLOUT = NextPhase(role=Role.ROLLOUT, reason="its turn to train is over")
 
 
@@ -32,7 +33,7 @@ class TrainTurn:
 def train_turn(
     job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
 ) -> TrainTurn:
-    """What training needs now. `live_train`: where train phases of the job live, wherever that is."""
+    """What training needs now. `live_train`: all machines with a live train phase of the job."""
     if job.trains_in_gangs:
         return _gang_turn(job, layout, live_train, is_running=is_running)
     if live_train:
@@ -50,10 +51,12 @@ def train_turn(
 
 
 def batches_to_wait_for(job: JobView) -> int:
-    """Full batches that a turn should find: one, or two where handing over is dear next to what a batch takes.
+    """Number of full batches to wait for before a turn: one, or two if a hand-over is expensive
+    compared with a batch.
 
-    Two only if that holds up nothing: half of the staleness bound is room for the second, the groups that are under
-    way suffice for it, so generation does not wait for this turn, and they have not kept the first one waiting long.
+    Two only if that delays nothing: half of the staleness bound leaves room for the second batch,
+    enough groups for it are running, so generation does not wait for this turn, and the first batch
+    has not been waiting long.
     """
     share = job.hand_over_s / job.batch_interval_s if job.batch_interval_s > 0 else 0.0
     num_wanted = min(MAX_BATCHES_PER_TURN, 1 + job.max_staleness // 2, job.num_remaining_updates)
@@ -69,7 +72,7 @@ def batches_to_wait_for(job: JobView) -> int:
 def _gang_turn(
     job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
 ) -> TrainTurn:
-    if live_train:  # each is asked alike: the leader knows what the others know
+    if live_train:  # all are asked alike: the leader knows what the others know
         turns = [_during(job, machine) for machine in live_train]
         is_long = not job.has_rollout or all(map(is_dedicated, live_train))
         drains = () if is_long else tuple(decision for turn in turns for decision in turn.decisions)
@@ -128,7 +131,7 @@ def _take_over(job: JobView, machine: MachineView) -> TrainTurn:
     drain = DrainPhase(
         phase_id=phase.id,
         machine=machine.name,
-        reason=f"{reason}: the machine turns to training",
+        reason=f"{reason}: the machine switches to training",
         then=NextPhase(role=Role.TRAIN, num_batches=num_batches, reason=reason),
     )
     return TrainTurn((drain,), (machine,))

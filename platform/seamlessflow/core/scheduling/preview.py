@@ -1,9 +1,12 @@
-"""What an edit of machines would do to each running thing: the scheduler itself, asked about a hypothetical snapshot.
+"""What an edit of machines would do to each phase and job: the scheduler itself decides on a
+hypothetical snapshot.
 
-Enters: a snapshot and edits. Leaves: the plan that the next cycle makes under the edits, the impact of each phase that
-is concerned, and each job's places before and after. Invariants: `first` equals `decide` of the edited snapshot; all
-else is the same at every moment of a job's cycle. It is asked of the snapshot *at rest*: what starts has started, no
-batch is due, so machines that train in turns roll out; who trains is asked of the same rest with a batch due.
+Enters: a snapshot and edits. Leaves: the plan that the next cycle makes under the edits, the impact
+on each affected phase, and each job's places before and after. Invariants: `first` equals `decide`
+of the edited snapshot; everything else is the same at every moment of a job's cycle. To ensure
+this, the impact is computed on the *stable* snapshot: starting phases have started and no batch is
+due, so machines that train in turns roll out. Who trains is computed on the same stable snapshot
+with a batch due.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +27,8 @@ from seamlessflow.core.types.tags import Role
 
 
 class Impact(StrEnum):
-    """stays: as it is; drains: hands over and ends; fails: is given up, its machine being silent."""
+    """stays: unchanged; drains: hands over and ends; fails: is given up because its machine is
+    silent."""
 
     STAYS = "stays"
     DRAINS = "drains"
@@ -33,9 +37,11 @@ class Impact(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseImpact:
-    """`successors`: other machines that fill the role for the job afterwards. `is_by_edit`: else it ends anyway.
+    """`successors`: other machines that fill the role for the job afterwards. `is_by_edit`: if
+    false, it ends anyway.
 
-    `live`: the phase itself, if it lives at this very moment. `is_turn`: the machine's turns to train for the job.
+    `live`: the phase itself, if it is live right now. `is_turn`: the machine's turns to train for
+    the job.
     """
 
     machine_id: UUID
@@ -52,7 +58,8 @@ class PhaseImpact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where a job comes to rest. `train` is who trains once a batch is due; `waiting` is "" unless it waits."""
+    """The stable places of a job. `train`: the machines that train once a batch is due; `waiting`
+    is "" unless it waits."""
 
     state: JobState | None  # None: it has ended
     rollout: tuple[str, ...]
@@ -77,7 +84,7 @@ class JobImpact:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`phases`: those on edited machines, and every other that ends because of the edit."""
+    """`phases`: those on edited machines, and all others that end because of the edit."""
 
     first: Plan
     phases: tuple[PhaseImpact, ...]
@@ -86,7 +93,8 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Where a snapshot rests with nothing to train (`quiet`), and from there with a batch due."""
+    """The stable snapshot with nothing to train (`quiet`), and the one that follows when a batch is
+    due."""
 
     quiet: DryRun
     due: DryRun
@@ -130,7 +138,7 @@ def preview(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Preview:
 def _impacts(
     snapshot: Snapshot, now: _Outcome, then: _Outcome, places: Mapping[UUID, Places]
 ) -> Iterator[PhaseImpact]:
-    """Of what is at rest, and of turns to train that the edit ends."""
+    """Impacts on stable phases, and on turns to train that the edit ends."""
     live = {machine.id: machine.phase for machine in snapshot.machines}
     jobs = {job.id: job for job in snapshot.jobs}
     trained = {(machine.id, job_id) for machine, job_id in _training(now.due.final)}
@@ -148,7 +156,8 @@ def _impacts(
         if (machine_id, Role.TRAIN) not in ends_as:
             machine = after[machine_id]
             reason = (
-                first_rejection(LEASE_FILTERS, machine, jobs[job_id], Role.TRAIN) or "another is to train"
+                first_rejection(LEASE_FILTERS, machine, jobs[job_id], Role.TRAIN)
+                or "another machine trains instead"
             )
             yield _impact(
                 machine, job_id, Role.TRAIN, places,
@@ -159,7 +168,8 @@ def _impacts(
 def _passing(
     snapshot: Snapshot, edited: Snapshot, now: _Outcome, places: Mapping[UUID, Places]
 ) -> Iterator[PhaseImpact]:
-    """Of phases that live now and have no place at rest: their job ends, their machine is silent or was edited."""
+    """Impacts on live phases without a stable place: their job ends, or their machine is silent or
+    was edited."""
     placed = {(m.id, m.phase.job_id, m.phase.role) for m in now.quiet.final.machines if m.phase is not None}
     placed |= {(machine.id, job_id, Role.TRAIN) for machine, job_id in _training(now.due.final)}
     passing = [
@@ -174,7 +184,7 @@ def _passing(
         end, anyway = changed.end_of(phase.id), present.end_of(phase.id)
         impact, reason = _end_said(end)
         if end is None and phase.is_leaving:
-            impact, reason = Impact.DRAINS, "it drains already"
+            impact, reason = Impact.DRAINS, "it is already draining"
         is_by_edit = end is not None and (anyway is None or anyway.reason != end.reason)
         told = _impact(machine, phase.job_id, phase.role, places, live=phase, impact=impact, reason=reason)
         yield replace(told, is_by_edit=is_by_edit)
@@ -226,7 +236,7 @@ def _with_demand(snapshot: Snapshot, *, is_due: bool) -> Snapshot:
             job,
             num_ready_groups=job.groups_per_batch if is_due else 0,
             num_unpublished_batches=0,
-            due_age_s=inf if is_due else 0.0,  # so long that no turn waits for a second batch
+            due_age_s=inf if is_due else 0.0,  # old enough that no turn waits for a second batch
         )
         for job in snapshot.jobs
     )
@@ -235,7 +245,8 @@ def _with_demand(snapshot: Snapshot, *, is_due: bool) -> Snapshot:
 
 
 def _turn_over(machine: MachineView) -> MachineView:
-    """A turn of training that began is thought to have lasted: without a batch it gives the machine back."""
+    """Assume that a running turn to train has lasted long enough: without a batch, it gives the
+    machine back."""
     phase = machine.phase
     if phase is None or phase.role is not Role.TRAIN or phase.is_leaving or not machine.is_healthy:
         return machine

@@ -1,6 +1,7 @@
-"""A preview in sentences: facts of the scheduler's answer in, one sentence for each phase and job out.
+"""Describes a preview in sentences, one for each phase and job.
 
-What is under way at this moment is not counted in them: the sentences hold for as long as nobody edits anything.
+The sentences do not depend on what is running at this moment, so they stay true until somebody
+edits something.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ def phase_sentence(impact: PhaseImpact, *, job: str) -> str:
         return f"{impact.machine}: its turns to train {job} end, because {impact.reason}; {_turns(impact.successors)}."
     what = f"{impact.machine}: the {impact.role} phase of {job}"
     if impact.impact is Impact.STAYS:
-        return f"{what} goes on as it is."
+        return f"{what} continues unchanged."
     if impact.impact is Impact.FAILS:
         return f"{what} is given up, because {impact.reason}."
     return f"{what} drains, because {impact.reason}; {_consequence(impact)}."
@@ -24,7 +25,7 @@ def phase_sentence(impact: PhaseImpact, *, job: str) -> str:
 def job_sentence(impact: JobImpact, *, job: str) -> str:
     before, after = impact.before, impact.after
     if not impact.is_changed:
-        return f"{job} goes on as before{f': it waits, {after.waiting}' if after.waiting else ''}."
+        return f"{job} continues as before{f'; it still waits: {after.waiting}' if after.waiting else ''}."
     parts = []
     for role, verb in ((Role.ROLLOUT, "rolls out"), (Role.TRAIN, "trains"), (Role.AGENT, "runs its agents")):
         if before.of(role) != after.of(role):
@@ -50,19 +51,19 @@ def _consequence(impact: PhaseImpact) -> str:
 
 def _requests(successors: Sequence[str]) -> str:
     if successors:
-        return f"its requests are handed over to {_names(successors)} and go on from their own tokens"
+        return f"its requests are handed over to {_names(successors)} and continue from their own tokens"
     return "its requests are held until a machine rolls out for the job again"
 
 
 def _turns(successors: Sequence[str]) -> str:
     return (
-        "a step in hand ends first and is published; what was not begun is given again to "
-        f"{_names(successors) if successors else 'whoever may train next'}"
+        "a step in progress finishes and is published; batches not yet started go to "
+        f"{_names(successors) if successors else 'the next machine that may train'}"
     )
 
 
 def _episodes(successors: Sequence[str]) -> str:
-    where = f"on {_names(successors)}" if successors else "once a machine may run agents"
+    where = f"on {_names(successors)}" if successors else "as soon as a machine may run agents"
     return (
         f"its episodes get {EPISODE_GRACE_S:g} s to end; the rest are requeued without counting as attempts "
         f"and run again {where}"

@@ -1,7 +1,8 @@
-"""One scheduling cycle: snapshot in, decisions with reasons out. Pure, deterministic, no clock, no I/O.
+"""One scheduling cycle: snapshot in, decisions with reasons out. Pure, deterministic, no clock, no
+I/O.
 
-Jobs are served in order of creation; a machine that an earlier job claims is out of reach for later ones. The same
-module drives the live scheduler and the simulator.
+Jobs are served in order of creation; a machine claimed by an earlier job is not available to later
+ones. The same module drives the live scheduler and the simulator.
 """
 
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:
 
 
 def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
-    """A phase may be drained for several reasons: the first is said, and a leaving phase gets no new version."""
+    """A phase may be drained for several reasons; only the first is kept, and a leaving phase gets
+    no new version."""
     drained: set[UUID] = set()
     for decision in decisions:
         if isinstance(decision, DrainPhase | SetDesiredVersion):
@@ -70,7 +72,8 @@ def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
 def _decide_job(
     job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID], in_need: list[JobView]
 ) -> tuple[list[Decision], str]:
-    """`in_need`: older jobs at work whose gang is not complete; this one is added if it is one of them."""
+    """`in_need`: older active jobs whose gang is incomplete; this job is added if it is one of
+    them."""
     held = snapshot.held_by(job.id)
     ending = ending_of(job)
     if ending is not None:
@@ -90,8 +93,8 @@ def _decide_job(
 
 
 def _preempted(held: tuple[MachineView, ...], preempting: JobView) -> tuple[list[Decision], str]:
-    """The job goes back to the queue once nothing of it lives."""
-    reason = f"gives way to an older job that needs {preempting.num_train_machines} machines to train"
+    """The job goes back to the queue once none of its phases is live."""
+    reason = f"it gives way to an older job that needs {preempting.num_train_machines} machines to train"
     drains = [
         _drain(machine, reason, grace_s=EPISODE_GRACE_S if _role(machine) is Role.AGENT else None)
         for machine in held
@@ -101,7 +104,7 @@ def _preempted(held: tuple[MachineView, ...], preempting: JobView) -> tuple[list
 
 
 def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[list[Decision], str]:
-    """Drain everything; the last move comes when nothing lives any more."""
+    """Drain everything; the last move follows once no phase is live."""
     decisions: list[Decision] = [
         _drain(machine, ending.reason, grace_s=_ending_grace_s(machine, ending))
         for machine in held
@@ -119,7 +122,8 @@ def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[l
 
 
 def _ending_grace_s(machine: MachineView, ending: Ending) -> float | None:
-    """A pause waits for what ends soon; a job that is over discards its episodes and, if cancelled, its step."""
+    """A pause waits for work that ends soon; a job that is over discards its episodes and, if
+    cancelled, its step."""
     if _role(machine) is Role.AGENT:
         return EPISODE_GRACE_S if ending.to is JobState.PAUSED else 0.0
     is_discarded = _role(machine) is Role.TRAIN and ending.to is JobState.CANCELLED
@@ -129,7 +133,8 @@ def _ending_grace_s(machine: MachineView, ending: Ending) -> float | None:
 def _serves_last_episodes(
     job: JobView, machine: MachineView, held: tuple[MachineView, ...], ending: Ending
 ) -> bool:
-    """While agents of a job that pauses end their episodes, its engines go on, where they may."""
+    """While the agents of a pausing job finish their episodes, its engines keep running where they
+    may."""
     if ending.to is not JobState.PAUSED or _role(machine) is not Role.ROLLOUT:
         return False
     if first_rejection(KEEP_FILTERS, machine, job, Role.ROLLOUT) is not None:
@@ -138,7 +143,7 @@ def _serves_last_episodes(
 
 
 def _send_back(job: JobView, layout: Layout) -> tuple[list[Decision], str]:
-    """Nothing of the job lives and some role cannot be filled: it waits in the queue."""
+    """No phase of the job is live and some role cannot be filled, so the job waits in the queue."""
     reason = "; ".join(layout.shortages)
     if job.state is JobState.QUEUED:
         return [], reason
@@ -162,7 +167,7 @@ def _run(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> tuple[l
 
 
 def _ineligible(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPhase]:
-    """Phases whose machine was retagged, regranted or drained under them."""
+    """Phases whose machine was retagged, regranted or drained while they ran."""
     for machine in held:
         phase = machine.phase
         if phase is not None and not phase.is_leaving:
@@ -174,7 +179,9 @@ def _ineligible(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPh
 
 def _progress(job: JobView, held: tuple[MachineView, ...]) -> MoveJob | None:
     if job.state is JobState.QUEUED:
-        return MoveJob(job_id=job.id, to_state=JobState.STARTING, reason="machines for every role are there")
+        return MoveJob(
+            job_id=job.id, to_state=JobState.STARTING, reason="machines for every role are available"
+        )
     if job.state is JobState.STARTING and _is_up(job, held):
         active = "an engine and the agents are" if job.has_rollout else "the trainer is"
         return MoveJob(job_id=job.id, to_state=JobState.RUNNING, reason=f"{active} active")
@@ -222,7 +229,7 @@ def _waiting(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> str
     if layout.shortages:
         return "; ".join(layout.shortages)
     if job.num_failures and job.last_failure:
-        return f"tried again after {job.num_failures} failed phases; the last: {job.last_failure}"
+        return f"retrying after {job.num_failures} failed phases; last failure: {job.last_failure}"
     if wait := gang_wait(layout.trainers, held) if job.trains_in_gangs else "":
         return wait
     if _is_up(job, held):

@@ -1,6 +1,7 @@
 """Soft preferences among machines that pass the filters: the smallest key wins, names break ties.
 
-Both suit small clusters: agents go where nothing else could run, training where it interrupts no generation.
+Both suit small clusters: agents go where nothing else could run, and training goes where it
+interrupts no generation.
 """
 
 from uuid import UUID
@@ -12,18 +13,20 @@ Key = tuple[bool, int, str]
 
 
 def agent_key(machine: MachineView, job_id: UUID) -> Key:
-    """Stay where the agents are; else the machine with the fewest other roles."""
+    """Stay where the agents are; otherwise choose the machine with the fewest other roles."""
     others = len(machine.tags & {Role.ROLLOUT.value, Role.TRAIN.value})
     return (not _runs(machine, job_id, Role.AGENT), others, machine.name)
 
 
 def train_key(machine: MachineView, job_id: UUID) -> Key:
-    """Stay where training runs; else a dedicated machine; else the same {rollout, train} machine each time."""
+    """Stay where training runs; otherwise choose a dedicated machine, or else always the same
+    {rollout, train} machine."""
     return (not _runs(machine, job_id, Role.TRAIN), int(not is_dedicated(machine)), machine.name)
 
 
 def is_dedicated(machine: MachineView) -> bool:
-    """Trains only: a long train phase takes nothing away from generation."""
+    """Whether the machine only trains, so that a long train phase takes nothing away from
+    generation."""
     return Role.ROLLOUT.value not in machine.tags
 
 

@@ -1,7 +1,7 @@
 """What one scheduling cycle sees: frozen values of machines, live phases and unfinished jobs.
 
-Ages are measured by whoever takes the snapshot; the scheduler itself owns no clock. The order of `machines` and `jobs`
-carries no meaning: `Snapshot` sorts them, so equal contents give equal plans.
+The code that takes the snapshot measures ages; the scheduler itself has no clock. The order of
+`machines` and `jobs` has no meaning: `Snapshot` sorts them, so equal contents give equal plans.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,14 @@ class GangView:
 
     id: UUID
     member: int  # 0 leads
-    failure: str = ""  # why a member's phase has failed, the first that did
+    failure: str = ""  # why the first member's phase that failed did so
     has_ended: bool = False  # a member's phase has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseView:
-    """A live phase. `age_s` counts from the lease, then from becoming active, then from the order to drain."""
+    """A live phase. `age_s` counts from the lease, then from when it became active, then from the
+    order to drain."""
 
     id: UUID
     job_id: UUID
@@ -44,7 +45,7 @@ class PhaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """A machine and the one phase that may live on it. `unheard_s`: since its last heartbeat."""
+    """A machine and its live phase, if any. `unheard_s`: the time since its last heartbeat."""
 
     id: UUID
     name: str
@@ -54,11 +55,9 @@ class MachineView:
     is_draining: bool = False
     pool: str = "default"
     unheard_s: float = 0.0
-    engine_kinds: frozenset[str] | None = None  # None: it has not said yet
-    engine_problems: Mapping[str, str] = field(default_factory=dict)  # of the kinds it cannot run
-    has_rendezvous: bool | None = (
-        None  # trainers of other machines can meet one here; None: it has not said yet
-    )
+    engine_kinds: frozenset[str] | None = None  # None: it has not reported yet
+    engine_problems: Mapping[str, str] = field(default_factory=dict)  # by kind that it cannot run
+    has_rendezvous: bool | None = None  # other machines' trainers can connect; None: not said yet
     phase: PhaseView | None = None
 
     def phase_of(self, job_id: UUID) -> PhaseView | None:
@@ -67,7 +66,7 @@ class MachineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """An unfinished job. `order` counts jobs by creation: the smaller comes first."""
+    """An unfinished job. `order` numbers jobs by creation; the smaller number comes first."""
 
     id: UUID
     order: int
@@ -80,17 +79,17 @@ class JobView:
     published_batch: int = 0
     num_ready_groups: int = 0
     num_unpublished_batches: int = 0  # assembled, not yet in published weights
-    num_open_groups: int = 0  # under way
+    num_open_groups: int = 0  # in progress
     max_staleness: int = 0
-    hand_over_s: float = 0.0  # measured: what turning a machine to training and back costs it
+    hand_over_s: float = 0.0  # measured: the cost of switching a machine to training and back
     batch_interval_s: float = 0.0  # measured: between the last publications; 0 while unknown
-    due_age_s: float = 0.0  # since there are ready groups enough for a batch
-    awaits_evaluation: bool = False  # its newest version is to be measured, and is not yet
+    due_age_s: float = 0.0  # since there have been enough ready groups for a batch
+    awaits_evaluation: bool = False  # its newest version still has to be evaluated
     num_failures: int = 0
     last_failure: str = ""
     pause_reason: str = ""  # why the platform itself asked for a pause
     has_external_agents: bool = False
-    has_rollout: bool = True  # false: it trains on recorded trajectories, without engines and agents
+    has_rollout: bool = True  # false: it trains on an offline dataset, without engines or agents
     engine: str = "embedded"
     pools: frozenset[str] = frozenset({"default"})
     rollout_tags: frozenset[str] = frozenset()
@@ -109,7 +108,7 @@ class JobView:
 
     @property
     def has_agents(self) -> bool:
-        """Whether a machine of the platform runs agents for it."""
+        """Whether a machine of the platform runs its agents."""
         return self.has_rollout and not self.has_external_agents
 
     @property
@@ -122,7 +121,8 @@ class JobView:
 
     @property
     def num_due_batches(self) -> int:
-        """Batches a trainer could take now, within what the job still has to publish."""
+        """Batches that a trainer could take now, at most as many as the job still has to
+        publish."""
         full = self.num_unpublished_batches + self.num_ready_groups // self.groups_per_batch
         return min(full, self.num_remaining_updates)
 
@@ -131,7 +131,7 @@ class JobView:
 class Snapshot:
     machines: tuple[MachineView, ...]
     jobs: tuple[JobView, ...]
-    may_evict: bool = True  # false while whoever looks has not listened long enough to call a machine silent
+    may_evict: bool = True  # false until heartbeats were awaited for long enough
     _by_job: dict[UUID, tuple[MachineView, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -145,5 +145,5 @@ class Snapshot:
         object.__setattr__(self, "_by_job", {job_id: tuple(group) for job_id, group in held.items()})
 
     def held_by(self, job_id: UUID) -> tuple[MachineView, ...]:
-        """Machines on which a phase of the job lives."""
+        """Machines with a live phase of the job."""
         return self._by_job.get(job_id, ())
