@@ -17,7 +17,7 @@ from seamlessflow.core.scheduling.decisions import (
     Plan,
     SetDesiredVersion,
 )
-from seamlessflow.core.scheduling.health import START_LIMIT_S, SUSPICION_S
+from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S, START_LIMIT_S, SUSPICION_S, Patience
 from seamlessflow.core.scheduling.job_ends import MAX_FAILURES
 from seamlessflow.core.scheduling.multiplexing import EMPTY_TURN_GRACE_S
 from seamlessflow.core.scheduling.scheduler import decide
@@ -268,6 +268,20 @@ def test_a_silent_machine_loses_its_phase() -> None:
     (failed,) = of_kind(plan, FailPhase)
     assert isinstance(failed, FailPhase)
     assert failed.reason == "alpha sends no heartbeats"
+
+
+def test_after_nobody_was_heard_every_machine_gets_its_full_time() -> None:
+    """As when the web process stood still: the first machine that is heard again evicts no other."""
+    silent = [replace(m, is_healthy=False, unheard_s=60.0) for m in AT_WORK]
+    patience = Patience(since_s=0.0)
+    patience.note(AT_WORK, 50.0)
+    assert patience.is_over(50.0)
+
+    patience.note(silent, 60.0)
+    patience.note([AT_WORK[0], *silent[1:]], 61.0)
+
+    assert not patience.is_over(60.0 + HEARTBEAT_LIMIT_S)
+    assert patience.is_over(60.1 + HEARTBEAT_LIMIT_S)
 
 
 def test_eviction_waits_when_most_machines_fall_silent_at_once() -> None:

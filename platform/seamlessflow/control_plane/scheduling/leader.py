@@ -19,7 +19,7 @@ from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
 from seamlessflow.control_plane.scheduling.doorbells import EnginesBehind, WakeUpSender
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
-from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
+from seamlessflow.core.scheduling.health import Patience
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.runtime.connections import KEEPALIVES, connection_cut
 
@@ -89,7 +89,8 @@ class Leader:
         if not self._lead_won(session):
             return
         _log.info("this process leads")
-        leads_since = checked_at = time.monotonic()
+        checked_at = time.monotonic()
+        patience = Patience(since_s=checked_at)
         with self._companion():
             while not self._stop.is_set():
                 self._on_turn()
@@ -97,8 +98,7 @@ class Leader:
                     with _answering(session):
                         session.execute("SELECT 1")
                     checked_at = time.monotonic()
-                # Heartbeats may have been lost while nobody could store them: give every machine its full time.
-                self._cycle(may_evict=time.monotonic() - leads_since > HEARTBEAT_LIMIT_S)
+                self._cycle(patience)
                 self._wait(session)
 
     def _lead_won(self, session: psycopg.Connection) -> bool:
@@ -116,11 +116,12 @@ class Leader:
             self._stop.wait(POLL_S)
         return False
 
-    def _cycle(self, *, may_evict: bool) -> None:
+    def _cycle(self, patience: Patience) -> None:
         close_old_connections()
         started_at = time.monotonic()
         barren_jobs_pause()
-        snapshot = snapshot_load(may_evict=may_evict)
+        snapshot = snapshot_load(may_evict=patience.is_over(time.monotonic()))
+        patience.note(snapshot.machines, time.monotonic())
         for wake_up in self._behind.wake_ups(snapshot):
             self._wake_up_sender.send(wake_up)
         for wake_up in plan_apply(decide(snapshot)):

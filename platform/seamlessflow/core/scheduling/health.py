@@ -5,6 +5,7 @@ machine is healthy, eviction never happens.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import FailPhase
@@ -14,6 +15,24 @@ HEARTBEAT_LIMIT_S = 15.0  # a machine that is silent for longer counts as lost
 SUSPICION_S = 120.0
 START_LIMIT_S = 1800.0
 DRAIN_LIMIT_S = 600.0
+
+
+@dataclass(slots=True)
+class Patience:
+    """Whether machines have had their full time to be heard again, in monotonic seconds.
+
+    Heartbeats are lost while nobody can store them: before this process led, and while no machine
+    was heard at all.
+    """
+
+    since_s: float
+
+    def note(self, machines: Sequence[MachineView], now_s: float) -> None:
+        if machines and not any(machine.is_healthy for machine in machines):
+            self.since_s = now_s
+
+    def is_over(self, now_s: float) -> bool:
+        return now_s - self.since_s > HEARTBEAT_LIMIT_S
 
 
 def phases_to_fail(machines: Sequence[MachineView], *, may_evict: bool) -> Iterator[FailPhase]:
