@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -77,14 +77,7 @@ class PlatformProcess:
 
     def find(self, *words: str, under: str | None = None) -> list[psutil.Process]:
         """Processes whose command line holds all `words`, optionally below the one whose line holds `under`."""
-        found = []
-        for process in self.family():
-            line = _command_line(process)
-            if not all(word in line for word in words):
-                continue
-            if under is None or any(under in _command_line(parent) for parent in _parents(process)):
-                found.append(process)
-        return found
+        return processes_matching(self.family(), words, under=under)
 
     def client(self) -> Client:
         return client_of(self.home)
@@ -132,6 +125,18 @@ def kill_hard(processes: list[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def processes_matching(
+    family: Iterable[psutil.Process], words: Sequence[str], *, under: str | None
+) -> list[psutil.Process]:
+    """Those whose command line holds all `words`, optionally below one whose line holds `under`."""
+    return [
+        process
+        for process in family
+        if all(word in _command_line(process) for word in words)
+        and (under is None or any(under in _command_line(parent) for parent in _parents(process)))
+    ]
 
 
 def _command_line(process: psutil.Process) -> str:

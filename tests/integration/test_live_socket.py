@@ -10,6 +10,7 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from channels.consumer import AsyncConsumer
 from channels.db import database_sync_to_async
 from django.contrib.auth.models import AnonymousUser
 from django.db import connections
@@ -22,9 +23,10 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.consumers import LiveConsumer
 from seamlessflow.control_plane.live.feeder import BEAT_EVERY_TICKS, RATE_EVERY_TICKS, Feeder
 from seamlessflow.control_plane.live.frames import Frame, FrameKind
-from seamlessflow.control_plane.live.hub import MAX_QUEUED_BATCHES, Mailbox
+from seamlessflow.control_plane.live.hub import MAX_QUEUED_BATCHES, Mailbox, hub_get
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.types.ids import IdKind, show_id
+from tests.fakes.fake_control_plane import until
 from tests.fixtures.control_plane import Cast, Person, group_make
 from tests.fixtures.services import ValkeyUrls
 
@@ -174,6 +176,31 @@ async def test_a_socket_that_cannot_be_told_is_closed_and_the_page_opens_another
     feeder.close()
 
     assert (closed["type"], closed["code"]) == ("websocket.close", 1011)
+
+
+async def test_a_client_that_left_in_the_middle_of_a_frame_is_no_error(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ASGI raises OSError for what is sent afterwards; the socket still leaves the hub."""
+    job = await database_sync_to_async(cast.job)()
+    feeder = await feeder_make()
+
+    async def gone(*_: object) -> None:
+        raise OSError("the client has left")
+
+    async with Browser(cast.owner.user) as browser:
+        await browser.say(subscribe=[f"job:{show_id(IdKind.JOB, job.id)}"])
+        assert (await browser.hear())["kind"] == "snapshot"
+        assert hub_get()._all
+        monkeypatch.setattr(AsyncConsumer, "send", gone)
+        with caplog.at_level("INFO"):
+            await rename(job, "told")
+            await tick(feeder)
+            await until(lambda: "a socket ends" in caplog.text, what="the sender ends")
+    feeder.close()
+
+    assert not hub_get()._all
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_silent_socket_stays_open(cast: Cast) -> None:

@@ -60,9 +60,8 @@ class GroupFeed:
         self._pool = pool
         self._registry = registry
         self._room = room
-        self._renew_at: dict[
-            _LoopKey, datetime.datetime
-        ] = {}  # the leases of its groups, not sooner than that
+        # When the leases of a loop's groups are renewed; never sooner.
+        self._renew_at: dict[_LoopKey, datetime.datetime] = {}
 
     async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
         """Groups to run now; waits up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
@@ -196,6 +195,6 @@ class GroupFeed:
 
 
 async def _evaluation_waits(connection: Connection, job: LiveJob) -> bool:
-    """Whether held-out tasks are still to begin; their loop asks for them apart."""
+    """Whether held-out tasks are still to begin; their own loop asks for them."""
     running = await evaluation_running(connection, job.job_id) if job.spec.evaluation.is_on else None
     return running is not None and running.num_begun < running.num_tasks

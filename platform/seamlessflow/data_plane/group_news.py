@@ -1,4 +1,4 @@
-"""What follows when groups have finalized: the counts of this process, and the long polls that wait for them."""
+"""What follows once groups are finalized: this process counts them and wakes the long polls that wait."""
 
 from collections.abc import Collection
 from uuid import UUID

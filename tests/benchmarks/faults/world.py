@@ -31,6 +31,7 @@ from seamlessflow.cli.local.stack import Stack
 from seamlessflow.cli.local.state import Home
 from seamlessflow.cli.platform import welcome
 from seamlessflow.client import Client
+from tests.acceptance.platform_process import processes_matching
 from tests.benchmarks.faults.links import LOOPBACK, Link, link_opened
 
 WEB_PORT, GATEWAY_PORT = 8570, 8670
@@ -62,26 +63,7 @@ class World:
 
     def find(self, *words: str, under: str | None = None) -> list[psutil.Process]:
         """Our processes whose command line holds all `words`, optionally below one whose line holds `under`."""
-        found = []
-        for process in psutil.Process().children(recursive=True):
-            line = command_line(process)
-            if all(word in line for word in words) and (under is None or _is_under(process, under)):
-                found.append(process)
-        return found
-
-
-def command_line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return ""
-
-
-def _is_under(process: psutil.Process, words: str) -> bool:
-    try:
-        return any(words in command_line(parent) for parent in process.parents())
-    except psutil.NoSuchProcess:
-        return False
+        return processes_matching(psutil.Process().children(recursive=True), words, under=under)
 
 
 @asynccontextmanager

@@ -2,8 +2,8 @@
 
 Enters: chunks of bytes from a pipe. Leaves: `<name>.log` and a few older generations, `<name>.log.1` being
 the newest of them.
-Invariants: a log never takes more than `MAX_BYTES * (NUM_GENERATIONS + 1)` of disk. A disk that is full costs lines,
-which the log owns up to once there is room again, and never stops whoever prints them.
+Invariants: a log never takes more than `MAX_BYTES * (NUM_GENERATIONS + 1)` of disk. A full disk costs lines but
+never blocks the process that prints them; the log reports how many bytes it lost once there is room again.
 """
 
 import errno
@@ -40,7 +40,7 @@ class RotatedLog:
         self._file.close()
 
     def _append(self, data: bytes) -> None:
-        """All of it, or OSError: on a disk that is nearly full the system takes a part."""
+        """Raises OSError if not all of it was written: a nearly full disk accepts a part."""
         if self._size and self._size + len(data) > self._max_bytes:
             self._rotate()
         num_taken = self._file.write(data)
@@ -49,7 +49,7 @@ class RotatedLog:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _rotate(self) -> None:
-        """Where no new file can be made the full one is written on."""
+        """If no new file can be created, the full one stays in use."""
         fresh = self.path.with_name(f"{self.path.name}.new").open("ab", buffering=0)
         self._file.close()
         for generation in range(NUM_GENERATIONS, 0, -1):

@@ -1,4 +1,4 @@
-"""Refuses to migrate a database of the time before the first release, whose migrations were squashed.
+"""Refuses to migrate a database from before the first release, because its migrations were squashed.
 
 Enters: Django's `pre_migrate`, once a command. Invariant: such a database is left as it is.
 """
@@ -9,7 +9,7 @@ from django.core.management import CommandError
 from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 
-# Every database of that time has it, and none of a release.
+# Only databases from before the first release have it.
 OLD_MIGRATION = ("jobs", "0001_initial")
 
 
@@ -17,6 +17,6 @@ def older_database_refuse(*, using: str, **_kwargs: Any) -> None:
     """Raises CommandError."""
     if OLD_MIGRATION in MigrationRecorder(connections[using]).applied_migrations():
         raise CommandError(
-            "This database was made before the first release and cannot be migrated: use an empty one "
-            "(`seamlessflow jobs export` of the version that made it saves weights)."
+            "This database was made before the first release and cannot be migrated. Use an empty database; "
+            "to keep weights, run `seamlessflow jobs export` with the version that made it."
         )

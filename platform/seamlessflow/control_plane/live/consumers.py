@@ -147,14 +147,21 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return None
 
     async def _send_loop(self) -> None:
-        """Ends with the socket; a socket whose sender failed is closed, so that its page opens another."""
+        """Runs until the socket closes. If sending fails, it closes the socket, so that the page opens another."""
         try:
             while True:
                 frames = await self._mailbox.get()
                 async with self._order:
                     await self._handle(frames)
-        except Exception:  # noqa: BLE001 - whatever it is, its page has to know
-            _log.exception("a socket is closed: what it should hear could not be sent")
+        except OSError as error:  # what ASGI raises once the client has left, among others
+            _log.info("a socket ends: %s", error or type(error).__name__)
+            await self._close_failed()
+        except Exception:  # noqa: BLE001 - the page has to know, whatever it is
+            _log.exception("a socket is closed because its frames could not be sent")
+            await self._close_failed()
+
+    async def _close_failed(self) -> None:
+        with contextlib.suppress(OSError):  # the client has left
             await self.close(SENDER_FAILED)
 
     async def _handle(self, frames: Sequence[Frame]) -> None:

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class WakeUpSender:
-    """Takes wake_ups from the scheduling loop; `close` ends the thread after what is queued."""
+    """Sends the scheduler's wake-ups; `close` ends the thread once its queue is empty."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[WakeUp | None] = queue.Queue(MAX_QUEUED)

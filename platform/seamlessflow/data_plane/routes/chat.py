@@ -86,7 +86,7 @@ class ChatRoute:
         body = await held.read(scope, receive)
         request = chat_request_parse(body, temperature=session.sampling.temperature)
         key = header(scope, b"idempotency-key")
-        digest = hashlib.sha256(f"{key}\n".encode() + body if key else body).digest()
+        digest = _digest(key, body)
         is_retry = bool(key) or header(scope, b"x-stainless-retry-count").strip("0 ") != ""
         if key:
             await self._wait_same(session, digest)
@@ -124,7 +124,7 @@ class ChatRoute:
             raise ApiError(HTTPStatus.BAD_REQUEST, "The session is closed.", code="session_closed")
 
     async def _wait_same(self, session: LiveSession, digest: bytes) -> None:
-        """Whoever waits for the first of them must not lose its answer to a repeat that nobody may wait for."""
+        """A repeat waits: cancelling the first request could take the answer from the client that reads it."""
         while (task := session.in_flight.get(digest)) is not None and not task.done():
             await asyncio.wait([task])
 
@@ -316,6 +316,13 @@ class ChatRoute:
         if any(choice.progress.token_ids for choice in turn.choices):
             expires_at_s = self._clock() + self._settings.retry_window_s
             session.partials[turn.request_digest] = Partial(turn, expires_at_s)
+
+
+def _digest(key: str, body: bytes) -> bytes:
+    """What tells requests apart: the body, and the Idempotency-Key if there is one."""
+    digest = hashlib.sha256(f"{key}\n".encode() if key else b"")
+    digest.update(body)
+    return digest.digest()
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 Two bounds: what the staleness rule lets wait (groups that are open, ready or in a batch that engines do not serve yet
 ≤ groups_per_batch × (max_staleness + 1)), and what the remaining updates need, with one batch to spare. An engine that
-is too far behind to sample for training gets no turns and holds nobody up.
+is too far behind to sample for training gets no turns and delays nobody.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters

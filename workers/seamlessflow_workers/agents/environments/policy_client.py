@@ -2,8 +2,8 @@
 
 Speaks the gateway's OpenAI endpoint as any agent does, for a quarter of what the official SDK costs a call; agents that
 a job brings use whichever client they like. What may pass (no connection, 408, 409, 429, 5xx) is tried again with the
-same bytes, marked as the SDK marks it and under the same Idempotency-Key, so that the gateway continues a turn instead
-of sampling it anew, and samples once what a network delivers twice.
+same bytes and the same Idempotency-Key, marked as the SDK marks it, so that the gateway continues a turn instead of
+sampling it again, and samples a request once even if the network delivers it twice.
 """
 
 import asyncio
