@@ -154,7 +154,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 async with self._order:
                     await self._handle(frames)
         except OSError as error:  # what ASGI raises once the client has left, among others
-            _log.info("a socket ends: %s", error or type(error).__name__)
+            _log.info("a socket ends: %s", str(error) or type(error).__name__)
             await self._close_failed()
         except Exception:  # noqa: BLE001 - the page has to know, whatever it is
             _log.exception("a socket is closed because its frames could not be sent")
