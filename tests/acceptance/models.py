@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.repository import ROOT
+
 CACHE = ROOT / ".seamlessflow" / "cache"
 ENDLESS_LENGTH = 4096
 ENDLESS_HIDDEN = 256

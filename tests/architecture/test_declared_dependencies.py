@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.repository import ROOT
+
 PLATFORM, WORKERS = ROOT / "platform" / "seamlessflow", ROOT / "workers" / "seamlessflow_workers"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {"seamlessflow", "seamlessflow_workers"}

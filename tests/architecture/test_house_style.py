@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.repository import ROOT
+
 MAX_FUNCTION_LINES = 80
 MAX_MODULE_LINES = 400
 SOURCES = sorted(

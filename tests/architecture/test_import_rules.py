@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.repository import ROOT
+
 HEAVY = ("torch", "transformers", "deepspeed", "vllm")
 # Started on every machine or in front of every request: they must be light, and run where no torch is installed.
 LIGHT_MODULES = (

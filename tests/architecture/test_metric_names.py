@@ -2,9 +2,9 @@
 
 import ast
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.repository import ROOT
+
 NAME = re.compile(r"(reward|rollout|train|perf|eval)/[a-z0-9_<>/]+")
 BLANK = re.compile(r"<[a-z]+>")
 

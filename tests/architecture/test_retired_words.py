@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from django.apps import apps
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.repository import ROOT
+
 # Each with the word that took its place. Several words: parts of one name that follow one another.
 RETIRED = {
     "beginnings": "starter specs",

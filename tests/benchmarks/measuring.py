@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from seamlessflow.cli.local.identity import same_identity, wrapped
 from tests.benchmarks.report import MIN_REPEATS, Measured
+from tests.fixtures.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 DEATH_SIGNAL = 9
 STOP_TIMEOUT_S = 20.0
 NUM_REPEATS = 5

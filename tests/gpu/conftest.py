@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from tests.fixtures.devices import is_asked_for
+from tests.fixtures.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "gpu"
 Figures = dict[str, Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.fixtures.trainer_harness import child_environment
 from tests.gpu.conftest import Figures
 from tests.gpu.models import build_model
 from tests.gpu.trainer_check import CASES, SHARING
-from tests.integration.trainer_harness import child_environment
 
 Rows = dict[str, dict[str, Any]]
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}

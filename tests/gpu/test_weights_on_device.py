@@ -20,10 +20,10 @@ from seamlessflow_workers.rollout.transfer.buckets import fingerprint_of
 from seamlessflow_workers.train.weight_offers import WeightOffers
 from seamlessflow_workers.weights.fingerprint import Fingerprint
 from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
+from tests.fixtures.trainer_harness import DEADLINE_S, JOB, child_environment
 from tests.gpu.conftest import Figures
 from tests.gpu.models import VOCABULARY, build_model, load_plain, plain_logprobs
 from tests.gpu.serving import runner_of, served
-from tests.integration.trainer_harness import DEADLINE_S, JOB, child_environment
 
 NUM_TOKENS = 32
 BUCKET_BYTES = 1 << 17  # several of them

@@ -20,10 +20,10 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.distributed import process_group, training_device
 from seamlessflow_workers.train.engine import TrainEngine
 from seamlessflow_workers.weights.publish import weights_publish
+from tests.fixtures.trainer_harness import JOB, batch_of_arrays, make_spec
 from tests.gpu.models import VOCABULARY
 from tests.gpu.serving import Answer, runner_of, served
-from tests.integration import trainer_trees_check as trees
-from tests.integration.trainer_harness import JOB, batch_of_arrays, make_spec
+from tests.integration.workers.train import trainer_trees_check as trees
 
 NUM_SAMPLES = 32
 NUM_TOKENS = 48

@@ -15,8 +15,8 @@ import pytest
 
 from tests.contract.engine.conftest import Kind
 from tests.fixtures.engine_processes import assert_ended, parent_of, post, refusal_of
+from tests.fixtures.repository import ROOT
 
-ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "seamlessflow_workers.rollout.engine")
 DEADLINE_S = 60.0
 

@@ -15,7 +15,7 @@ from seamlessflow_workers.weights.sealed_shards import SealedShards
 from tests.contract.engine.conftest import EngineUnderTest, tokens_of
 from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE, reference_logprobs
 from tests.fixtures.adapters import merge_adapter, save_adapter
-from tests.integration.trainer_harness import JOB
+from tests.fixtures.trainer_harness import JOB
 
 CUDA_IPC = WeightTransport.CUDA_IPC  # on a processor by its memory, through all but CUDA's own calls
 TRANSPORTS = [WeightTransport.FILE, WeightTransport.IPC, WeightTransport.GLOO, CUDA_IPC]

@@ -31,7 +31,7 @@ from tests.contract.weights.transport_harness import (
     offer,
     received,
 )
-from tests.integration.trainer_harness import make_spec
+from tests.fixtures.trainer_harness import make_spec
 
 
 @pytest.mark.parametrize("listen_host, others", [("127.0.0.1", "127.0.0.2"), ("127.0.0.2", "127.0.0.1")])

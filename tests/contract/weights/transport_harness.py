@@ -27,7 +27,7 @@ from seamlessflow_workers.weights.publish import (
     weights_publish,
 )
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from tests.integration.trainer_harness import JOB, child_environment
+from tests.fixtures.trainer_harness import JOB, child_environment
 
 FILE, IPC, CUDA_IPC, GLOO, AUTO, NCCL = (
     WeightTransport.FILE,

@@ -1,0 +1,102 @@
+"""A real trainer offers what it has just published, and an engine's side takes it: the bytes of the version's files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.core.protocol.child import Ended, Ready
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.transfer.receiving import weights_receive
+from seamlessflow_workers.weights.manifest import versions_folder
+from seamlessflow_workers.weights.offers import OFFER_NAME
+from tests.fixtures.trainer_harness import (
+    DEADLINE_S,
+    JOB,
+    Planes,
+    TrainerProcess,
+    make_model,
+    make_spec,
+)
+
+NUM_UPDATES = 2
+EXIT_NOT_LOADED = 2
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    make_model(folder)
+    return folder
+
+
+@pytest.fixture
+def planes() -> Iterator[Planes]:
+    planes = Planes(num_updates=NUM_UPDATES)
+    planes.start()
+    yield planes
+    planes.stop()
+
+
+def started(folder: Path, model: Path, planes: Planes, transport: str) -> TrainerProcess:
+    (folder / "model").symlink_to(model)
+    spec = make_spec(num_updates=NUM_UPDATES, weight_transport=transport)
+    return TrainerProcess(folder, planes, spec)
+
+
+def shards(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.glob("*.safetensors")}
+
+
+@pytest.mark.parametrize("wanted, taken", [("auto", "ipc"), ("ipc", "ipc"), ("gloo", "gloo")])
+def test_newest_version_is_had_from_the_trainer_and_older_ones_from_files(
+    tmp_path: Path, model: Path, planes: Planes, wanted: str, taken: str
+) -> None:
+    versions = versions_folder((tmp_path / "artifacts").as_uri(), JOB)
+    trainer = started(tmp_path, model, planes, wanted)
+    try:
+        trainer.receive_until(Ready)
+        trainer.begin(1)
+        trainer.receive_until(Ended)
+        arrival = weights_receive(versions / "2", WeightTransport(wanted), device="cpu")
+        old = weights_receive(versions / "1", WeightTransport(wanted), device="cpu")
+    finally:
+        trainer.kill()
+    assert (arrival.transport, arrival.fallback) == (taken, "")
+    assert shards(arrival.folder) == shards(versions / "2") != {}
+    arrival.close()
+    assert old.transport is WeightTransport.FILE
+    dead = weights_receive(versions / "2", WeightTransport(wanted), device="cpu")
+    assert dead.transport is WeightTransport.FILE
+    assert "Connection refused" in dead.fallback
+
+
+def test_files_alone_are_what_a_trainer_does_unless_told(tmp_path: Path, model: Path, planes: Planes) -> None:
+    trainer = started(tmp_path, model, planes, "file")
+    try:
+        trainer.receive_until(Ready)
+        trainer.begin(1)
+        trainer.receive_until(Ended)
+    finally:
+        trainer.kill()
+    versions = versions_folder((tmp_path / "artifacts").as_uri(), JOB)
+    assert not (versions / OFFER_NAME).exists()
+
+
+@pytest.mark.parametrize("transport", ["nccl", "cuda_ipc"])
+def test_what_needs_cuda_is_refused_on_a_processor_in_one_sentence(
+    tmp_path: Path, model: Path, planes: Planes, transport: str
+) -> None:
+    trainer = started(tmp_path, model, planes, transport)
+    try:
+        code = trainer.process.wait(DEADLINE_S)
+    finally:
+        trainer.kill()
+    assert code == EXIT_NOT_LOADED
+    log = (tmp_path / "trainer.log").read_text()
+    problem = (
+        f"train.weight_transport is {transport}, which needs CUDA, and this trainer computes on a processor"
+    )
+    assert problem in log
