@@ -21,10 +21,10 @@ import aiohttp
 import psycopg
 
 from tests.benchmarks.aged_pages import Fetch, Visitor, milliseconds, pages_of
-from tests.benchmarks.measuring import ROOT
 from tests.benchmarks.report import Bound, Goal, Measured, Row
 from tests.benchmarks.web_world import WebWorld, web_world
 from tests.fixtures.aging import Past, old_jobs_make, past_curves_make, past_steps
+from tests.fixtures.repository import ROOT
 
 BASELINE = "alone"
 WHOLE = Past(

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from tests.benchmarks.measuring import ROOT
+from tests.fixtures.repository import ROOT
 
 Fetch = Callable[[], Awaitable[None]]
 API = "/api/v1/"

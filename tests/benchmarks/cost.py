@@ -24,8 +24,8 @@ import psycopg
 from seamlessflow.cli.demo import example_spec
 from tests.acceptance.models import example_model, example_tasks
 from tests.acceptance.platform_process import PlatformProcess, new_platform
-from tests.benchmarks.measuring import ROOT
 from tests.benchmarks.report import Measured, Row
+from tests.fixtures.repository import ROOT
 
 LEARNING_RATE = 2e-4
 MAX_NUM_SEQS = 12

@@ -19,10 +19,10 @@ from typing import Any
 from playwright.async_api import Browser, Page, async_playwright
 
 from seamlessflow.core.types.ids import IdKind, show_id
-from tests.benchmarks.measuring import ROOT
 from tests.benchmarks.report import Bound, Goal, Measured, Row
 from tests.benchmarks.web_world import WebWorld, web_world
 from tests.fixtures.forests import ForestShape, forest_write
+from tests.fixtures.repository import ROOT
 
 BASELINE = "a forest of 40 nodes"
 LARGE = ForestShape(num_sessions=64, num_nodes=30_000, long_branch=100_000)

@@ -34,8 +34,9 @@ from seamlessflow.client import Client
 from tests.acceptance.models import example_model, example_tasks
 from tests.acceptance.platform_process import PlatformProcess, new_platform
 from tests.benchmarks.learners.trl_grpo import SETTINGS
-from tests.benchmarks.measuring import ROOT, Sample, interleaved
+from tests.benchmarks.measuring import Sample, interleaved
 from tests.benchmarks.report import Bound, Goal, Quantity, Row
+from tests.fixtures.repository import ROOT
 
 NUM_CORES = 2
 NUM_UPDATES = 32

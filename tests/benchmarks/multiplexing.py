@@ -31,9 +31,9 @@ from tests.benchmarks.cluster.rounds import rounds_run, steps_of
 from tests.benchmarks.cluster.running import Cluster, cluster_running
 from tests.benchmarks.cluster.tables import tables_of
 from tests.benchmarks.cluster.workloads import GROUP_SIZE, PACED, REAL, SEED, WORKLOADS, Workload
-from tests.benchmarks.measuring import ROOT
 from tests.benchmarks.report import Measured, Row
 from tests.fakes.pace import pace_environment
+from tests.fixtures.repository import ROOT
 
 FOLDER = Path("build/bench/multiplexing")
 NUM_TASKS = 400

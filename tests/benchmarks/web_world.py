@@ -19,8 +19,9 @@ import aiohttp
 from seamlessflow.cli.local.identity import same_identity, wrapped
 from seamlessflow.cli.local.planes import web_command
 from seamlessflow.cli.local.ports import LOOPBACK, held_port
-from tests.benchmarks.measuring import DEATH_SIGNAL, ROOT, STOP_TIMEOUT_S
+from tests.benchmarks.measuring import DEATH_SIGNAL, STOP_TIMEOUT_S
 from tests.fixtures.gateway_world import SECRET, GatewayWorld, database_migrate
+from tests.fixtures.repository import ROOT
 from tests.fixtures.services import services_running
 
 START_TIMEOUT_S = 60.0

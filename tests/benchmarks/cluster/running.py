@@ -22,7 +22,7 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.types.tags import Role
 from tests.benchmarks.cluster.layouts import Side, tags_of
 from tests.benchmarks.cluster.observing import Observer, Window
-from tests.benchmarks.measuring import ROOT
+from tests.fixtures.repository import ROOT
 
 POLL_S = 0.5
 NUM_WARM_UP_VERSIONS = 4  # the first batches meet empty queues, and what may be begun ahead fills up
