@@ -157,6 +157,14 @@ class TrainSection(SpecSection):
         return {"learning_rate": LORA_LEARNING_RATE, **given}
 
 
+# Environments whose jobs lack a role: external agents run elsewhere, and an offline dataset needs no
+# rollout.
+ROLES_OF_ENVIRONMENT: Mapping[str, tuple[Role, ...]] = {
+    "none": (Role.TRAIN,),
+    "external": (Role.ROLLOUT, Role.TRAIN),
+}
+
+
 class PlacementSection(SpecSection):
     """Tags that a machine must have in addition to the tag of its role."""
 
@@ -187,6 +195,11 @@ class JobSpec(SpecSection):
     evaluation: EvaluationSection = EvaluationSection()
     placement: PlacementSection = PlacementSection()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles that the phases of the job can have."""
+        return ROLES_OF_ENVIRONMENT.get(self.environment.name, tuple(Role))
 
     @model_validator(mode="before")
     @classmethod
@@ -349,16 +362,3 @@ def job_spec_parse(body: Mapping[str, Any]) -> JobSpec:
         return JobSpec.model_validate(body)
     except ValidationError as error:
         raise InvalidJobSpec(list(spec_problems(error, JobSpec))) from error
-
-
-# Environments whose jobs lack a role: external agents run elsewhere, and an offline dataset needs no
-# rollout.
-ROLES_OF_ENVIRONMENT: Mapping[str, tuple[Role, ...]] = {
-    "none": (Role.TRAIN,),
-    "external": (Role.ROLLOUT, Role.TRAIN),
-}
-
-
-def spec_roles(spec: Mapping[str, Any]) -> list[Role]:
-    """The roles that the phases of a job can have, from its resolved spec."""
-    return list(ROLES_OF_ENVIRONMENT.get(spec["environment"]["name"], tuple(Role)))

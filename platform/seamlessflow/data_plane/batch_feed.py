@@ -115,7 +115,8 @@ class BatchFeed:
             elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
             costs = await rollout_costs(connection, [group.group_id for group in groups])
         if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
-            oldest_allowed = request.policy_version - job.spec.algorithm.max_staleness
+            bound = job.spec.algorithm.staleness_bound
+            oldest_allowed = bound.oldest_version(step_version=request.policy_version)
             finished = [marked_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
         plan = _plan(claims, request, job, {**waste.metrics, **costs, **_speed(finished, elapsed_s)})
         batch = await asyncio.to_thread(assemble_batch, finished, plan)
@@ -175,7 +176,7 @@ async def _fresh_groups(
     None when there are too few groups.
     """
     fresh = []
-    oldest_allowed = policy_version - spec.algorithm.max_staleness
+    oldest_allowed = spec.algorithm.staleness_bound.oldest_version(step_version=policy_version)
     num_needed = num_rewarded_needed(spec.rollout.group_size)
     ready = await groups_ready(connection, claims.job_id)
     is_by_token = spec.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN
@@ -217,7 +218,8 @@ async def _must_wait(connection: Connection, claims: PhaseClaims, policy_version
     if spec.algorithm.off_policy.stale_groups is not StaleRule.WAIT:
         return False
     oldest = await oldest_open_version(connection, claims.job_id)
-    return oldest is not None and oldest < policy_version + 1 - spec.algorithm.max_staleness
+    bound = spec.algorithm.staleness_bound
+    return oldest is not None and bound.is_beyond(oldest, step_version=policy_version + 1)
 
 
 def _speed(finished: Sequence[Sequence[FinishedSession]], elapsed_s: float | None) -> dict[str, float]:

@@ -163,7 +163,7 @@ async def _open_group(connection: Connection, job: LiveJob, key: str) -> OpenGro
 
 async def _new_group(connection: Connection, job: LiveJob, key: str, request: SessionOpen) -> NewGroup:
     """Raises ApiError (429) while the bounds that hold for groups of runners admit none."""
-    counts = await group_counts(connection, job.job_id)
+    counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
     if num_admissible(job.spec, counts) < 1:
         message = (
             f"The job admits no new group now: {counts.num_waiting} are open or wait to be trained, and "

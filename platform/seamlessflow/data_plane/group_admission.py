@@ -48,7 +48,7 @@ class Admission:
 
 
 async def training_admission(connection: Connection, job: LiveJob) -> Admission:
-    counts = await group_counts(connection, job.job_id)
+    counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
     return Admission(num_admissible(job.spec, counts), counts.next_index)
 
 

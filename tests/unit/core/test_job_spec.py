@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse, spec_roles
+from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.types.tags import Role
 
 
@@ -158,7 +158,7 @@ def test_a_job_on_recorded_trajectories_needs_neither_environment_nor_rollout() 
 
     assert parsed.environment.name == "none"
     assert job_spec_parse(json.loads(json.dumps(parsed.model_dump(mode="json")))) == parsed
-    assert spec_roles(parsed.model_dump(mode="json")) == [Role.TRAIN]
+    assert parsed.roles == (Role.TRAIN,)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from seamlessflow.core.algorithms.aggregation import token_scales
 from seamlessflow.core.algorithms.options import KlPlacement, StalenessScope
 from seamlessflow.core.algorithms.section import AlgorithmSection
-from seamlessflow.core.algorithms.staleness import (
-    SampleLags,
-    admitted_samples,
-    admitted_tokens,
-    sample_lags,
-)
+from seamlessflow.core.algorithms.staleness import SampleLags, sample_lags
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.packing import Pack, pack_samples
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
@@ -124,10 +119,8 @@ def _admitted_tokens(
 ) -> NDArray[np.bool_]:
     """Which tokens the staleness rule lets train, [T]."""
     if algorithm.off_policy.staleness_scope is StalenessScope.TOKEN:
-        return admitted_tokens(
-            batch.versions, step_version=step_version, max_staleness=algorithm.max_staleness
-        )
-    samples = admitted_samples(lags, max_staleness=algorithm.max_staleness)
+        return algorithm.staleness_bound.admitted_tokens(batch.versions, step_version=step_version)
+    samples = algorithm.staleness_bound.admitted_samples(lags)
     return np.repeat(samples, np.diff(batch.sample_starts))
 
 

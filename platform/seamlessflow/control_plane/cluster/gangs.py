@@ -45,5 +45,6 @@ def gang_orders(phases: Sequence[Phase]) -> dict[UUID, GangOrder]:
 def awaited_gang(machine: Machine) -> UUID | None:
     """The job for whose gang a machine without a phase has handed over."""
     newest = Phase.objects.filter(machine=machine, fence=machine.last_fence, state=PhaseState.ENDED)
-    turning = newest.filter(next_role=Role.TRAIN.value, job__spec__train__num_machines__gt=1)
-    return turning.values_list("job_id", flat=True).first()
+    turning = newest.filter(next_role=Role.TRAIN.value).select_related("job").defer("job__spec")
+    phase = turning.first()
+    return phase.job_id if phase is not None and phase.job.resolved_spec.train.num_machines > 1 else None

@@ -4,18 +4,27 @@ Invariant: nothing here depends on what was answered before, so a lost answer co
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import BooleanField, Case, Exists, OuterRef, Q, When
+from django.db.models import Q
 
 from seamlessflow.control_plane.cluster.gangs import awaited_gang, gang_orders
-from seamlessflow.control_plane.cluster.models import OPEN_POOL, Machine, PoolGrant
+from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.resolved_specs import ResolvedSpec
+from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.core.job_spec import ROLES_OF_ENVIRONMENT, spec_roles
+from seamlessflow.control_plane.scheduling.snapshot_views import (
+    grants_load,
+    job_view,
+    machine_view,
+    pools_of,
+)
+from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token, phase_credential_sign
@@ -26,6 +35,8 @@ from seamlessflow.core.protocol.worker import (
     WarmProcess,
     WeightsReference,
 )
+from seamlessflow.core.scheduling.eligibility import may_keep_warm
+from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.tags import Role
 
 HEARTBEAT_INTERVAL_S = 1.0
@@ -39,14 +50,14 @@ VersionUris = Mapping[tuple[UUID, int], str]
 def reply_build(
     *, machine: Machine, phases: Sequence[Phase], num_intervals_acked: int, now: datetime
 ) -> HeartbeatReply:
-    jobs = _warm_jobs(machine, phases)
-    uris, gangs = _version_uris(phases, jobs), gang_orders(phases)
+    warm = _warm_jobs(machine, phases, now)
+    uris, gangs = _version_uris(phases, [one.job for one in warm]), gang_orders(phases)
     return HeartbeatReply(
         machine_id=machine.id,
         name=machine.name,
         tags=machine.tags,
         orders=[_order(phase, uris, gangs.get(phase.id), now) for phase in phases],
-        warm_processes=[_warm_process(job, role, uris) for job in jobs for role in _roles_here(job, machine)],
+        warm_processes=[_warm_process(one, role, uris) for one in warm for role in one.roles],
         interval_s=HEARTBEAT_INTERVAL_S,
         num_intervals_acked=num_intervals_acked,
         is_cordoned=machine.is_cordoned,
@@ -54,43 +65,37 @@ def reply_build(
     )
 
 
-def _warm_jobs(machine: Machine, phases: Sequence[Phase]) -> list[Job]:
+@dataclass(frozen=True, slots=True)
+class _WarmJob:
+    job: Job
+    spec: ResolvedSpec
+    roles: list[Role]
+
+
+def _warm_jobs(machine: Machine, phases: Sequence[Phase], now: datetime) -> list[_WarmJob]:
     """Jobs at work whose children may be here: those it works for first, then the oldest, `MAX_WARM_JOBS` at most.
 
-    Chosen by the database: a specification is large, and every machine asks each second.
+    Every machine asks each second, so the specs come from memory, not from the database.
     """
-    grants = PoolGrant.objects.filter(pool=machine.pool)
-    may_use = Exists(grants.filter(project_id=OuterRef("project_id")))
+    jobs = Job.objects.filter(state__in=(JobState.STARTING, JobState.RUNNING), desired=DesiredJobState.RUN)
     working = {phase.job_id for phase in phases}
-    jobs = Job.objects.filter(
-        may_use | ~Exists(grants) if machine.pool == OPEN_POOL else may_use,
-        _fits_here(machine),
-        state__in=(JobState.STARTING, JobState.RUNNING),
-        desired=DesiredJobState.RUN,
-    )
     if machine.is_cordoned or machine.is_draining:
         jobs = jobs.filter(id__in=working)
-    if working:
-        is_elsewhere = Case(When(id__in=working, then=False), default=True, output_field=BooleanField())
-        return list(jobs.order_by(is_elsewhere, "created_at", "id")[:MAX_WARM_JOBS])
-    return list(jobs.order_by("created_at", "id")[:MAX_WARM_JOBS])
+    rows = jobs.order_by("created_at", "id").only("project_id", "model_path", "latest_version")
+    ordered = sorted(rows, key=lambda job: job.id not in working)  # stable: the oldest stay first
+    specs, grants = specs_load(job.id for job in ordered), grants_load(machine.pool)
+    here: list[_WarmJob] = []
+    view = machine_view(machine, None, now)
+    for job in ordered:
+        if job.id in specs and len(here) < MAX_WARM_JOBS:
+            pools = pools_of(job.project_id, [machine.pool], grants)
+            roles = _roles_here(view, job_view(job.id, specs[job.id].spec, pools), specs[job.id].spec)
+            here += [_WarmJob(job, specs[job.id], roles)] if roles else []
+    return here
 
 
-def _fits_here(machine: Machine) -> Q:
-    """Jobs with a role that the machine's tags allow: `_roles_here`, as SQL."""
-    tags = sorted(set(machine.tags))
-    fits = Q(pk__in=[])
-    for role in set(Role) & set(tags):
-        without = [name for name, roles in ROLES_OF_ENVIRONMENT.items() if role not in roles]
-        wanted = Q(**{f"spec__placement__{role}__contained_by": tags})
-        fits |= wanted & ~Q(spec__environment__name__in=without)
-    return fits
-
-
-def _roles_here(job: Job, machine: Machine) -> list[Role]:
-    tags = set(machine.tags)
-    wanted = job.spec["placement"]
-    return [role for role in spec_roles(job.spec) if {role.value, *wanted[role.value]} <= tags]
+def _roles_here(machine: MachineView, job: JobView, spec: JobSpec) -> list[Role]:
+    return [role for role in spec.roles if may_keep_warm(machine, job, role)]
 
 
 def _version_uris(phases: Iterable[Phase], jobs: Iterable[Job]) -> VersionUris:
@@ -140,12 +145,13 @@ def _order(phase: Phase, uris: VersionUris, gang: GangOrder | None, now: datetim
     )
 
 
-def _warm_process(job: Job, role: Role, uris: VersionUris) -> WarmProcess:
+def _warm_process(warm: _WarmJob, role: Role, uris: VersionUris) -> WarmProcess:
+    job = warm.job
     return WarmProcess(
         job_id=job.id,
         project_id=job.project_id,
         role=role,
-        spec=job.spec,
+        spec=dict(warm.spec.document),
         model_path=job.model_path,
         weights=WeightsReference(version=job.latest_version, uri=uris[job.id, job.latest_version]),
         artifact_root=settings.ARTIFACT_ROOT_URL,

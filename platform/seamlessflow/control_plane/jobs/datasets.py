@@ -5,6 +5,8 @@ of what was chosen and what was left out, and why. Invariant: every session come
 was finished at that moment; what its source records later changes nothing, so the job can be repeated.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from seamlessflow.control_plane.jobs.tokenizers import tokenizer_digest
 from seamlessflow.core.dataset.epochs import EpochPlan
 from seamlessflow.core.dataset.section import DataSection
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 # Why a session is not trained, as people read it. The first that holds is said.
@@ -34,7 +37,7 @@ REASONS = {
     "rank": "not among the best of their group",
 }
 # One statement, one snapshot of the tables. The nodes of a session are looked at only if nothing else rules it out.
-_FREEZE = """
+_FREEZE = f"""
     WITH source AS (
         SELECT j.id, j.spec->'environment'->>'name' AS environment, place
         FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
@@ -42,8 +45,8 @@ _FREEZE = """
     ), judged AS (
         SELECT s.id, s.month, s.group_id, s.slot, s.attempt, s.reward, s.num_sampled_tokens, source.place,
                g.evaluation_version, g.index,
-               CASE WHEN s.state = 'open' THEN 'open'
-                    WHEN s.state <> 'closed' OR s.reward IS NULL THEN 'failed'
+               CASE WHEN s.state = '{SessionState.OPEN}' THEN 'open'
+                    WHEN s.state <> '{SessionState.CLOSED}' OR s.reward IS NULL THEN 'failed'
                     WHEN g.evaluation_version IS NOT NULL AND NOT %(with_evaluations)s THEN 'evaluation'
                     WHEN cardinality(%(environments)s::text[]) > 0
                          AND source.environment <> ALL(%(environments)s::text[]) THEN 'environment'
@@ -188,7 +191,7 @@ def _tokens_check(source: Job, spec: JobSpec, digest: str, field: str) -> None:
             field,
             f"{name} was recorded with another tokenizer than that of model.source; its tokens mean something else",
         )
-    longest = source.spec["model"]["max_model_len"]
+    longest = source.resolved_spec.model.max_model_len
     if longest > spec.model.max_model_len:
         raise field_error(
             "model.max_model_len",

@@ -7,6 +7,8 @@ from django.db import models
 
 from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
+from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS
+from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 
 
@@ -39,7 +41,7 @@ class Job(models.Model):
     )
     generation = models.PositiveBigIntegerField(default=1)
     spec_submitted = models.JSONField(help_text="As it was sent.")
-    spec = models.JSONField(help_text="With every default filled in.")
+    spec = models.JSONField(help_text="With every default filled in. Read it as `resolved_spec`.")
     model_path = models.CharField(max_length=1024, help_text="Local folder of the initial model, resolved.")
     tasks_path = models.CharField(
         max_length=1024, blank=True, default="", help_text="Local tasks file, resolved."
@@ -99,6 +101,10 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def resolved_spec(self) -> JobSpec:
+        return RESOLVED_SPECS.of([self.id], lambda _: [(self.id, self.spec)])[self.id].spec
 
 
 class RewardCurve(models.Model):

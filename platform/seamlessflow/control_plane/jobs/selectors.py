@@ -1,6 +1,7 @@
 """Reads on jobs, narrowed to what the caller may see."""
 
 import contextlib
+from collections.abc import Iterable
 from uuid import UUID
 
 from django.db.models import Avg, OuterRef, Q, QuerySet, Subquery
@@ -9,6 +10,7 @@ from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.common.errors import field_error, not_found
 from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS, ResolvedSpec
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
@@ -87,3 +89,10 @@ def job_event_list(*, job: Job, subject: str | None = None) -> QuerySet[Event]:
 
 def job_phase_list(*, job: Job) -> QuerySet[Phase]:
     return Phase.objects.filter(job=job).select_related("machine").order_by("-leased_at", "-id")
+
+
+def specs_load(job_ids: Iterable[UUID]) -> dict[UUID, ResolvedSpec]:
+    """Their resolved specs; those that this process does not keep yet are read in one query."""
+    return RESOLVED_SPECS.of(
+        job_ids, lambda missing: Job.objects.filter(id__in=missing).values_list("id", "spec")
+    )

@@ -6,6 +6,8 @@ as its spec says, all dropped because too few sessions got a reward. A group tha
 also one that was dropped for another cause; held-out tasks do not count.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 import logging
 from uuid import UUID
 
@@ -13,14 +15,14 @@ from django.db import connection
 
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.jobs.services import PLATFORM, job_desire
-from seamlessflow.core.lifecycle.groups import DropCause
+from seamlessflow.core.lifecycle.groups import DropCause, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState
 
 MAX_ERROR_CHARS = 1000
 # 8: of jobs whose stored spec says nothing.
-_BARREN = """
+_BARREN = f"""
     SELECT j.id, j.num, (SELECT s.reason FROM trajectory_session s
-                         WHERE s.group_id = row.newest AND s.state = 'failed' AND s.reason <> ''
+                         WHERE s.group_id = row.newest AND s.state = '{SessionState.FAILED}' AND s.reason <> ''
                          ORDER BY s.closed_at DESC NULLS LAST LIMIT 1)
     FROM (SELECT id, coalesce((spec->'environment'->>'pause_after_dropped_groups')::int, 8) AS num,
                  greatest(created_at, resumed_at) AS since

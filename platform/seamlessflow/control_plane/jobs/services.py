@@ -134,8 +134,13 @@ def _dataset_take(job: Job, spec: JobSpec, sources: Sequence[Source]) -> None:
     """Fix what is trained; the job has as many updates as its epochs have batches, or those that its author wants."""
     plan = dataset_freeze(job=job, data=spec.data, sources=sources, seed=spec.seed)
     wanted = spec.train.num_updates if "num_updates" in spec.train.model_fields_set else plan.num_batches
-    job.spec["data"]["jobs"] = [source.shown_id for source in sources]
-    job.spec["train"]["num_updates"] = min(plan.num_batches, wanted)
+    resolved = spec.model_copy(
+        update={
+            "data": spec.data.model_copy(update={"jobs": [source.shown_id for source in sources]}),
+            "train": spec.train.model_copy(update={"num_updates": min(plan.num_batches, wanted)}),
+        }
+    )
+    job.spec = resolved.model_dump(mode="json")
     job.save(update_fields=["spec", "dataset"])
 
 
@@ -179,7 +184,7 @@ def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> J
     """
     with transaction.atomic():
         job = Job.objects.select_for_update(of=("self",), no_key=True).get(id=job_id)
-        names = [section["name"] for section in job.spec["algorithm"].get("stages", [])]
+        names = [section.name for section in job.resolved_spec.algorithm.stages]
         if stage not in names:
             known = f"its stages are {', '.join(names)}" if names else "it has no stages"
             raise field_error("stage", f"the job has no stage {stage!r}: {known}")

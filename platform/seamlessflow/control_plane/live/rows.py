@@ -32,7 +32,7 @@ def job_row(job: Job) -> Row:
         "latest_version": job.latest_version,
         "best_version": getattr(job, "best_version", None),
         "num_updates_done": job.published_batch,
-        "num_updates": job.spec["train"]["num_updates"],
+        "num_updates": job.resolved_spec.train.num_updates,
         "created_at": epoch_ms(job.created_at),
         "started_at": epoch_ms(job.started_at),
         "ended_at": epoch_ms(job.ended_at),

@@ -23,7 +23,7 @@ def version_export_members(*, job: Job, version: int, form: str | None) -> list[
     if row.deleted_at is not None:
         raise ApplicationError(
             f"the files of version {version} are gone: retention keeps the newest "
-            f"{job.spec['train']['keep_versions']} (train.keep_versions), pinned ones and those in use",
+            f"{job.resolved_spec.train.keep_versions} (train.keep_versions), pinned ones and those in use",
             status=HTTPStatus.GONE,
         )
     model = Path(job.model_path)
@@ -32,7 +32,7 @@ def version_export_members(*, job: Job, version: int, form: str | None) -> list[
         if folder is None:
             raise OSError("they are not in the artifact store")
         return export_members(
-            folder, model, form=ExportForm(form or ExportForm.MODEL), dtype=job.spec["model"]["dtype"]
+            folder, model, form=ExportForm(form or ExportForm.MODEL), dtype=job.resolved_spec.model.dtype
         )
     except NothingToExport as error:
         raise field_error("form", f"{form!r} is not accepted: {error}") from error

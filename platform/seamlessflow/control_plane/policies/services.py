@@ -151,7 +151,7 @@ def _store(job: Job, claims: PhaseClaims, publication: Publication) -> None:
 
 
 def _reply(job: Job, version: int) -> PublicationReply:
-    num_updates = job.spec["train"]["num_updates"]
+    num_updates = job.resolved_spec.train.num_updates
     return PublicationReply(version=version, is_job_complete=job.published_batch >= num_updates)
 
 
@@ -161,8 +161,8 @@ def versions_prune() -> int:
     """
     jobs = Job.objects.filter(versions__deleted_at=None, versions__version__gt=0).distinct()
     return sum(
-        versions_prune_job(job_id=job_id, keep=spec["train"]["keep_versions"])
-        for job_id, spec in jobs.order_by().values_list("id", "spec")
+        versions_prune_job(job_id=job.id, keep=job.resolved_spec.train.keep_versions)
+        for job in jobs.order_by().only("id")
     )
 
 

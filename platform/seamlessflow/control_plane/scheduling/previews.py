@@ -3,6 +3,8 @@
 Jobs of projects that the caller may not read are named "a job of another project".
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.scheduling.edits import MachineEdit, machine_edited
 from seamlessflow.core.scheduling.preview import JobImpact, PhaseImpact, preview
@@ -23,12 +26,14 @@ from seamlessflow.core.types.tags import Role
 
 HIDDEN_JOB = "a job of another project"
 # What lives on a phase: requests at the front, open episodes, the batch in hand.
-_LOADS = """
+_LOADS = f"""
     SELECT p.id, CASE p.role
         WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h
                                WHERE h.machine_id = p.machine_id)
         WHEN %(agent)s THEN (SELECT count(*) FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id
-                             WHERE g.lease_phase_id = p.id AND g.state IN ('open', 'evaluating') AND s.state = 'open')
+                             WHERE g.lease_phase_id = p.id
+                                   AND g.state IN ('{GroupState.OPEN}', '{GroupState.EVALUATING}')
+                                   AND s.state = '{SessionState.OPEN}')
         ELSE (SELECT min(b.number) FROM trajectory_batch b JOIN jobs_job j ON j.id = b.job_id
               WHERE b.job_id = p.job_id AND b.number > j.published_batch) END
     FROM scheduling_phase p WHERE p.id = ANY(%(phases)s)

@@ -13,13 +13,21 @@ from django.db import IntegrityError, transaction
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.phases import phase_move
+from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.services import job_move
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.scheduling.selectors import live_phase_conflict
+from seamlessflow.control_plane.scheduling.selectors import live_phase_conflict, live_phases
+from seamlessflow.control_plane.scheduling.snapshot_views import (
+    grants_load,
+    job_view,
+    machine_view,
+    phase_view,
+    pools_of,
+)
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.scheduling.decisions import (
@@ -33,11 +41,11 @@ from seamlessflow.core.scheduling.decisions import (
     Plan,
     SetDesiredVersion,
 )
+from seamlessflow.core.scheduling.eligibility import lease_rejection
 from seamlessflow.core.scheduling.multiplexing import BACK_TO_ROLLOUT
 from seamlessflow.core.types.tags import Role
 
 AUTHOR = "scheduler"
-LEASABLE_JOB_STATES = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
 _log = logging.getLogger(__name__)
 
 
@@ -105,7 +113,7 @@ def phase_lease(lease: Lease) -> WakeUp | None:
     """
     machine = Machine.objects.select_for_update(no_key=True).filter(id=lease.machine_id).first()
     job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=lease.job_id).first()
-    if machine is None or job is None or not _is_leasable(machine, job, lease.role):
+    if machine is None or job is None or _lease_rejection(machine, job, lease.role) is not None:
         return None
     return _phase_create(machine, job, lease, fence=_fence_take([machine], job, lease.role))
 
@@ -120,7 +128,7 @@ def _gang_lease(gang: LeaseGang) -> list[WakeUp] | None:
     job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=gang.job_id).first()
     if job is None or len(machines) < len(wanted):
         return None
-    if not all(_is_leasable(machine, job, Role.TRAIN) for machine in machines.values()):
+    if any(_lease_rejection(machine, job, Role.TRAIN) is not None for machine in machines.values()):
         return None
     fence, gang_id = _fence_take(list(machines.values()), job, Role.TRAIN), new_id()
     return [
@@ -174,10 +182,10 @@ def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
     # An end is reported until it was answered: only the machine's newest phase has a successor to come.
     newest = ended.filter(machine__last_fence=fence).exclude(next_role="")
     phase = newest.select_related("machine", "job").first()
-    if phase is None or phase.job.published_batch >= phase.job.spec["train"]["num_updates"]:
+    if phase is None or phase.job.published_batch >= phase.job.resolved_spec.train.num_updates:
         return False
     role = Role(phase.next_role)
-    if role is Role.TRAIN and phase.job.spec["train"].get("num_machines", 1) > 1:
+    if role is Role.TRAIN and phase.job.resolved_spec.train.num_machines > 1:
         return False  # it waits for the other machines of its gang: the scheduler leases them together
     lease = Lease(
         machine_id=phase.machine_id,
@@ -201,16 +209,21 @@ def _next_fields(then: NextPhase | None) -> dict[str, Any]:
     return {"next_role": then.role.value, "next_num_batches": then.num_batches, "next_reason": then.reason}
 
 
-def _is_leasable(machine: Machine, job: Job, role: Role) -> bool:
-    wanted = {role.value, *job.spec["placement"][role.value]}
-    if machine.is_cordoned or machine.is_draining or not wanted <= set(machine.tags):
-        return False
-    if JobState(job.state) not in LEASABLE_JOB_STATES or job.desired != DesiredJobState.RUN:
-        return False
-    if Phase.objects.filter(machine=machine, state__in=LIVE_PHASE_STATES).exists():
-        return False
+def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
+    """Why a lease no longer holds, judged by the rule that decided it on rows that are locked now."""
+    now = database_now()
+    live = [phase_view(phase, now) for phase in live_phases(machine=machine)]
+    view = machine_view(machine, live[0] if live else None, now)
+    pools = pools_of(job.project_id, [machine.pool], grants_load(machine.pool))
+    wanted = job_view(
+        job.id, job.resolved_spec, pools, state=JobState(job.state), desired=DesiredJobState(job.desired)
+    )
+    if (rejection := lease_rejection(view, wanted, role)) is not None:
+        return rejection
     single = role in (Role.TRAIN, Role.AGENT)
-    return not (single and Phase.objects.filter(live_phase_conflict(job_id=job.id, role=role)).exists())
+    if single and Phase.objects.filter(live_phase_conflict(job_id=job.id, role=role)).exists():
+        return f"the job already has a live {role} phase"
+    return None
 
 
 def _phase_drain(decision: DrainPhase) -> list[WakeUp] | None:

@@ -3,6 +3,8 @@
 Each check is a function from the job to a `Check`; what is wrong is counted by SQL over the tables of both planes.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from django.db import connection
 
 from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.core.lifecycle.groups import BatchState, EvaluationState, GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 
@@ -64,7 +67,8 @@ def batches_numbered_without_gaps(job: Job) -> Check:
     """Stored batches are 1..M, M ≥ N; those before N are applied or forgotten (N itself is noted a moment later)."""
     ((count, newest, distinct, not_applied),) = _rows(
         "SELECT count(*), coalesce(max(number), 0), count(DISTINCT number), "
-        "count(*) FILTER (WHERE number < %s AND state = 'leased') FROM trajectory_batch WHERE job_id = %s",
+        f"count(*) FILTER (WHERE number < %s AND state = '{BatchState.LEASED}') "
+        "FROM trajectory_batch WHERE job_id = %s",
         [job.published_batch, job.id],
     )
     ok = count == newest == distinct and newest >= job.published_batch and not not_applied
@@ -76,7 +80,7 @@ def groups_in_one_batch(job: Job) -> Check:
     """A group carries a batch number exactly when it is batched, and each batch has the groups it says it has."""
     ((strays,),) = _rows(
         "SELECT count(*) FROM trajectory_group "
-        "WHERE job_id = %s AND (state = 'batched') <> (batch_number IS NOT NULL)", [job.id])  # fmt: skip
+        f"WHERE job_id = %s AND (state = '{GroupState.BATCHED}') <> (batch_number IS NOT NULL)", [job.id])  # fmt: skip
     ((unequal,),) = _rows(
         "SELECT count(*) FROM trajectory_batch b WHERE b.job_id = %s AND b.num_groups <> "
         "(SELECT count(*) FROM trajectory_group g WHERE g.job_id = b.job_id AND g.batch_number = b.number) "
@@ -90,7 +94,9 @@ def groups_in_one_batch(job: Job) -> Check:
 def batched_sessions_closed(job: Job) -> Check:
     ((still_open,),) = _rows(
         "SELECT count(*) FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id "
-        "WHERE g.job_id = %s AND g.state = 'batched' AND s.state = 'open'", [job.id])  # fmt: skip
+        f"WHERE g.job_id = %s AND g.state = '{GroupState.BATCHED}' AND s.state = '{SessionState.OPEN}'",
+        [job.id],
+    )
     return _check(
         "batched_sessions_closed", not still_open, "sessions of batched groups", {"open": still_open}
     )
@@ -217,7 +223,7 @@ def one_live_phase_per_machine(job: Job) -> Check:
 
 def staleness_bound_kept(job: Job) -> Check:
     """No batch holds a trained token older than the bound when it was assembled."""
-    bound = job.spec["algorithm"]["max_staleness"]
+    bound = job.resolved_spec.algorithm.max_staleness
     ((largest, beyond),) = _rows(
         "SELECT max(policy_version - min_version), count(*) FILTER (WHERE policy_version - min_version > %s) "
         "FROM trajectory_batch WHERE job_id = %s AND min_version IS NOT NULL",
@@ -235,13 +241,15 @@ def held_out_never_trained(job: Job) -> Check:
     """Groups of evaluations, and only those, have the states of evaluations; none is in a batch."""
     ((strays,),) = _rows(
         "SELECT count(*) FROM trajectory_group WHERE job_id = %s AND ((evaluation_version IS NOT NULL) <> "
-        "(state IN ('evaluating', 'evaluated')) OR evaluation_version IS NOT NULL AND batch_number IS NOT NULL)",
+        f"(state IN ('{GroupState.EVALUATING}', '{GroupState.EVALUATED}')) "
+        "OR evaluation_version IS NOT NULL AND batch_number IS NOT NULL)",
         [job.id],
     )
     ((unequal,),) = _rows(
-        "SELECT count(*) FROM trajectory_evaluation e WHERE e.job_id = %s AND e.state = 'finished' AND e.num_tasks <> "
+        f"SELECT count(*) FROM trajectory_evaluation e WHERE e.job_id = %s AND e.state = '{EvaluationState.FINISHED}' "
+        "AND e.num_tasks <> "
         "(SELECT count(*) FROM trajectory_group g WHERE g.job_id = e.job_id AND g.evaluation_version = e.version "
-        "AND g.state = 'evaluated')",
+        f"AND g.state = '{GroupState.EVALUATED}')",
         [job.id],
     )
     figures = {"groups_with_wrong_state": strays, "finished_without_all_tasks": unequal}

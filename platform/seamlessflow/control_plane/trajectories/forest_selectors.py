@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
 from seamlessflow.core.algorithms.advantage import session_advantages
 from seamlessflow.core.algorithms.options import AdvantageEstimator
-from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, show_id
 
@@ -230,7 +229,7 @@ _OF_THE_GROUP_ALONE = (AdvantageEstimator.GROUP, AdvantageEstimator.LEAVE_ONE_OU
 def _with_advantages(group: RolloutGroup, rows: list[dict[str, Any]]) -> list[ForestSession]:
     """Advantages are over the sessions that would be trained; of an open group they may still change."""
     trained = [row for row in rows if row["state"] == SessionState.CLOSED and row["reward"] is not None]
-    algorithm = AlgorithmSection.model_validate(group.job.spec["algorithm"])
+    algorithm = group.job.resolved_spec.algorithm
     is_held_out = group.evaluation_version is not None
     if is_held_out or algorithm.advantage not in _OF_THE_GROUP_ALONE or algorithm.is_kl_in_reward:
         return [_forest_session(row, None) for row in rows]

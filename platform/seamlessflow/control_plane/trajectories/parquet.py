@@ -6,6 +6,8 @@ A path from the root to a leaf of `nodes` holds exactly the tokens that the engi
 nodes of SESSIONS_PER_GROUP sessions, however many there are.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from seamlessflow.control_plane.trajectories.models import NodeKind
 from seamlessflow.control_plane.trajectories.selectors import version_spans_decode
+from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, show_id
 
 if TYPE_CHECKING:
@@ -30,12 +33,12 @@ SESSIONS_PER_GROUP = 50  # of rows: a row group of Parquet
 UNKNOWN_VERSION = -1
 Rows = list[tuple[Any, ...]]
 
-_SESSIONS = """
+_SESSIONS = f"""
     SELECT s.id, s.month, g.id, g.index, g.evaluation_version, g.task::text, s.slot, s.attempt, s.state, s.reason,
            s.reward, s.is_timeout, s.is_late, s.metrics::text, s.num_turns, s.num_sampled_tokens, g.batch_number,
            s.opened_at, s.closed_at
     FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id
-    WHERE s.job_id = %s AND s.id > %s AND s.state <> 'open' ORDER BY s.id LIMIT %s
+    WHERE s.job_id = %s AND s.id > %s AND s.state <> '{SessionState.OPEN}' ORDER BY s.id LIMIT %s
 """
 _NODES = """
     SELECT n.session_id, n.node_index, n.parent_index, n.kind, n.num_tokens, coalesce(n.token_ids, p.token_ids),

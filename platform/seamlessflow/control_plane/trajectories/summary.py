@@ -1,5 +1,7 @@
 """What a job amounted to: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
@@ -7,6 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 
 
 class Summary(TypedDict):
@@ -30,14 +33,15 @@ class Summary(TypedDict):
     max_gap_s: float | None
 
 
-_REWARD = """
+_REWARD = f"""
     SELECT avg(reward_mean) FROM (
         SELECT reward_mean, ntile(10) OVER (ORDER BY batch_number, index) AS tenth
-        FROM trajectory_group WHERE job_id = %s AND state = 'batched'
+        FROM trajectory_group WHERE job_id = %s AND state = '{GroupState.BATCHED}'
     ) g GROUP BY tenth ORDER BY tenth
 """
-_GROUPS = """
-    SELECT count(*) FILTER (WHERE state = 'batched'), count(*) FILTER (WHERE state = 'dropped')
+_GROUPS = f"""
+    SELECT count(*) FILTER (WHERE state = '{GroupState.BATCHED}'),
+           count(*) FILTER (WHERE state = '{GroupState.DROPPED}')
     FROM trajectory_group WHERE job_id = %s
 """
 _TURNS = """
@@ -50,7 +54,7 @@ _EVALUATED = """
     SELECT coalesce(sum(s.num_sampled_tokens), 0) FROM trajectory_session s
     JOIN trajectory_group g ON g.id = s.group_id AND g.evaluation_version IS NOT NULL WHERE s.job_id = %s
 """
-_SESSIONS = "SELECT count(*) FROM trajectory_session WHERE job_id = %s AND state = 'closed'"
+_SESSIONS = f"SELECT count(*) FROM trajectory_session WHERE job_id = %s AND state = '{SessionState.CLOSED}'"
 _BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WHERE job_id = %s"
 
 

@@ -25,6 +25,7 @@ from seamlessflow.core.algorithms.options import (
     StaleRule,
 )
 from seamlessflow.core.algorithms.presets import PRESETS, preset_fill
+from seamlessflow.core.algorithms.staleness import StalenessBound
 from seamlessflow.core.spec_section import SpecSection
 from seamlessflow.core.types.rewards import Reward
 
@@ -191,6 +192,10 @@ class AlgorithmSection(SpecSection):
     @property
     def needs_reference(self) -> bool:
         return self.kl_coef > 0
+
+    @property
+    def staleness_bound(self) -> StalenessBound:
+        return StalenessBound(self.max_staleness)
 
     @property
     def is_kl_in_reward(self) -> bool:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
 from seamlessflow.core.algorithms.options import AdvantageEstimator, StalenessScope
 from seamlessflow.core.algorithms.section import AlgorithmSection
-from seamlessflow.core.algorithms.staleness import admitted_tokens
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, BatchHeader
 from seamlessflow.core.batching.group_weights import GroupPart, group_part, judged_session, token_weights_of
@@ -107,8 +106,8 @@ def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool =
         trees = unroll(trees, is_trained_once=objective is TrainObjective.ONCE)
         objective = TrainObjective.ONCE  # what a branch trains is in its own mask now
     if plan.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN:
-        bound = plan.algorithm.max_staleness
-        is_fresh = admitted_tokens(trees.versions, step_version=plan.policy_version, max_staleness=bound)
+        bound = plan.algorithm.staleness_bound
+        is_fresh = bound.admitted_tokens(trees.versions, step_version=plan.policy_version)
         trees = dataclasses.replace(trees, loss_mask=np.where(is_fresh, trees.loss_mask, np.uint8(0)))
     part = group_part(
         group,

@@ -1,15 +1,19 @@
-"""Hard constraints: each function returns why a machine cannot fill a role for a job, or None if it
-can.
+"""Which machine may fill which role of which job: the one place for this rule.
 
-Claims map a machine to the job that claimed it earlier in the same cycle.
+Each filter returns why a machine cannot fill a role for a job, or None if it can. `decide` reads them from a snapshot;
+a lease reads them again from locked rows (`lease_rejection`), as does the succession of a phase; the answer to a
+heartbeat keeps child processes warm by them (`may_keep_warm`). Claims map a machine to the job that claimed it earlier
+in the same cycle.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.tags import Role
 
+LEASABLE_JOB_STATES = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
 Claims = Mapping[UUID, UUID]
 Filter = Callable[[MachineView, JobView, Role], str | None]
 
@@ -70,6 +74,24 @@ LEASE_FILTERS: tuple[Filter, ...] = (
     is_cordoned,
     is_held,
 )
+
+
+# What rules a machine out for as long as neither it nor the job is edited.
+FIT_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, lacks_engine, lacks_rendezvous)
+
+
+def lease_rejection(machine: MachineView, job: JobView, role: Role) -> str | None:
+    """Why the machine cannot be leased at this moment."""
+    if job.state not in LEASABLE_JOB_STATES or job.desired is not DesiredJobState.RUN:
+        return f"the job is {job.state} and should be {job.desired}"
+    if machine.phase is not None:
+        return f"{machine.name} has a live phase"
+    return first_rejection(LEASE_FILTERS, machine, job, role)
+
+
+def may_keep_warm(machine: MachineView, job: JobView, role: Role) -> bool:
+    """Whether a process for the role may be kept ready on the machine, whatever the machine does now."""
+    return first_rejection(FIT_FILTERS, machine, job, role) is None
 
 
 def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobView, role: Role) -> str | None:

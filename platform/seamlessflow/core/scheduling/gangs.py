@@ -13,7 +13,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import Decision, DrainPhase, FailPhase, LeaseGang, NextPhase
-from seamlessflow.core.scheduling.filters import LEASE_FILTERS, first_rejection, is_held
+from seamlessflow.core.scheduling.eligibility import LEASE_FILTERS, first_rejection, is_held
 from seamlessflow.core.scheduling.scores import is_dedicated
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role

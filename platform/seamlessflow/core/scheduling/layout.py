@@ -9,7 +9,7 @@ offline dataset only trains.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seamlessflow.core.scheduling.filters import Claims, candidates, shortage
+from seamlessflow.core.scheduling.eligibility import Claims, candidates, shortage
 from seamlessflow.core.scheduling.scores import agent_key, train_key
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.tags import Role

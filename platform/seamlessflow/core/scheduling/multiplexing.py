@@ -59,7 +59,9 @@ def batches_to_wait_for(job: JobView) -> int:
     has not been waiting long.
     """
     share = job.hand_over_s / job.batch_interval_s if job.batch_interval_s > 0 else 0.0
-    num_wanted = min(MAX_BATCHES_PER_TURN, 1 + job.max_staleness // 2, job.num_remaining_updates)
+    num_wanted = min(
+        MAX_BATCHES_PER_TURN, job.staleness_bound.num_batches_per_turn, job.num_remaining_updates
+    )
     num_under_way = (
         job.num_ready_groups + job.num_open_groups + job.num_unpublished_batches * job.groups_per_batch
     )

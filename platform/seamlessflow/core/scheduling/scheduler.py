@@ -18,7 +18,7 @@ from seamlessflow.core.scheduling.decisions import (
     Plan,
     SetDesiredVersion,
 )
-from seamlessflow.core.scheduling.filters import KEEP_FILTERS, first_rejection
+from seamlessflow.core.scheduling.eligibility import KEEP_FILTERS, first_rejection
 from seamlessflow.core.scheduling.gangs import gang_drains, gang_wait, gangs_to_fail, preempting_job
 from seamlessflow.core.scheduling.health import phases_to_fail
 from seamlessflow.core.scheduling.job_ends import Ending, ending_of, next_state

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from seamlessflow.core.algorithms.staleness import ON_POLICY, StalenessBound
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.tags import Role
@@ -80,7 +81,7 @@ class JobView:
     num_ready_groups: int = 0
     num_unpublished_batches: int = 0  # assembled, not yet in published weights
     num_open_groups: int = 0  # in progress
-    max_staleness: int = 0
+    staleness_bound: StalenessBound = ON_POLICY
     hand_over_s: float = 0.0  # measured: the cost of switching a machine to training and back
     batch_interval_s: float = 0.0  # measured: between the last publications; 0 while unknown
     due_age_s: float = 0.0  # since there have been enough ready groups for a batch

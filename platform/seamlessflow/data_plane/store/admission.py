@@ -1,21 +1,19 @@
 """How many new groups may begin: counted from durable state, so that no restart inflates it.
 
 Two bounds: what the staleness rule lets wait (groups that are open, ready or in a batch that engines do not serve yet
-≤ groups_per_batch × (max_staleness + 1)), and what the remaining updates need, with one batch to spare. An engine that
-is too far behind to sample for training gets no turns and delays nobody.
+≤ groups_per_batch × StalenessBound.num_batches_ahead), and what the remaining updates need, with one batch to spare.
+An engine that is too far behind to sample for training gets no turns and delays nobody.
 """
-
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
 
 from dataclasses import dataclass
 from uuid import UUID
 
+from seamlessflow.core.algorithms.staleness import StalenessBound
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.jobs import IS_TOO_OLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +24,37 @@ class GroupCounts:
     last_batch: int
 
 
-async def group_counts(connection: Connection, job_id: UUID) -> GroupCounts:
+async def group_counts(connection: Connection, job_id: UUID, bound: StalenessBound) -> GroupCounts:
+    through = await _batch_served(connection, job_id, bound)
     cursor = await connection.execute(
-        f"""SELECT (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = ANY(%(waiting)s)),
-                  (SELECT coalesce(sum(b.num_groups), 0)::int FROM trajectory_batch b JOIN jobs_job j ON j.id = b.job_id
-                   WHERE b.job_id = %(job)s AND b.number > least(j.published_batch, (
-                       SELECT min(coalesce(v.batch_number, 0)) FROM scheduling_phase p
-                       JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = p.served_version
-                       WHERE p.job_id = %(job)s AND p.role = %(rollout)s AND p.state = %(active)s
-                             AND NOT {IS_TOO_OLD}))),
+        """SELECT (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = ANY(%(waiting)s)),
+                  (SELECT coalesce(sum(num_groups), 0)::int FROM trajectory_batch
+                   WHERE job_id = %(job)s AND number > %(through)s),
                   (SELECT coalesce(max(index), -1) + 1 FROM trajectory_group
                    WHERE job_id = %(job)s AND evaluation_version IS NULL),
                   (SELECT coalesce(max(number), 0) FROM trajectory_batch WHERE job_id = %(job)s)""",
-        {
-            "job": job_id,
-            "waiting": [GroupState.OPEN.value, GroupState.READY.value],
-            "rollout": Role.ROLLOUT.value,
-            "active": PhaseState.ACTIVE.value,
-        },
+        {"job": job_id, "waiting": [GroupState.OPEN.value, GroupState.READY.value], "through": through},
     )
     row = await cursor.fetchone()
     assert row is not None
     return GroupCounts(*row)
+
+
+async def _batch_served(connection: Connection, job_id: UUID, bound: StalenessBound) -> int:
+    """The last batch that every engine within the staleness bound serves."""
+    cursor = await connection.execute(
+        """SELECT j.published_batch, array(
+                      SELECT coalesce(v.batch_number, 0) FROM scheduling_phase p
+                      JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = p.served_version
+                      WHERE p.job_id = j.id AND p.role = %s AND p.state = %s)
+           FROM jobs_job j WHERE j.id = %s""",
+        [Role.ROLLOUT.value, PhaseState.ACTIVE.value, job_id],
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    published: int = row[0]
+    served: list[int] = row[1]
+    return min([published, *(batch for batch in served if bound.allows(published - batch))])
 
 
 def num_admissible(spec: JobSpec, counts: GroupCounts) -> int:
@@ -57,6 +64,6 @@ def num_admissible(spec: JobSpec, counts: GroupCounts) -> int:
     if remaining <= 0:
         return 0
     ahead = counts.num_waiting + counts.num_in_training
-    staleness_room = per_batch * (spec.algorithm.max_staleness + 1) - ahead
+    staleness_room = per_batch * spec.algorithm.staleness_bound.num_batches_ahead - ahead
     needed = per_batch * (remaining + 1) - counts.num_waiting
     return max(0, min(staleness_room, needed))

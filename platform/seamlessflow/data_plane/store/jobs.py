@@ -1,12 +1,11 @@
 """What the gateway reads of the control plane's tables: jobs and rollout phases."""
 
-# ruff: noqa: S608 - statements are put together from constants, values are parameters
-
 import datetime
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from seamlessflow.core.algorithms.staleness import StalenessBound
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token
@@ -50,22 +49,22 @@ async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
     return {row[0] for row in await cursor.fetchall()}
 
 
-# Of a rollout phase whose version is `v`, of the job `j`: whatever it samples now is beyond the staleness bound.
-IS_TOO_OLD = """coalesce(
-    v.version IS NOT NULL
-    AND j.published_batch - coalesce(v.batch_number, 0) > (j.spec->'algorithm'->>'max_staleness')::int, false)"""
-
-
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
-    """The engine table: active rollout phases with an endpoint and a version."""
+    """The engine table: active rollout phases with an endpoint and a version.
+
+    An engine is too old where whatever it samples now would be beyond the job's staleness bound.
+    """
     cursor = await connection.execute(
-        f"""SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int,
-                  m.name, p.desired_version > p.served_version, {IS_TOO_OLD}
+        """SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int,
+                  m.name, p.desired_version > p.served_version,
+                  CASE WHEN v.version IS NOT NULL THEN j.published_batch - coalesce(v.batch_number, 0) END,
+                  (j.spec->'algorithm'->>'max_staleness')::int
            FROM scheduling_phase p JOIN jobs_job j ON j.id = p.job_id JOIN cluster_machine m ON m.id = p.machine_id
            LEFT JOIN policies_policyversion v ON v.job_id = p.job_id AND v.version = p.served_version
            WHERE p.role = %s AND p.state = %s AND p.endpoint <> '' AND p.served_version IS NOT NULL ORDER BY p.id""",
         [Role.ROLLOUT.value, PhaseState.ACTIVE.value],
     )
+    rows = await cursor.fetchall()
     return [
         Engine(
             phase_id=phase,
@@ -76,9 +75,9 @@ async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
             num_slots=num_slots,
             machine=machine,
             is_behind=is_behind,
-            is_too_old=is_too_old,
+            is_too_old=lag is not None and not StalenessBound(max_lag).allows(lag),
         )
-        for phase, job, endpoint, version, fence, num_slots, machine, is_behind, is_too_old in await cursor.fetchall()
+        for phase, job, endpoint, version, fence, num_slots, machine, is_behind, lag, max_lag in rows
     ]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from seamlessflow.core.algorithms.staleness import SampleLags, admitted_samples, sample_lags
+from seamlessflow.core.algorithms.staleness import SampleLags, StalenessBound, sample_lags
 
 PROMPT = -1
 
@@ -23,24 +23,24 @@ def test_the_oldest_trained_token_decides() -> None:
     lags = lags_of([(PROMPT, 0), (6, 1), (10, 1)], [(PROMPT, 0), (5, 1), (10, 1)], step_version=10)
     assert lags.oldest.tolist() == [4, 5]
     assert lags.newest.tolist() == [0, 0]
-    assert admitted_samples(lags, max_staleness=4).tolist() == [True, False]
+    assert StalenessBound(4).admitted_samples(lags).tolist() == [True, False]
 
 
 def test_tokens_outside_the_loss_do_not_count() -> None:
     lags = lags_of([(PROMPT, 0), (0, 0), (10, 1)], step_version=10)
-    assert admitted_samples(lags, max_staleness=0).tolist() == [True]
+    assert StalenessBound(0).admitted_samples(lags).tolist() == [True]
 
 
 def test_a_trained_token_of_unknown_version_is_never_admitted() -> None:
     lags = lags_of([(PROMPT, 1), (0, 1)], step_version=0)
-    assert admitted_samples(lags, max_staleness=1000).tolist() == [False]
+    assert StalenessBound(1000).admitted_samples(lags).tolist() == [False]
 
 
 def test_a_token_from_the_future_of_the_trainer_is_never_admitted() -> None:
     lags = lags_of([(2, 1), (3, 1)], step_version=2)
-    assert admitted_samples(lags, max_staleness=1000).tolist() == [False]
+    assert StalenessBound(1000).admitted_samples(lags).tolist() == [False]
 
 
 def test_a_sample_without_trained_tokens_is_not_stale() -> None:
     lags = lags_of([(PROMPT, 0)], [], step_version=9)
-    assert admitted_samples(lags, max_staleness=0).tolist() == [True, True]
+    assert StalenessBound(0).admitted_samples(lags).tolist() == [True, True]

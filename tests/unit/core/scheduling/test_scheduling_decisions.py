@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from seamlessflow.core.algorithms.staleness import StalenessBound
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import EPISODE_GRACE_S, STEP_GRACE_S, PhaseState
 from seamlessflow.core.scheduling.decisions import (
@@ -406,7 +407,7 @@ DEAR = replace(
     RUNNING,
     num_ready_groups=4,
     num_open_groups=8,
-    max_staleness=3,
+    staleness_bound=StalenessBound(3),
     hand_over_s=0.3,
     batch_interval_s=1.0,
     due_age_s=0.5,
@@ -425,7 +426,7 @@ def test_where_handing_over_is_dear_a_turn_waits_for_its_second_batch() -> None:
     "change",
     [
         {"batch_interval_s": 60.0},
-        {"max_staleness": 1},
+        {"staleness_bound": StalenessBound(1)},
         {"num_open_groups": 3},
         {"due_age_s": 2.1},
         {"num_updates": 1},

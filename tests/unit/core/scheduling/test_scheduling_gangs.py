@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from seamlessflow.core.algorithms.staleness import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, LeaseGang, Plan
@@ -106,7 +107,9 @@ def test_a_job_that_trains_on_all_that_roll_out_says_so() -> None:
 def test_a_slow_hand_over_is_told_and_what_is_on_the_way_waits_for_no_second_batch() -> None:
     assert isinstance(ALPHA.phase, PhaseView)
     leaving = replace(ALPHA, phase=replace(ALPHA.phase, state=PhaseState.DRAINING, age_s=9.0))
-    dear = replace(DUE, hand_over_s=5.0, batch_interval_s=10.0, max_staleness=4, num_open_groups=40)
+    dear = replace(
+        DUE, hand_over_s=5.0, batch_interval_s=10.0, staleness_bound=StalenessBound(4), num_open_groups=40
+    )
     assert plan_of(ALPHA, BETA, GAMMA, jobs=(dear,)).decisions == (), "worth waiting for a second batch"
 
     plan = plan_of(leaving, at("beta", *BOTH, rollout=None), GAMMA, jobs=(dear,))

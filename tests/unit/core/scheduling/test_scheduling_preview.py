@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamlessflow.core.algorithms.staleness import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase
@@ -189,7 +190,12 @@ def test_a_dry_run_says_the_same_at_every_moment_of_a_cycle(name: str, edit: Mac
             alpha = machine("alpha", "rollout", "train", role=role)
             assert alpha.phase is not None
             alpha = replace(alpha, phase=replace(alpha.phase, state=state, age_s=age_s))
-            job = replace(RUNNING, num_ready_groups=num_ready, num_open_groups=8 - num_ready, max_staleness=1)
+            job = replace(
+                RUNNING,
+                num_ready_groups=num_ready,
+                num_open_groups=8 - num_ready,
+                staleness_bound=StalenessBound(1),
+            )
             made = preview(Snapshot(machines=(alpha, *AT_WORK[1:]), jobs=(job,)), {machine(name).id: edit})
             said = [phase_sentence(impact, job="calc") for impact in made.phases]
             answers.add((*said, *(job_sentence(impact, job="calc") for impact in made.jobs)))

@@ -85,7 +85,10 @@ class Migration(migrations.Migration):
                 ),
                 ("generation", models.PositiveBigIntegerField(default=1)),
                 ("spec_submitted", models.JSONField(help_text="As it was sent.")),
-                ("spec", models.JSONField(help_text="With every default filled in.")),
+                (
+                    "spec",
+                    models.JSONField(help_text="With every default filled in. Read it as `resolved_spec`."),
+                ),
                 (
                     "model_path",
                     models.CharField(

@@ -1,0 +1,64 @@
+"""The parsed spec of each job, kept by every process.
+
+A spec does not change once its job is submitted, so it is validated once per process and job, and a heartbeat or a
+scheduling cycle reads neither the column nor parses it again.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from seamlessflow.core.job_spec import JobSpec, job_spec_parse
+
+MAX_JOBS = 512  # the least recently used are forgotten; a spec takes a few tens of KiB
+
+
+# From ids of jobs to those that exist, with their stored JSON.
+ReadSpecs = Callable[[Sequence[UUID]], Iterable[tuple[UUID, Mapping[str, Any]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSpec:
+    """`document` is the stored JSON, as workers receive it: nobody changes it."""
+
+    spec: JobSpec
+    document: Mapping[str, Any]
+
+
+class ResolvedSpecs:
+    """The specs of the jobs used last. Safe in threads."""
+
+    def __init__(self, max_jobs: int = MAX_JOBS) -> None:
+        self._max_jobs = max_jobs
+        self._kept: OrderedDict[UUID, ResolvedSpec] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, job_ids: Iterable[UUID], read: ReadSpecs) -> dict[UUID, ResolvedSpec]:
+        """`read` is called once, with the jobs that are not kept, if there are any. Raises InvalidJobSpec."""
+        with self._lock:
+            kept = {job_id: self._touch(job_id) for job_id in job_ids}
+        missing = [job_id for job_id, resolved in kept.items() if resolved is None]
+        found = (
+            {}
+            if not missing
+            else {
+                job_id: ResolvedSpec(job_spec_parse(document), document) for job_id, document in read(missing)
+            }
+        )
+        with self._lock:
+            self._kept.update(found)
+            while len(self._kept) > self._max_jobs:
+                self._kept.popitem(last=False)
+        return {**{job_id: resolved for job_id, resolved in kept.items() if resolved is not None}, **found}
+
+    def _touch(self, job_id: UUID) -> ResolvedSpec | None:
+        resolved = self._kept.get(job_id)
+        if resolved is not None:
+            self._kept.move_to_end(job_id)
+        return resolved
+
+
+RESOLVED_SPECS = ResolvedSpecs()

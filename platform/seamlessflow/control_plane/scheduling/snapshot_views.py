@@ -1,0 +1,108 @@
+"""Rows of machines, phases and jobs as the values that the scheduling rules read."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from seamlessflow.control_plane.cluster.models import OPEN_POOL, Machine, PoolGrant
+from seamlessflow.control_plane.scheduling.models import Phase
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.jobs import JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
+from seamlessflow.core.scheduling.snapshot import GangView, JobView, MachineView, PhaseView
+from seamlessflow.core.types.tags import Role
+
+Grants = Mapping[str, Collection[UUID]]
+
+
+def _gang_view(phase: Phase) -> GangView | None:
+    if phase.gang_id is None or phase.gang_member is None:
+        return None
+    seen: Any = phase  # annotated by `selectors.live_phases`
+    failure = None if seen.gang_failure is None else seen.gang_failure or "it failed"
+    return GangView(
+        id=phase.gang_id,
+        member=phase.gang_member,
+        failure=failure or "",
+        has_ended=seen.gang_has_ended,
+    )
+
+
+def phase_view(phase: Phase, now: datetime) -> PhaseView:
+    since = phase.leased_at
+    if phase.state == PhaseState.DRAINING and phase.draining_at is not None:
+        since = phase.draining_at
+    elif phase.state == PhaseState.ACTIVE and phase.active_at is not None:
+        since = phase.active_at
+    return PhaseView(
+        id=phase.id,
+        job_id=phase.job_id,
+        role=Role(phase.role),
+        state=PhaseState(phase.state),
+        fence=phase.fence,
+        desired_version=phase.desired_version,
+        served_version=phase.served_version,
+        age_s=(now - since).total_seconds(),
+        gang=_gang_view(phase),
+    )
+
+
+def machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> MachineView:
+    heartbeat = getattr(machine, "heartbeat", None)
+    unheard_s = float("inf") if heartbeat is None else (now - heartbeat.received_at).total_seconds()
+    said: dict[str, Any] = {} if heartbeat is None else heartbeat.capabilities
+    return MachineView(
+        id=machine.id,
+        name=machine.name,
+        tags=frozenset(machine.tags),
+        is_healthy=unheard_s <= HEARTBEAT_LIMIT_S,
+        is_cordoned=machine.is_cordoned,
+        is_draining=machine.is_draining,
+        pool=machine.pool,
+        unheard_s=unheard_s,
+        engine_kinds=frozenset(said["engine_kinds"]) if "engine_kinds" in said else None,
+        engine_problems=said.get("engine_problems", {}),
+        has_rendezvous=bool(said.get("rendezvous")) if said else None,
+        phase=phase,
+    )
+
+
+def grants_load(*pools: str) -> Grants:
+    """The projects that each pool is granted to; of all pools, or of those named."""
+    granted: dict[str, set[UUID]] = defaultdict(set)
+    rows = PoolGrant.objects.filter(pool__in=pools) if pools else PoolGrant.objects.all()
+    for pool, project_id in rows.values_list("pool", "project_id"):
+        granted[pool].add(project_id)
+    return granted
+
+
+def pools_of(project_id: UUID, pools: Collection[str], grants: Grants) -> frozenset[str]:
+    """Which of the pools a project may use; the default pool is open to all until somebody is granted it."""
+    is_open = {pool for pool in pools if pool == OPEN_POOL and pool not in grants}
+    return frozenset(is_open | {pool for pool in pools if project_id in grants.get(pool, ())})
+
+
+def job_view(
+    job_id: UUID, spec: JobSpec, pools: frozenset[str], *, state: JobState = JobState.RUNNING, **demand: Any
+) -> JobView:
+    """`demand`: what is known besides the spec; eligibility needs none of it."""
+    return JobView(
+        id=job_id,
+        state=state,
+        group_size=spec.rollout.group_size,
+        groups_per_batch=spec.rollout.groups_per_batch,
+        num_updates=spec.train.num_updates,
+        staleness_bound=spec.algorithm.staleness_bound,
+        has_external_agents=spec.environment.name == "external",
+        has_rollout=Role.ROLLOUT in spec.roles,
+        engine=spec.rollout.engine,
+        pools=pools,
+        rollout_tags=frozenset(spec.placement.rollout),
+        train_tags=frozenset(spec.placement.train),
+        num_train_machines=spec.train.num_machines,
+        agent_tags=frozenset(spec.placement.agent),
+        **{"order": 0, **demand},
+    )
