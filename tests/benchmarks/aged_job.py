@@ -24,7 +24,7 @@ from django.utils import timezone  # noqa: E402
 from seamlessflow.control_plane.accounts.models import User  # noqa: E402
 from seamlessflow.control_plane.cluster.models import Machine  # noqa: E402
 from seamlessflow.control_plane.common.ids import new_id  # noqa: E402
-from seamlessflow.control_plane.common.models import Artifact, Event, Removal, SubjectType  # noqa: E402
+from seamlessflow.control_plane.common.models import Event, Removal, SubjectType  # noqa: E402
 from seamlessflow.control_plane.jobs.models import Job  # noqa: E402
 from seamlessflow.control_plane.policies.models import PolicyVersion  # noqa: E402
 from seamlessflow.control_plane.scheduling.models import Phase  # noqa: E402
@@ -35,6 +35,7 @@ from seamlessflow.control_plane.trajectories.models import (  # noqa: E402
     RolloutGroup,
     Session,
 )
+from seamlessflow.control_plane.uploads.models import Artifact  # noqa: E402
 from seamlessflow.core.types.ids import IdKind, show_id  # noqa: E402
 from seamlessflow.core.types.tags import Role  # noqa: E402
 from tests.fixtures.control_plane import Worker, phase_make, worker_make  # noqa: E402

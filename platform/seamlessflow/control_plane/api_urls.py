@@ -6,13 +6,14 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from seamlessflow.control_plane.accounts import apis as accounts
 from seamlessflow.control_plane.accounts import member_apis as members
 from seamlessflow.control_plane.cluster import apis as cluster
-from seamlessflow.control_plane.common import apis as common
 from seamlessflow.control_plane.common import fields
 from seamlessflow.control_plane.jobs import apis as jobs
 from seamlessflow.control_plane.policies import apis as policies
 from seamlessflow.control_plane.scheduling import apis as scheduling
 from seamlessflow.control_plane.storage import apis as storage
 from seamlessflow.control_plane.telemetry import metric_apis as metrics
+from seamlessflow.control_plane.telemetry import summary_apis as summaries
+from seamlessflow.control_plane.uploads import apis as uploads
 
 register_converter(fields.JobIdConverter, "job")
 register_converter(fields.MachineIdConverter, "machine")
@@ -31,6 +32,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/metrics", metrics.JobMetricsApi.as_view()),
     path("jobs/<job:job_id>/events", jobs.JobEventListApi.as_view()),
     path("jobs/<job:job_id>/phases", jobs.JobPhaseListApi.as_view()),
+    path("jobs/<job:job_id>/summary", summaries.JobSummaryApi.as_view()),
     path("jobs/<job:job_id>/ledger", cluster.JobLedgerApi.as_view()),
     path("machines", cluster.MachineListRegisterApi.as_view()),
     path("machines/<machine:machine_id>", cluster.MachineDetailApi.as_view()),
@@ -39,7 +41,7 @@ urlpatterns = [
     path("machines/<machine:machine_id>/events", cluster.MachineEventListApi.as_view()),
     path("machines/<machine:machine_id>/ledger", cluster.MachineLedgerApi.as_view()),
     path("phases/<phase:phase_id>/logs", cluster.PhaseLogsApi.as_view()),
-    path("uploads", common.UploadApi.as_view()),
+    path("uploads", uploads.UploadApi.as_view()),
     path("jobs/<job:job_id>/trajectories/<str:table>", storage.JobTrajectoriesApi.as_view()),
     path("storage", storage.StorageApi.as_view()),
     path("storage/jobs", storage.StorageJobsApi.as_view()),

@@ -70,6 +70,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     f"{_PACKAGE}.accounts",
+    f"{_PACKAGE}.uploads",
     f"{_PACKAGE}.cluster",
     f"{_PACKAGE}.jobs",
     f"{_PACKAGE}.policies",

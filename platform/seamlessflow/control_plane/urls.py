@@ -12,7 +12,7 @@ from seamlessflow.control_plane.telemetry.views import metrics
 
 urlpatterns = [
     path("api/v1/", include("seamlessflow.control_plane.api_urls")),
-    path("api/worker/v1/", include("seamlessflow.control_plane.cluster.worker_urls")),
+    path("api/worker/v1/", include("seamlessflow.control_plane.worker_protocol.urls")),
     path("favicon.ico", RedirectView.as_view(url=static("accounts/icon.svg"), permanent=False)),
     path("signin", sign_in_help),
     path("signin/<str:secret>", sign_in),

@@ -16,11 +16,12 @@ from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.main import cli
 from seamlessflow.client import ApiError, JobFailed
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
-from seamlessflow.control_plane.common.models import Artifact, Event
+from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.selectors import snapshot_load
 from seamlessflow.control_plane.scheduling.services import plan_apply
 from seamlessflow.control_plane.telemetry.models import MetricPoint
+from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.scheduling.scheduler import decide
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast, model_folder, tasks_file, worker_make

@@ -164,7 +164,7 @@ def test_a_retention_plan_loads_no_upload_that_the_policy_keeps(cast: Cast) -> N
     sent = statements_of(lambda: cast.owner.call("GET", "storage/plan"))
 
     with connection.cursor() as cursor:
-        [loads] = [sql for sql in sent if sql.startswith("SELECT") and '"common_artifact"."sha256"' in sql]
+        [loads] = [sql for sql in sent if sql.startswith("SELECT") and '"uploads_artifact"."sha256"' in sql]
         cursor.cursor.execute(loads)
         assert cursor.rowcount == 0
 

@@ -19,10 +19,8 @@ from seamlessflow.control_plane.cluster.selectors import (
     phase_get_visible,
 )
 from seamlessflow.control_plane.cluster.serializers import (
-    JobLedgerOutput,
     LogPartOutput,
     MachineEditInput,
-    MachineLedgerOutput,
     MachineOutput,
     MachineRegisteredOutput,
     MachineRegisterInput,
@@ -41,6 +39,7 @@ from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.jobs.serializers import EventOutput
 from seamlessflow.control_plane.telemetry.ledger_selectors import MAX_WINDOW, job_ledger, machine_ledger
 from seamlessflow.control_plane.telemetry.log_selectors import log_read
+from seamlessflow.control_plane.telemetry.serializers import JobLedgerOutput, MachineLedgerOutput
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.scheduling.edits import MachineEdit
 

@@ -19,7 +19,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from seamlessflow.control_plane.common.admin_lists import MAX_LISTED, BoundedPaginator, KindFilter
-from seamlessflow.control_plane.common.models import Artifact, Event
+from seamlessflow.control_plane.common.models import Event
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 # Names of authors have no index.
@@ -116,9 +116,3 @@ class EventAdmin(ReadOnlyAdmin):
             return found, may_repeat
         newest = Event.objects.order_by("-id").values_list("id", flat=True).first() or 0
         return found.filter(id__gt=newest - AUTHORS_SEARCHED), may_repeat
-
-
-@admin.register(Artifact)
-class ArtifactAdmin(ReadOnlyAdmin):
-    list_display = ["name", "project", "num_bytes", "is_archive", "created_by", "created_at"]
-    list_select_related = ["project", "created_by"]

@@ -7,7 +7,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 class CommonConfig(AppConfig):
     name = "seamlessflow.control_plane.common"
     label = "common"
-    verbose_name = "Record and files"
+    verbose_name = "Record"
 
     def ready(self) -> None:
         # Models may be imported only now.

@@ -18,7 +18,7 @@ from seamlessflow.control_plane.common.json_files import (
     InvalidJsonFile,
     json_file_read,
 )
-from seamlessflow.control_plane.common.models import Artifact
+from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.types.ids import IdKind, parse_id
 
 ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"

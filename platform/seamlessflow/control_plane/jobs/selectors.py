@@ -9,11 +9,11 @@ from django.db.models import Avg, OuterRef, Q, QuerySet, Subquery
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.common.errors import field_error, not_found
 from seamlessflow.control_plane.common.models import Event, SubjectType
+from seamlessflow.control_plane.jobs.best_versions import best_versions_subquery
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS, ResolvedSpec
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
-from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id

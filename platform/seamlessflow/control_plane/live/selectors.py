@@ -14,6 +14,7 @@ from django.db.models import Model, QuerySet
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.models import Event
+from seamlessflow.control_plane.jobs.best_versions import best_versions_subquery
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.rewards import MAX_UPDATES, rewards_after
 from seamlessflow.control_plane.live.rows import (
@@ -29,7 +30,6 @@ from seamlessflow.control_plane.live.rows import (
 )
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
-from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S

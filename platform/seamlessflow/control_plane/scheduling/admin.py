@@ -1,9 +1,12 @@
-"""Phases in the admin site."""
+"""Phases and machines in the admin site."""
 
 from django.contrib import admin
 
 from seamlessflow.control_plane.common.admin import ReadOnlyAdmin
+from seamlessflow.control_plane.scheduling.machine_admin import MachineAdmin
 from seamlessflow.control_plane.scheduling.models import Phase
+
+__all__ = ["MachineAdmin", "PhaseAdmin"]
 
 
 @admin.register(Phase)

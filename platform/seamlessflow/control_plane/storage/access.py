@@ -6,8 +6,8 @@ from uuid import UUID
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.accounts.selectors import Access
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.common.models import Artifact
 from seamlessflow.control_plane.jobs.models import Job
+from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.retention.planner import RemovalKind
 

@@ -10,12 +10,13 @@ from uuid import UUID
 from django.db import connection
 
 from seamlessflow.control_plane.common.clock import database_now
-from seamlessflow.control_plane.common.models import Artifact, Removal
+from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.common.removals import files_remove
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.storage.exports import trajectories_bytes, trajectories_keep
 from seamlessflow.control_plane.storage.models import StoredUsage
 from seamlessflow.control_plane.trajectories.partitions import node_partitions_drop
+from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.retention.planner import RemovalKind
 
 SESSIONS_PER_BATCH = 200

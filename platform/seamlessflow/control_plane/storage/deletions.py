@@ -16,7 +16,7 @@ from django.db import transaction
 
 from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict
-from seamlessflow.control_plane.common.models import Artifact, Removal
+from seamlessflow.control_plane.common.models import Removal
 from seamlessflow.control_plane.common.removals import removal_mark
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
@@ -24,6 +24,7 @@ from seamlessflow.control_plane.policies.places import artifact_path, job_folder
 from seamlessflow.control_plane.storage.models import StoredCheckpoint
 from seamlessflow.control_plane.storage.selectors import artifact_references, job_facts, upload_facts
 from seamlessflow.control_plane.trajectories.summary import job_summary
+from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.retention.planner import (
     JobFacts,
     PlannedRemoval,

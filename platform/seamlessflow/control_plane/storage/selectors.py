@@ -12,12 +12,13 @@ from django.db import connection
 from django.db.models import BigIntegerField, DateTimeField, Exists, F, Max, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
-from seamlessflow.control_plane.common.models import Artifact, Removal
+from seamlessflow.control_plane.common.models import Removal
+from seamlessflow.control_plane.jobs.best_versions import best_versions_subquery
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.storage.models import RetentionPolicy, StoredCheckpoint, StoredUsage
-from seamlessflow.control_plane.trajectories.evaluation_selectors import best_versions_subquery
+from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.retention.planner import CheckpointFacts, JobFacts, UploadFacts, VersionFacts

@@ -8,7 +8,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.pages import (
     PAGE_PARAMETERS,
@@ -17,7 +16,6 @@ from seamlessflow.control_plane.common.pages import (
     query_integer,
 )
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
-from seamlessflow.control_plane.telemetry.ledger_selectors import job_ledger
 from seamlessflow.control_plane.trajectories.audit import job_audit
 from seamlessflow.control_plane.trajectories.evaluation_selectors import evaluation_list
 from seamlessflow.control_plane.trajectories.selectors import (
@@ -36,9 +34,7 @@ from seamlessflow.control_plane.trajectories.serializers import (
     NodeOutput,
     SessionDetailOutput,
     SessionOutput,
-    SummaryOutput,
 )
-from seamlessflow.control_plane.trajectories.summary import job_summary
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.types.ids import IdKind, show_id
 
@@ -126,15 +122,6 @@ class JobAuditApi(ProjectApi):
     def get(self, request: Request, job_id: UUID) -> Response:
         report = job_audit(job_get_visible(access=self.access, job_id=job_id))
         return Response(AuditOutput(report).data)
-
-
-class JobSummaryApi(ProjectApi):
-    @extend_schema(operation_id="job_summary", responses=SummaryOutput)
-    def get(self, request: Request, job_id: UUID) -> Response:
-        job = job_get_visible(access=self.access, job_id=job_id)
-        now = database_now()
-        time = job_ledger(job=job, now=now, readable=self.access.readable)
-        return Response(SummaryOutput({"time": time, **job_summary(job, now=now)}).data)
 
 
 def _flag(request: Request, name: str) -> bool:

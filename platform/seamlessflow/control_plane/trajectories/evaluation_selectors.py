@@ -1,14 +1,12 @@
-"""Reads on evaluations: the list of a job's, and the version that did best.
-
-Best: the highest pass@1, then the highest mean reward, then the older version; of finished evaluations.
-"""
+"""Reads on evaluations: the list of a job's, and the versions that retention has to keep for them."""
 
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
+from seamlessflow.control_plane.jobs.best_versions import best_first
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.trajectories.models import Evaluation, RolloutGroup
 from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState
@@ -29,11 +27,6 @@ def evaluation_list(*, job: Job) -> QuerySet[Evaluation]:
     return Evaluation.objects.filter(job=job).annotate(num_tasks_done=count).order_by("-version")
 
 
-def best_versions_subquery() -> Subquery:
-    """For a query on jobs: the best version of each, null before an evaluation is finished."""
-    return Subquery(_best_first(Evaluation.objects.filter(job=OuterRef("pk"))).values("version")[:1])
-
-
 @dataclass(frozen=True, slots=True)
 class MeasuredVersions:
     """Versions that retention has to leave alone: the best one, and all that the evaluation under way may measure."""
@@ -49,11 +42,6 @@ def versions_measured(job_id: UUID) -> MeasuredVersions:
     evaluations = Evaluation.objects.filter(job_id=job_id)
     running = evaluations.filter(state=EvaluationState.RUNNING.value)
     return MeasuredVersions(
-        best=_best_first(evaluations).values_list("version", flat=True).first(),
+        best=best_first(evaluations).values_list("version", flat=True).first(),
         running_from=running.values_list("version", flat=True).first(),
     )
-
-
-def _best_first(evaluations: QuerySet[Evaluation]) -> QuerySet[Evaluation]:
-    finished = evaluations.filter(state=EvaluationState.FINISHED.value, pass_at_1__isnull=False)
-    return finished.order_by(F("pass_at_1").desc(), F("reward_mean").desc(), "version")

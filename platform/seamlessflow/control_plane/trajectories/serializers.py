@@ -2,7 +2,6 @@
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.cluster.serializers import ActivityOutput
 from seamlessflow.control_plane.common.fields import ShownIdField
 from seamlessflow.core.lifecycle.groups import EvaluationState
 from seamlessflow.core.types.ids import IdKind
@@ -121,27 +120,3 @@ class AuditCheckOutput(serializers.Serializer):
 class AuditOutput(serializers.Serializer):
     ok = serializers.BooleanField()
     checks = AuditCheckOutput(many=True)
-
-
-class SummaryOutput(serializers.Serializer):
-    """What a job amounted to; see `summary.Summary`."""
-
-    time = ActivityOutput(help_text="Of the machines that worked for it, together.")
-    num_groups_trained = serializers.IntegerField()
-    num_groups_dropped = serializers.IntegerField()
-    reward_first_tenth = serializers.FloatField(allow_null=True)
-    reward_last_tenth = serializers.FloatField(allow_null=True)
-    reward_by_tenth = serializers.ListField(child=serializers.FloatField())
-    num_sessions = serializers.IntegerField()
-    num_turns = serializers.IntegerField()
-    num_sampled_tokens = serializers.IntegerField()
-    num_evaluation_tokens = serializers.IntegerField(help_text="Of those, of evaluations: never trained.")
-    num_trained_tokens = serializers.IntegerField()
-    trained_tokens_per_s = serializers.FloatField(
-        allow_null=True, help_text="Trained tokens over the seconds from the job's start to its end or now."
-    )
-    num_wasted_tokens = serializers.IntegerField()
-    num_turns_handed_over = serializers.IntegerField()
-    num_turns_continued = serializers.IntegerField()
-    num_turns_of_several_versions = serializers.IntegerField()
-    max_gap_s = serializers.FloatField(allow_null=True)

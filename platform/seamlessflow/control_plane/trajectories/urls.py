@@ -7,7 +7,6 @@ from seamlessflow.control_plane.trajectories.apis import (
     JobAuditApi,
     JobEvaluationListApi,
     JobGroupListApi,
-    JobSummaryApi,
     SessionDetailApi,
 )
 from seamlessflow.control_plane.trajectories.converters import GroupIdConverter, SessionIdConverter
@@ -25,7 +24,6 @@ urlpatterns = [
     path("jobs/<job:job_id>/groups", JobGroupListApi.as_view()),
     path("jobs/<job:job_id>/evaluations", JobEvaluationListApi.as_view()),
     path("jobs/<job:job_id>/audit", JobAuditApi.as_view()),
-    path("jobs/<job:job_id>/summary", JobSummaryApi.as_view()),
     path("groups/<group:group_id>", GroupDetailApi.as_view()),
     path("groups/<group:group_id>/forest", GroupForestApi.as_view()),
     path("sessions/<session:session_id>", SessionDetailApi.as_view()),

@@ -16,14 +16,14 @@ from django.urls import URLPattern, URLResolver
 from django.utils import timezone
 
 from seamlessflow.control_plane import api_urls
-from seamlessflow.control_plane.cluster import worker_urls
 from seamlessflow.control_plane.cluster.models import Machine, PoolGrant
 from seamlessflow.control_plane.cluster.phases import phase_move
-from seamlessflow.control_plane.common.models import Artifact
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
+from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.control_plane.worker_protocol import urls as worker_urls
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, MetricReport
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id

@@ -18,57 +18,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="Artifact",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(
-                        default=seamlessflow.control_plane.common.ids.new_id,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                ("name", models.CharField(max_length=255)),
-                (
-                    "uri",
-                    models.CharField(help_text="Where the bytes are, under ARTIFACT_ROOT.", max_length=1024),
-                ),
-                (
-                    "is_archive",
-                    models.BooleanField(default=False, help_text="A tar that was unpacked into a folder."),
-                ),
-                ("num_bytes", models.BigIntegerField()),
-                ("sha256", models.CharField(max_length=64)),
-                ("created_at", models.DateTimeField(auto_now_add=True)),
-                (
-                    "last_used_at",
-                    models.DateTimeField(help_text="When the last job that used it was deleted.", null=True),
-                ),
-                (
-                    "deleted_at",
-                    models.DateTimeField(help_text="From then on nothing may name it.", null=True),
-                ),
-                (
-                    "created_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "project",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="artifacts",
-                        to="accounts.project",
-                    ),
-                ),
-            ],
-        ),
-        migrations.CreateModel(
             name="Event",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),

@@ -25,7 +25,7 @@ _VERSIONS = """
     SELECT v.job_id, j.name, v.version, v.uri FROM policies_policyversion v JOIN jobs_job j ON j.id = v.job_id
     WHERE v.deleted_at IS NULL AND j.deleted_at IS NULL
 """
-_UPLOADS = "SELECT id, name, uri FROM common_artifact WHERE deleted_at IS NULL"
+_UPLOADS = "SELECT id, name, uri FROM uploads_artifact WHERE deleted_at IS NULL"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ FENCE_LEAP = 1_000_000
 _PLACES = (
     ("policies_policyversion", "uri"),
     ("policies_policyversion", "checkpoint_uri"),
-    ("common_artifact", "uri"),
+    ("uploads_artifact", "uri"),
     ("jobs_job", "model_path"),
     ("jobs_job", "tasks_path"),
     ("jobs_job", "evaluation_tasks_path"),

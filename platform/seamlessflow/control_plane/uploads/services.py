@@ -9,13 +9,14 @@ from django.conf import settings
 from django.db import transaction
 
 from seamlessflow.control_plane.accounts.models import Project, User
-from seamlessflow.control_plane.common.archives import archive_unpack
 from seamlessflow.control_plane.common.errors import field_error
 from seamlessflow.control_plane.common.ids import new_id
-from seamlessflow.control_plane.common.incoming import locked
-from seamlessflow.control_plane.common.models import Artifact, SubjectType
+from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
-from seamlessflow.control_plane.common.upload_handler import ReceivedFile
+from seamlessflow.control_plane.uploads.archives import archive_unpack
+from seamlessflow.control_plane.uploads.handler import ReceivedFile
+from seamlessflow.control_plane.uploads.incoming import locked
+from seamlessflow.control_plane.uploads.models import Artifact
 
 MAX_NAME_LENGTH = 255
 

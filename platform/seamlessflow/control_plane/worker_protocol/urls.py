@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from seamlessflow.control_plane.cluster import worker_apis
+from seamlessflow.control_plane.worker_protocol import apis as worker_apis
 
 urlpatterns = [
     path("join", worker_apis.join),

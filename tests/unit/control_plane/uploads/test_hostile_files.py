@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.control_plane.common.archives import archive_unpack
 from seamlessflow.control_plane.common.errors import ApplicationError
+from seamlessflow.control_plane.uploads.archives import archive_unpack
 
 MEBIBYTE = 1024**2
 GIANT = 128 * MEBIBYTE
@@ -39,7 +39,7 @@ growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 print(json.dumps([said, growth * 1024]))
 """
 UNPACK = (
-    "from seamlessflow.control_plane.common.archives import archive_unpack",
+    "from seamlessflow.control_plane.uploads.archives import archive_unpack",
     "archive_unpack(archive=folder / 'a.tar.gz', folder=folder, max_bytes=2**20)",
 )
 DIGEST = (

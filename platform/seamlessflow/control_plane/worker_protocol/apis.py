@@ -11,13 +11,7 @@ from django.db import DataError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from seamlessflow.control_plane.cluster.heartbeats import heartbeat_take
 from seamlessflow.control_plane.cluster.services import machine_join
-from seamlessflow.control_plane.cluster.worker_auth import (
-    join_authenticate,
-    machine_authenticate,
-    phase_authenticate,
-)
 from seamlessflow.control_plane.common.clock import database_now
 from seamlessflow.control_plane.common.database import DATABASE_AWAY
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
@@ -25,6 +19,12 @@ from seamlessflow.control_plane.common.problems import data_refused, database_aw
 from seamlessflow.control_plane.policies.services import version_publish
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.services import log_append, metrics_record
+from seamlessflow.control_plane.worker_protocol.authentication import (
+    join_authenticate,
+    machine_authenticate,
+    phase_authenticate,
+)
+from seamlessflow.control_plane.worker_protocol.heartbeats import heartbeat_take
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
 from seamlessflow.core.protocol.worker import (
     PROTOCOL_VERSION,

@@ -25,7 +25,7 @@ from seamlessflow.control_plane.scheduling.previews import MachinesPreview, mach
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.types.tags import InvalidTag, parse_tags
 
-TEMPLATE = "cluster/bulk_edit.html"
+TEMPLATE = "scheduling/bulk_edit.html"
 SEEN = "seen_"  # prefix of the hidden fields with the generations of the dry run
 
 

@@ -13,7 +13,6 @@ from django.db import transaction
 from django.db.models import F
 
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
-from seamlessflow.control_plane.cluster.orders import reply_build
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
@@ -21,6 +20,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.scheduling.services import phase_succeed
 from seamlessflow.control_plane.telemetry.ledger_services import Boot, ledger_close, ledger_extend
 from seamlessflow.control_plane.telemetry.services import metrics_record
+from seamlessflow.control_plane.worker_protocol.orders import reply_build
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseReport, WeightsArrival
 

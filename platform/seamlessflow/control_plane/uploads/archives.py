@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.tar_reading import TarMember, tar_members
+from seamlessflow.control_plane.uploads.tar_reading import TarMember, tar_members
 
 MAX_ENTRIES = 10_000
 

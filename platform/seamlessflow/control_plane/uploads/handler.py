@@ -12,7 +12,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.core.files.uploadhandler import FileUploadHandler
 
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
-from seamlessflow.control_plane.common.incoming import entry_lock
+from seamlessflow.control_plane.uploads.incoming import entry_lock
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Q
 
-from seamlessflow.control_plane.cluster.gangs import awaited_gang, gang_orders
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.resolved_specs import ResolvedSpec
@@ -24,6 +23,7 @@ from seamlessflow.control_plane.scheduling.snapshot_views import (
     machine_view,
     pools_of,
 )
+from seamlessflow.control_plane.worker_protocol.gangs import awaited_gang, gang_orders
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState

@@ -20,10 +20,10 @@ from seamlessflow.control_plane.accounts.selectors import project_for
 from seamlessflow.control_plane.common.body_bounds import MULTIPART_OVERHEAD_BYTES
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
 from seamlessflow.control_plane.common.fields import ShownIdField
-from seamlessflow.control_plane.common.models import Artifact
 from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
-from seamlessflow.control_plane.common.upload_handler import IncomingFileHandler
-from seamlessflow.control_plane.common.uploads import artifact_create
+from seamlessflow.control_plane.uploads.handler import IncomingFileHandler
+from seamlessflow.control_plane.uploads.models import Artifact
+from seamlessflow.control_plane.uploads.services import artifact_create
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.types.ids import IdKind, show_id
 

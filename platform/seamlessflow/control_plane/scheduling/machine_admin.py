@@ -1,0 +1,104 @@
+"""Machines in the admin site: tags, cordon and drain, alone or many at once, each edit with its reason.
+
+Actions on several machines show a dry run first (`bulk_edit`). Every edit goes through the services, so it bumps the
+generation and leaves an event, as over REST.
+"""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.cluster.services import machine_edit
+from seamlessflow.control_plane.common.admin import KeptAdmin, author_of
+from seamlessflow.control_plane.scheduling.bulk_edit import Work, bulk_edit_page
+from seamlessflow.core.scheduling.edits import MachineEdit
+from seamlessflow.core.types.tags import InvalidTag, parse_tags
+
+
+class MachineForm(forms.ModelForm):  # type: ignore[type-arg]
+    reason = forms.CharField(max_length=1000, help_text="Recorded in the event.")
+    seen_generation = forms.IntegerField(widget=forms.HiddenInput)
+
+    class Meta:
+        model = Machine
+        fields = ["tags", "is_cordoned", "is_draining"]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["tags"].required = False
+        self.fields["tags"].help_text = (
+            "Comma-separated. rollout, train and agent decide what the machine may do; other tags only match the "
+            "placement of jobs. To preview an edit, select the machine in the list and choose Retag."
+        )
+        self.initial["seen_generation"] = self.instance.generation
+        self.initial["reason"] = ""
+
+    def clean_tags(self) -> list[str]:
+        try:
+            return sorted(parse_tags(self.cleaned_data["tags"]))
+        except InvalidTag as error:
+            raise forms.ValidationError(str(error)) from error
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        stored = Machine.objects.filter(id=self.instance.id).values_list("generation", flat=True).first()
+        if stored != cleaned.get("seen_generation"):
+            raise forms.ValidationError(
+                "Someone else edited the machine in the meantime. Reload it and try again."
+            )
+        return cleaned
+
+
+@admin.register(Machine)
+class MachineAdmin(KeptAdmin):
+    form = MachineForm
+    list_display = ["name", "tags", "work", "pool", "generation", "reason", "edited_by"]
+    list_filter = ["is_cordoned", "is_draining", "pool"]
+    search_fields = ["name", "=id", "tags__icontains"]
+    search_help_text = "Part of the name or of a tag, or an ID (mac_01h…)."
+    fields = [
+        *("name", "pool", "generation", "edited_by"),
+        *("tags", "is_cordoned", "is_draining", "reason", "seen_generation"),
+    ]
+    readonly_fields = ["name", "pool", "generation", "edited_by"]
+    actions = ["retag", "cordon", "drain", "uncordon"]
+
+    @admin.display(description="work")
+    def work(self, machine: Machine) -> str:
+        return "draining" if machine.is_draining else "cordoned" if machine.is_cordoned else "takes work"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """`register_machine` makes machines, because it hands out their token."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Machine, form: MachineForm, change: bool) -> None:
+        cleaned = form.cleaned_data
+        machine_edit(
+            machine_id=obj.id,
+            edit=MachineEdit(
+                tags=cleaned["tags"], is_cordoned=cleaned["is_cordoned"], is_draining=cleaned["is_draining"]
+            ),
+            reason=cleaned["reason"],
+            author=author_of(request),
+            generation=cleaned["seen_generation"],
+        )
+
+    @admin.action(description="Retag, with a preview", permissions=["change"])
+    def retag(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="retag", work=Work.LEAVE)
+
+    @admin.action(description="Cordon: no new phases", permissions=["change"])
+    def cordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="cordon", work=Work.CORDON)
+
+    @admin.action(description="Drain: hand over running phases", permissions=["change"])
+    def drain(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="drain", work=Work.DRAIN)
+
+    @admin.action(description="Resume work: undo drain and cordon", permissions=["change"])
+    def uncordon(self, request: HttpRequest, machines: QuerySet[Machine]) -> HttpResponse | None:
+        return bulk_edit_page(self, request, machines, action="uncordon", work=Work.TAKE)

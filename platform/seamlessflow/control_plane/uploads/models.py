@@ -1,0 +1,25 @@
+"""What people uploaded."""
+
+from django.db import models
+
+from seamlessflow.control_plane.common.clock import StoredAtField
+from seamlessflow.control_plane.common.ids import new_id
+
+
+class Artifact(models.Model):
+    """A file or folder a user uploaded; specs name it `artifact://<id>`. Whole or absent."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="artifacts")
+    name = models.CharField(max_length=255)
+    uri = models.CharField(max_length=1024, help_text="Where the bytes are, under ARTIFACT_ROOT.")
+    is_archive = models.BooleanField(default=False, help_text="A tar that was unpacked into a folder.")
+    num_bytes = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = StoredAtField()
+    last_used_at = models.DateTimeField(null=True, help_text="When the last job that used it was deleted.")
+    deleted_at = models.DateTimeField(null=True, help_text="From then on nothing may name it.")
+
+    def __str__(self) -> str:
+        return self.name

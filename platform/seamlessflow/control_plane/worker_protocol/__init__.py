@@ -1,0 +1,1 @@
+"""What supervisors and their children ask of the control plane: joining, heartbeats, publications, metrics, logs."""
