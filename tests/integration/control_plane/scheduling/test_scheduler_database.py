@@ -1,13 +1,16 @@
 """The scheduler against PostgreSQL: what a cycle leases, drains and tells; races, queries, fences."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import orjson
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
+from seamlessflow.control_plane.accounts.models import Project
+from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat, PoolGrant
 from seamlessflow.control_plane.cluster.phases import phase_move
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.models import Job
@@ -192,6 +195,36 @@ def test_a_plan_that_lost_the_race_changes_nothing(cast: Cast) -> None:
     assert plan_apply(plan) == []
     assert list(Phase.objects.order_by("id").values_list("id", "state", "fence")) == before
     assert set(Machine.objects.values_list("last_fence", flat=True)) == {1}
+
+
+def cannot_run_engines(machine: Machine) -> None:
+    problems = {"embedded": "torch is not installed"}
+    said = {"engine_kinds": [], "engine_problems": problems}
+    MachineHeartbeat.objects.filter(machine=machine).update(capabilities=said)
+
+
+def is_granted_to_others(machine: Machine) -> None:
+    other = Project.objects.create(slug="others", name="others")
+    PoolGrant.objects.create(pool=machine.pool, project=other)
+
+
+def is_unheard(machine: Machine) -> None:
+    long_ago = timezone.now() - timedelta(seconds=2 * HEARTBEAT_LIMIT_S)
+    MachineHeartbeat.objects.filter(machine=machine).update(received_at=long_ago)
+
+
+@pytest.mark.parametrize("change", [cannot_run_engines, is_granted_to_others, is_unheard])
+def test_a_lease_checks_on_locked_rows_all_that_the_decision_did(
+    cast: Cast, change: Callable[[Machine], None]
+) -> None:
+    workers = cluster()
+    cast.job()
+    plan = decide(snapshot_load())
+    change(workers["beta"].machine)
+
+    plan_apply(plan)
+
+    assert "beta" not in live()
 
 
 def test_the_fence_of_a_train_phase_exceeds_every_earlier_one_of_the_job(cast: Cast) -> None:

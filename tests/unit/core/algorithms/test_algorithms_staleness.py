@@ -1,6 +1,8 @@
 """The staleness rule."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seamlessflow.core.algorithms.staleness import SampleLags, StalenessBound, sample_lags
 
@@ -44,3 +46,24 @@ def test_a_token_from_the_future_of_the_trainer_is_never_admitted() -> None:
 def test_a_sample_without_trained_tokens_is_not_stale() -> None:
     lags = lags_of([(PROMPT, 0)], [], step_version=9)
     assert StalenessBound(0).admitted_samples(lags).tolist() == [True, True]
+
+
+@given(max_lag=st.integers(0, 20), version=st.integers(0, 60), step_version=st.integers(0, 60))
+def test_every_form_of_the_bound_draws_the_same_line(max_lag: int, version: int, step_version: int) -> None:
+    bound = StalenessBound(max_lag)
+    is_allowed = bound.allows(step_version - version)
+
+    assert (version >= bound.oldest_version(step_version=step_version)) == is_allowed
+    assert bound.is_beyond(version, step_version=step_version) != is_allowed
+    admitted = bound.admitted_tokens(np.array([version], dtype=np.int32), step_version=step_version)
+    assert admitted.tolist() == [is_allowed and version <= step_version]
+
+
+@given(max_lag=st.integers(0, 20))
+def test_batches_that_are_allowed_ahead_do_not_break_the_bound(max_lag: int) -> None:
+    """What the newest version samples now is trained at most after all batches ahead of it."""
+    bound = StalenessBound(max_lag)
+
+    assert bound.allows(bound.num_batches_ahead - 1)
+    assert not bound.allows(bound.num_batches_ahead)
+    assert bound.num_batches_per_turn <= bound.num_batches_ahead
