@@ -45,7 +45,7 @@ check: setup lint types imports schema frontend-check ## the fast subset: lint, 
 frontend: setup ## build the dashboard (part of setup; says here why it failed)
 	@$(BIN)/python deploy/local/frontend.py
 
-# Types, lint and unit tests of the dashboard.
+# Types, lint, import layers and unit tests of the dashboard.
 frontend-check:
 	@$(BIN)/python deploy/local/frontend.py --check
 

@@ -1,4 +1,4 @@
-// Enters: src/ and index.html. Leaves: dist/, every asset named by its digest, addressed under STATIC_URL.
+// Enters: src/ and index.html. Leaves: dist/, where assets are named by their digests and addressed under STATIC_URL.
 // The control plane serves index.html itself (never cached) and the assets from its static files (cached for good).
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
@@ -11,14 +11,14 @@ export default defineConfig(({ command }) => ({
   build: {
     outDir: "dist",
     assetsDir: "assets",
-    // No data: addresses for small files: the content policy allows files of this host only.
+    // Small files are not inlined as data: URLs, because the content policy allows only files of this host.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     target: "es2023",
     reportCompressedSize: false,
   },
   server: {
-    // `npm run dev` beside a platform that runs: the page from here, everything else from there.
+    // `npm run dev` serves the page itself and forwards everything else to a running platform.
     proxy: Object.fromEntries(
       ["/api", "/ws", "/signin", "/signout", "/admin"].map((path) => [path, { target: PLATFORM, ws: path === "/ws" }]),
     ),

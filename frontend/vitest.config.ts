@@ -1,4 +1,4 @@
-// Pure modules only: no browser, no network. What needs a browser is in tests/acceptance.
+// Tests of pure modules, without a browser or a network. Browser tests are in tests/acceptance.
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({ test: { include: ["src/**/*.test.ts"], environment: "node" } });

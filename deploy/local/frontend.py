@@ -2,10 +2,10 @@
 
 Enters: `frontend/` and `api_schema/`; run by the environment's Python. Leaves:
 `platform/seamlessflow/control_plane/dashboard/static/dashboard/`, its text files compressed beside the plain ones.
-`--optional`: a build that fails is said loudly but is no error. `--check`: types, lint and unit tests instead.
-`--tools`: the packages that only checks and benchmarks need as well.
-Invariants: nothing is done while the digest of the sources is that of the last build; a build replaces the files
-only when it is whole.
+`--optional`: a failed build is reported but is no error. `--check`: checks types, lint and the layers of imports and
+runs the unit tests instead of building. `--tools`: also installs the packages that only checks and benchmarks need.
+Invariants: nothing happens while the digest of the sources equals that of the last build; a build replaces the files
+only once it is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODULES = SOURCES / "node_modules"
 JOB_SPEC_SCHEMA = ROOT / "api_schema" / "job_spec.schema.json"
 BUILT = ROOT / "platform" / "seamlessflow" / "control_plane" / "dashboard" / "static" / "dashboard"
 NOT_SOURCES = {"node_modules", "dist", "schema.gen.d.ts"}
-CHECKS = ("types", "lint", "test")
+CHECKS = ("types", "lint", "layers", "test")
 NUM_REASON_LINES = 4
 
 

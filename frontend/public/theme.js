@@ -1,5 +1,5 @@
-// Dark or light before anything is drawn, so that nothing flashes: the visitor's choice, else the system's.
-// `src/ui/theme.ts` changes it later; the key must be the same in both.
+// Applies the user's theme, or else the system's, before anything is drawn, so that the page does not flash.
+// `src/ui/theme/theme.ts` changes it later. Both must use the same key.
 (() => {
   const chosen = localStorage.getItem("seamlessflow-theme");
   const isDark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;

@@ -2,9 +2,9 @@
 import { lazy, Suspense } from "react";
 import { Route, Routes, useLocation } from "react-router";
 import { Layout } from "./features/layout/Layout";
-import { NotFound } from "./features/layout/NotFound";
 import { ErrorBoundary } from "./ui/ErrorBoundary";
 import { Loading } from "./ui/Loading";
+import { NotFound } from "./ui/NotFound";
 
 const JobsPage = lazy(() => import("./features/jobs/JobsPage"));
 const JobPage = lazy(() => import("./features/job/JobPage"));

@@ -1,5 +1,7 @@
-// The REST client: typed by the generated schema, signed by the browser's session, refusals turned into `ApiProblem`.
+// The REST client: typed by the generated schema and authenticated by the browser's session. Refusals become
+// `ApiProblem`.
 import createClient, { type Middleware } from "openapi-fetch";
+import { isMapping, mappingsIn } from "../values/guards";
 import type { components, paths } from "./schema.gen";
 
 export type Schemas = components["schemas"];
@@ -9,7 +11,7 @@ export interface FieldFault {
   detail: string;
 }
 
-/** An answer of `application/problem+json` (RFC 9457), or the lack of any answer (status 0). */
+/** A response of `application/problem+json` (RFC 9457), or no response at all (status 0). */
 export class ApiProblem extends Error {
   readonly status: number;
   readonly faults: FieldFault[];
@@ -50,20 +52,22 @@ interface Answer<T> {
   response: Response;
 }
 
-/** The body of an answer. Throws ApiProblem for a refusal. */
+/** The body of a response. Throws ApiProblem for a refusal. */
 export async function bodyOf<T>(pending: Promise<Answer<T>>): Promise<T> {
   const { data, error, response } = await pending;
+  // The client omits `data` if a response has no body. T is undefined too in that case.
   if (response.ok) return data as T;
   throw problemOf(response.status, error);
 }
 
 export function problemOf(status: number, body: unknown): ApiProblem {
-  const said = (body ?? {}) as { detail?: string; title?: string; errors?: FieldFault[] };
-  return new ApiProblem(
-    status,
-    said.detail ?? said.title ?? `the platform answered with status ${status}`,
-    said.errors ?? [],
-  );
+  const { detail, title, errors } = isMapping(body) ? body : {};
+  const said = [detail, title].find((one) => typeof one === "string");
+  return new ApiProblem(status, said ?? `the platform answered with status ${status}`, faultsOf(errors));
+}
+
+function faultsOf(errors: unknown): FieldFault[] {
+  return mappingsIn(errors).map(({ field, detail }) => ({ field: String(field ?? ""), detail: String(detail ?? "") }));
 }
 
 export function isSignedOut(error: unknown): boolean {

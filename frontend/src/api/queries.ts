@@ -27,6 +27,8 @@ export function useMe() {
   });
 }
 
+export type JobItem = Schemas["JobListItemOutput"];
+
 export interface JobListQuery {
   limit: number;
   offset: number;
@@ -57,7 +59,10 @@ export interface MetricsQuery {
   to?: number | undefined;
 }
 
-/** A job's metrics over their whole range or a part of it, as columns. `generation` grows when points may have been missed. */
+/**
+ * A job's metrics over their whole range or a part of it, as columns. `generation` grows when points may have been
+ * missed.
+ */
 export function useMetrics(jobId: string, query: MetricsQuery, generation: number) {
   return useQuery({
     queryKey: ["metrics", jobId, query, generation],
@@ -128,7 +133,7 @@ export function usePhases(jobId: string, query: PageQuery, everyMs: number | fal
 
 const PHASES_PER_READ = 500;
 
-/** The newest leases, and older ones with each call of `fetchNextPage`. */
+/** The newest leases. Each call of `fetchNextPage` adds older ones. */
 export function useManyPhases(jobId: string) {
   return useInfiniteQuery({
     queryKey: ["many-phases", jobId],
@@ -194,7 +199,10 @@ export function useJobEdit(jobId: string) {
 
 type GroupState = NonNullable<NonNullable<operations["job_group_list"]["parameters"]["query"]>["state"]>;
 
-/** Removes keys whose value is undefined, so that they are not sent. */
+/**
+ * Removes keys whose value is undefined, so that they are not sent. It needs a cast, because `Object.fromEntries` loses
+ * the types of the single keys.
+ */
 function defined<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined)) as never;
 }
@@ -236,7 +244,7 @@ export function useJobsOfMachines() {
   });
 }
 
-/** A machine as it is now. */
+/** Reads the current state of a machine. */
 export function machineRead(machineId: string) {
   return bodyOf(api.GET("/api/v1/machines/{machine_id}", { params: { path: { machine_id: machineId } } }));
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { itemAt } from "../values/columns";
 import type { Frame } from "./frames";
 import { LiveClient, SILENT_MS, type SocketLike } from "./LiveClient";
 
@@ -58,7 +59,7 @@ class World {
   }
 
   get socket(): FakeSocket {
-    return this.sockets.at(-1) as FakeSocket;
+    return itemAt(this.sockets, this.sockets.length - 1);
   }
 }
 

@@ -1,8 +1,9 @@
 // One websocket for the whole page. Enters: subscriptions by name. Leaves: frames to their listeners, and a status.
 //
-// States of the line: connecting -> live -> (lost -> connecting)*; signed_out is final. While live the server may say
-// that its own source is behind. A delta that does not follow its predecessor is dropped and its topic is asked for
-// anew, so a listener sees a snapshot and then every delta after it, without a gap.
+// States of the line: connecting -> live -> (lost -> connecting)*; signed_out is final. While the line is live, the
+// server may report that its own source is behind. A delta that does not follow its predecessor is dropped and its
+// topic is requested again, so a listener sees a snapshot and then every later delta, without a gap.
+import { numberAt } from "../values/columns";
 import { type Frame, type Position, subscriptionOf } from "./frames";
 
 export type Listener = (frame: Frame) => void;
@@ -12,7 +13,7 @@ export interface LineStatus {
   state: LineState;
   /** Whole seconds since the newest frame. */
   behindS: number;
-  /** What the server refused, if it did. */
+  /** The server's refusal, if any. */
   detail: string;
 }
 
@@ -28,12 +29,12 @@ export interface Dependencies {
   open: () => SocketLike;
   now: () => number;
   after: (ms: number, act: () => void) => () => void;
-  /** The server ended the socket because its reader may see less than before. */
+  /** Called when the server closes the socket because the user may see less than before. */
   accessNarrowed?: () => void;
 }
 
 const RETRY_MS = [300, 1000, 2000, 5000, 10_000];
-// The server sends something on `machines` each five seconds: silence means that something is stuck.
+// The server sends something on `machines` every five seconds, so silence means that something is stuck.
 export const SILENT_MS = 12_000;
 const DEAD_MS = 25_000;
 const SIGNED_OUT_CODE = 4401;
@@ -77,7 +78,7 @@ export class LiveClient {
     const socket = this.#world.open();
     this.#socket = socket;
     socket.onopen = () => this.#opened();
-    // A message holds one frame per line.
+    // A message holds one frame per line. The platform that serves this page wrote it, so its shape is taken on trust.
     socket.onmessage = (event) => {
       for (const line of event.data.split("\n")) this.#hear(JSON.parse(line) as Frame);
     };
@@ -107,7 +108,7 @@ export class LiveClient {
     };
   }
 
-  /** Look at the clock: call about twice a second. */
+  /** Checks for silence. Call it about twice a second. */
   watch(): void {
     const silentMs = this.#world.now() - this.#heardAt;
     if (this.#isOpen && this.#world.now() - Math.max(this.#heardAt, this.#openedAt) > DEAD_MS) this.#socket?.close();
@@ -130,7 +131,7 @@ export class LiveClient {
     if (code === SIGNED_OUT_CODE) return this.#show("signed_out");
     if (code === FORBIDDEN_CODE) this.#world.accessNarrowed?.();
     this.#show("lost");
-    const delay = RETRY_MS[Math.min(this.#numRetries++, RETRY_MS.length - 1)] as number;
+    const delay = numberAt(RETRY_MS, Math.min(this.#numRetries++, RETRY_MS.length - 1));
     this.#stopRetry = this.#world.after(delay, () => this.connect());
   }
 
@@ -154,7 +155,7 @@ export class LiveClient {
   }
 
   #resync(topic: string, name: string): void {
-    // Known gap: until the snapshot is here, further deltas fall through this same door and are dropped.
+    // The position is unknown until the snapshot arrives, so later deltas also end here and are dropped.
     if (!this.#positions.delete(topic)) return;
     this.#send({ unsubscribe: [name] });
     this.#send({ subscribe: [name] });

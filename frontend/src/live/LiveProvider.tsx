@@ -1,5 +1,5 @@
-// Shares one socket among all components: `useTopic` gives a topic's state, `useLine` the connection status, and
-// `useServerNow` the server's clock.
+// Shares one socket among all components: `useTopic` returns a topic's state, `useLine` the connection status, and
+// `useServerNow` the server's time.
 import {
   createContext,
   type ReactNode,
@@ -28,7 +28,18 @@ function after(ms: number, act: () => void): () => void {
 
 function openSocket(): SocketLike {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  return new WebSocket(`${scheme}://${location.host}/ws/live`) as unknown as SocketLike;
+  const socket = new WebSocket(`${scheme}://${location.host}/ws/live`);
+  const like: SocketLike = {
+    onopen: null,
+    onmessage: null,
+    onclose: null,
+    send: (text) => socket.send(text),
+    close: () => socket.close(),
+  };
+  socket.onopen = () => like.onopen?.();
+  socket.onmessage = (event) => like.onmessage?.(event);
+  socket.onclose = (event) => like.onclose?.(event);
+  return like;
 }
 
 function liveMake(): Live {
@@ -53,7 +64,7 @@ function useLive(): Live {
 export function LiveProvider({ children }: { children: ReactNode }) {
   const [live] = useState(liveMake);
   useEffect(() => {
-    // Always subscribe to machines: silence on that topic means that this page is behind.
+    // Always subscribe to machines, because silence on that topic means that this page is behind.
     const leave = live.topics.watch(MACHINES.name, MACHINES.definition, () => {});
     live.client.connect();
     const timer = setInterval(() => live.client.watch(), WATCH_MS);
@@ -66,7 +77,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   return <LiveContext value={live}>{children}</LiveContext>;
 }
 
-/** The state of a topic, kept current; undefined before its snapshot. `definition` must be a constant. */
+/** The current state of a topic; undefined before its snapshot. `definition` must be a constant. */
 export function useTopic<State>(name: string, definition: TopicDefinition<State>): State | undefined {
   const { topics } = useLive();
   const watch = useCallback((reader: () => void) => topics.watch(name, definition, reader), [topics, name, definition]);
@@ -78,13 +89,13 @@ export function useLine(): LineStatus {
   return useSyncExternalStore(client.onStatus, () => client.status);
 }
 
-/** Milliseconds of the server's clock, as a function that changes nothing on screen by itself. */
+/** Returns the server's clock, in milliseconds, as a function. It does not render anything by itself. */
 export function useServerClock(): () => number {
   const { client } = useLive();
   return useCallback(() => client.serverNow(), [client]);
 }
 
-/** The server's time, renewed every `everyMs`. */
+/** The server's time, updated every `everyMs`. */
 export function useServerNow(everyMs = 1000): number {
   const clock = useServerClock();
   const [now, setNow] = useState(clock);

@@ -1,7 +1,7 @@
 // The state of each subscribed topic, shared by all components that look at it.
 //
-// A topic definition says how frames become state; it must be pure and return a new object when something changed.
-// State is kept for a moment after the last reader leaves, so that moving between pages needs no new snapshot.
+// A topic definition turns frames into state. It must be pure and return a new object when something changed. State is
+// kept briefly after the last reader leaves, so that moving between pages needs no new snapshot.
 import type { Frame } from "./frames";
 import type { LiveClient } from "./LiveClient";
 
@@ -11,6 +11,10 @@ export interface TopicDefinition<State> {
 }
 
 interface Entry {
+  /**
+   * Its type depends on the topic's name. One map holds the entries of all topics, so reading a state back needs a
+   * cast.
+   */
   state: unknown;
   /** False until the first snapshot. */
   isLoaded: boolean;

@@ -1,6 +1,6 @@
-// What `/ws/live` carries: frames {v, topic, epoch, seq, kind, at, data}, times in epoch milliseconds. The Python side is
-// control_plane/live/frames.py. Rows of a snapshot and of a delta look alike; a row replaces the one with its key, so
-// applying a delta twice changes nothing.
+// The frames of `/ws/live`: {v, topic, epoch, seq, kind, at, data}, with times in epoch milliseconds. The Python side
+// is control_plane/live/frames.py. Snapshots and deltas hold the same kind of rows. A row replaces the one with its
+// key, so applying a delta twice changes nothing.
 
 export type FrameKind = "snapshot" | "delta" | "notice" | "error";
 export type Position = [epoch: string, seq: number];
@@ -12,14 +12,15 @@ export interface Frame {
   seq: number;
   kind: FrameKind;
   at: number;
+  /** The rows of the topic. Its name decides their type, which the compiler cannot follow, so reducers cast. */
   data: Record<string, unknown>;
 }
 
-/** Machines of a pool that is not open to all; without a name after it, a topic that carries nothing but the beat. */
+/** The prefix of topics for restricted pools. Without a pool's name after it, the topic carries only the heartbeat. */
 export const POOL_PREFIX = "machines:";
 export const OPEN_POOL = "default";
 
-/** The name by which a client subscribes to a topic: `jobs` stands for one per project, `machines` for one per pool. */
+/** The name of the subscription that includes a topic: `jobs` covers all projects, `machines` all pools. */
 export function subscriptionOf(topic: string): string {
   if (topic.startsWith("jobs:")) return "jobs";
   return topic.startsWith(POOL_PREFIX) ? "machines" : topic;

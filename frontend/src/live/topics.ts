@@ -14,7 +14,7 @@ import type {
 import type { TopicDefinition } from "./TopicStore";
 import { type Table, tableOf, tableWith, tableWithout } from "./tables";
 
-const MAX_REWARDS = 100; // of one job in the list
+const MAX_REWARDS = 100; // per job in the list
 const MAX_EVENTS = 500;
 const MAX_GROUPS = 300;
 const MAX_ENDED_PHASES = 200;
@@ -41,10 +41,10 @@ export interface JobTopicState {
   events: Table<EventRow>;
   groups: Table<GroupRow>;
   rewards: Table<RewardRow>;
-  /** By name and step; only what came over the socket: older points come by REST. */
+  /** By name and step. Holds only points received over the socket; older ones are read over REST. */
   metrics: Table<MetricRow>;
   tokensPerS: number | undefined;
-  /** Counts snapshots: after a new one older points are read by REST again. */
+  /** Counts snapshots. After a new one, older points are read over REST again. */
   numSnapshots: number;
 }
 

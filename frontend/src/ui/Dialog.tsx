@@ -1,4 +1,4 @@
-// A modal question: the browser's own dialog, so focus stays inside, Escape closes and focus returns.
+// A modal dialog. The browser's own element keeps the focus inside, closes on Escape and returns the focus.
 import { type ReactNode, useEffect, useId, useRef } from "react";
 
 interface Props {

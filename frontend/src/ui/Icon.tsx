@@ -1,4 +1,4 @@
-// Line icons of 16 by 16. Decoration only: their meaning is always given in words too.
+// Line icons of 16 by 16 pixels. They are decoration: words next to them always give the meaning too.
 
 const PATHS = {
   wave: "M1.5 5.5c3-3 6 3 9 0s3-1.5 4 0M1.5 10.500c3-3 6 3 9 0s3-1.5 4 0",

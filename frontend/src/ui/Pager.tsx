@@ -1,5 +1,5 @@
 // Moves back and forth through the pages of a list, and shows the current position.
-import { integer } from "./format";
+import { integer } from "./words/format";
 
 interface Props {
   offset: number;

@@ -1,4 +1,4 @@
-// A state with its colour. The word carries the meaning; the colour only helps to spot it.
+// A state with its colour. The word carries the meaning, and the colour only helps to spot it.
 
 const TONES: Record<string, string> = {
   running: "good",

@@ -1,18 +1,18 @@
 // A group page: the figures, the live forest and the sessions of one task.
 import { Link, useParams, useSearchParams } from "react-router";
 import { ApiProblem } from "../../api/client";
+import { useGroup } from "../../api/queries";
 import { useTopic } from "../../live/LiveProvider";
-import { ForestView } from "../../trajectory/ForestView";
-import { GROUP, type GroupInfo } from "../../trajectory/topic";
-import { useForestSource } from "../../trajectory/useForestSource";
-import { versionsDrawn } from "../../trajectory/versionsDrawn";
-import { integer, versions } from "../../ui/format";
+import { ForestView } from "../../trajectory/drawing/ForestView";
+import { useForestSource } from "../../trajectory/forest/useForestSource";
+import { versionsDrawn } from "../../trajectory/forest/versionsDrawn";
+import { GROUP, type GroupInfo } from "../../trajectory/wire/topic";
+import { NotFound } from "../../ui/NotFound";
 import { StateBadge } from "../../ui/StateBadge";
 import { useTitle } from "../../ui/useTitle";
-import { NotFound } from "../layout/NotFound";
+import { integer, versions } from "../../ui/words/format";
 import "./group.css";
 import { SessionTable } from "./SessionTable";
-import { useGroup } from "./useGroup";
 
 export default function GroupPage() {
   const { groupId = "" } = useParams();

@@ -1,7 +1,7 @@
 // The sessions of a group, by slot and attempt.
 import { Link } from "react-router";
-import type { SessionRow } from "../../trajectory/wire";
-import { decimal } from "../../ui/format";
+import type { SessionRow } from "../../trajectory/wire/wire";
+import { decimal } from "../../ui/words/format";
 
 export function SessionTable({ groupId, sessions }: { groupId: string; sessions: SessionRow[] }) {
   if (sessions.length === 0) return <p className="muted">No sessions have been opened yet.</p>;

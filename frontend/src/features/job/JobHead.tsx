@@ -5,11 +5,11 @@ import { type JobVerb, useJob, useJobEdit, useMe } from "../../api/queries";
 import type { JobRow } from "../../live/rows";
 import { CopyButton } from "../../ui/CopyButton";
 import { Dialog } from "../../ui/Dialog";
-import { duration, moment } from "../../ui/format";
+import { ReasonField } from "../../ui/fields/ReasonField";
 import { Icon, type IconName } from "../../ui/Icon";
 import { Problem } from "../../ui/Problem";
-import { ReasonField } from "../../ui/ReasonField";
 import { StateBadge } from "../../ui/StateBadge";
+import { duration, moment } from "../../ui/words/format";
 
 const ENDED = new Set(["completed", "failed", "cancelled", "lost"]);
 

@@ -7,20 +7,21 @@ import type { JobRow, PhaseRow } from "../../live/rows";
 import { JOB, type JobTopicState } from "../../live/topics";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
+import { NotFound } from "../../ui/NotFound";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
-import { NotFound } from "../layout/NotFound";
-import { CompareTab } from "./CompareTab";
-import { EvaluationsTab } from "./EvaluationsTab";
-import { EventsTab } from "./EventsTab";
-import { GroupsTab } from "./GroupsTab";
+import { CompareTab } from "./compare/CompareTab";
+import { EvaluationsTab } from "./evaluations/EvaluationsTab";
+import { EventsTab } from "./events/EventsTab";
+import { GroupsTab } from "./groups/GroupsTab";
 import { JobHead } from "./JobHead";
 import { failedPhase, whyOf } from "./jobWhy";
-import { LogsTab } from "./LogsTab";
-import { Overview } from "./Overview";
-import { PhasesTab } from "./PhasesTab";
-import { SpecTab } from "./SpecTab";
-import { VersionsTab } from "./VersionsTab";
+import { LogsTab } from "./logs/LogsTab";
+import { Overview } from "./overview/Overview";
+import { PhasesTab } from "./phases/PhasesTab";
+import { SpecTab } from "./spec/SpecTab";
+import type { TabProps } from "./tab";
+import { VersionsTab } from "./versions/VersionsTab";
 
 const TABS = [
   ["", "Overview"],
@@ -35,7 +36,7 @@ const TABS = [
 ] as const;
 
 export default function JobPage() {
-  const jobId = useParams().jobId as string;
+  const { jobId = "" } = useParams();
   const detail = useJob(jobId);
   const live = useTopic(JOB.name(jobId), JOB.definition);
   if (detail.error instanceof ApiProblem && detail.error.status === 404)
@@ -44,12 +45,6 @@ export default function JobPage() {
   if (detail.error) return <Problem error={detail.error} />;
   if (!live?.job || !detail.data) return <Loading what="Loading job" />;
   return <ShownJob jobId={jobId} job={live.job} live={live} />;
-}
-
-export interface TabProps {
-  jobId: string;
-  job: JobRow;
-  live: JobTopicState;
 }
 
 function ShownJob({ jobId, job, live }: TabProps) {

@@ -1,6 +1,6 @@
 // Why a job is not running: the platform's reason, or who requested it and why. Pure.
 import type { EventRow, JobRow, PhaseRow } from "../../live/rows";
-import { authorSaid } from "./eventWords";
+import { authorSaid } from "./events/eventWords";
 
 export interface Why {
   title: string;

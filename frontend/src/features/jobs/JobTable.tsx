@@ -1,9 +1,9 @@
 // The table of jobs.
 import { Link } from "react-router";
-import { age, decimal, duration, integer, moment, NONE } from "../../ui/format";
 import { Progress } from "../../ui/Progress";
 import { Sparkline } from "../../ui/Sparkline";
 import { StateBadge } from "../../ui/StateBadge";
+import { age, decimal, duration, integer, moment, NONE } from "../../ui/words/format";
 import type { ListRow } from "./jobRows";
 
 interface Props {

@@ -4,15 +4,16 @@ import { Link, useSearchParams } from "react-router";
 import { queryClient, useJobs, useMe } from "../../api/queries";
 import { useServerNow, useTopic } from "../../live/LiveProvider";
 import { JOBS } from "../../live/topics";
+import { SearchField } from "../../ui/fields/SearchField";
+import { Segments } from "../../ui/fields/Segments";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
-import { SearchField } from "../../ui/SearchField";
-import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
+import { isOneOf } from "../../values/guards";
 import { JobTable } from "./JobTable";
-import { hasDeletedJobs, hasNewJobs, listRows, STATE_FILTERS, type StateFilter } from "./jobRows";
+import { FILTERS, hasDeletedJobs, hasNewJobs, listRows, STATES_OF } from "./jobRows";
 import { NoJobs } from "./NoJobs";
 
 const PAGE_SIZE = 25;
@@ -21,10 +22,11 @@ const SEARCH_PAUSE_MS = 250;
 export default function JobsPage() {
   useTitle("Jobs");
   const [address, setAddress] = useSearchParams();
-  const filter = (address.get("state") ?? "all") as StateFilter;
+  const asked = address.get("state");
+  const filter = isOneOf(FILTERS, asked) ? asked : "all";
   const search = address.get("q") ?? "";
   const offset = Number(address.get("offset") ?? 0) || 0;
-  const jobs = useJobs({ limit: PAGE_SIZE, offset, state: STATE_FILTERS[filter], search: search || undefined });
+  const jobs = useJobs({ limit: PAGE_SIZE, offset, state: STATES_OF[filter], search: search || undefined });
   const live = useTopic(JOBS.name, JOBS.definition);
   const now = useServerNow(1000);
   const hasProjects = (useMe().data?.projects.length ?? 0) > 1;
@@ -59,7 +61,7 @@ export default function JobsPage() {
           <div className="toolbar">
             <Segments
               legend="State"
-              values={Object.keys(STATE_FILTERS) as StateFilter[]}
+              values={FILTERS}
               value={filter}
               onChange={(state) => change({ state: state === "all" ? "" : state })}
             />

@@ -1,7 +1,7 @@
 // Shown while there are no jobs: what a job is, and the three ways to submit one.
 import { Link } from "react-router";
-import { CopyButton } from "../../ui/CopyButton";
 import { Icon } from "../../ui/Icon";
+import { Snippet } from "../../ui/Snippet";
 
 const COMMAND = "seamlessflow submit job.yaml --wait";
 
@@ -30,16 +30,5 @@ export function NoJobs() {
         The <a href="/api/v1/schema/ui">API reference</a> describes every field of a job spec.
       </p>
     </section>
-  );
-}
-
-export function Snippet({ text }: { text: string }) {
-  return (
-    <div className="snippet">
-      <pre>
-        <code>{text}</code>
-      </pre>
-      <CopyButton text={text} label="Copy" />
-    </div>
   );
 }

@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
+import type { JobItem } from "../../api/queries";
 import type { JobRow } from "../../live/rows";
 import { NO_JOBS } from "../../live/topics";
-import { hasDeletedJobs, hasNewJobs, type JobItem, listRows } from "./jobRows";
+import { hasDeletedJobs, hasNewJobs, listRows } from "./jobRows";
 
 const item = {
   id: "job_a",

@@ -1,9 +1,8 @@
 // The rows of the jobs list: a page read over REST and kept current by the live topic. Pure.
-import type { Schemas } from "../../api/client";
-import type { JobRow, JobState } from "../../live/rows";
+import type { JobItem } from "../../api/queries";
+import type { JobRow } from "../../live/rows";
 import type { JobsState } from "../../live/topics";
 
-export type JobItem = Schemas["JobListItemOutput"];
 export type Point = readonly [update: number, reward: number];
 
 export interface ListRow {
@@ -11,7 +10,7 @@ export interface ListRow {
   name: string;
   project: string;
   owner: string | null;
-  state: JobState;
+  state: string;
   why: string;
   numDone: number;
   numAll: number;
@@ -23,19 +22,21 @@ export interface ListRow {
   endedAt: number | null;
 }
 
-export const STATE_FILTERS = {
+export const FILTERS = ["all", "active", "completed", "failed"] as const;
+export type StateFilter = (typeof FILTERS)[number];
+/** The job states of each filter, in the form that the REST API accepts. */
+export const STATES_OF: Readonly<Record<StateFilter, string | undefined>> = {
   all: undefined,
   active: "queued,starting,running,pausing,paused,cancelling",
   completed: "completed",
   failed: "failed,lost,cancelled",
-} as const;
-export type StateFilter = keyof typeof STATE_FILTERS;
+};
 
 export function listRows(page: readonly JobItem[], live: JobsState | undefined): ListRow[] {
   const kept = page.filter((item) => !live?.deleted.has(item.id));
   return kept.map((item) => {
     const row = live?.jobs.get(item.id);
-    const known = item.reward_curve as unknown as Point[];
+    const known = curveOf(item);
     const newest = known.at(-1)?.[0] ?? 0;
     const news = (live?.rewards.get(item.id) ?? []).filter((reward) => reward.batch > newest);
     const curve = [...known, ...news.map((reward) => [reward.batch, reward.mean] as const)];
@@ -54,6 +55,12 @@ export function hasNewJobs(page: readonly JobItem[], live: JobsState | undefined
 /** Whether the page shows a deleted job, so that it must be read again. */
 export function hasDeletedJobs(page: readonly JobItem[], live: JobsState | undefined): boolean {
   return page.some((item) => live?.deleted.has(item.id));
+}
+
+function curveOf(item: JobItem): Point[] {
+  return item.reward_curve.flatMap(([update, reward]): Point[] =>
+    update === undefined || reward === undefined ? [] : [[update, reward]],
+  );
 }
 
 /** Empty for a completed job: its progress bar already shows it. */
@@ -86,7 +93,7 @@ function rowOfItem(item: JobItem, curve: readonly Point[], reward: number | null
     name: item.name,
     project: item.project,
     owner: item.created_by ?? null,
-    state: item.state as JobState,
+    state: item.state,
     why: whySaid(item),
     numDone: item.progress.num_updates_done,
     numAll: item.progress.num_updates,

@@ -2,9 +2,9 @@
 import type { ReactNode } from "react";
 import { Link, NavLink, useLocation } from "react-router";
 import { useMe } from "../../api/queries";
-import { KindPatterns } from "../../charts/KindPatterns";
+import { KindPatterns } from "../../charts/lanes/KindPatterns";
 import { Icon } from "../../ui/Icon";
-import { ThemeToggle } from "../../ui/ThemeToggle";
+import { ThemeToggle } from "../../ui/theme/ThemeToggle";
 import { LineBadge } from "./LineBadge";
 import { SignOut } from "./SignOut";
 

@@ -14,5 +14,6 @@ export function SignOut() {
 }
 
 function fillToken(form: HTMLFormElement): void {
-  (form.elements.namedItem("csrfmiddlewaretoken") as HTMLInputElement).value = csrfToken();
+  const field = form.elements.namedItem("csrfmiddlewaretoken");
+  if (field instanceof HTMLInputElement) field.value = csrfToken();
 }

@@ -6,9 +6,10 @@ import { ApiProblem } from "../../api/client";
 import { type MachineEdit, machineRead, useMachineEdit, usePreview } from "../../api/queries";
 import type { MachineRow } from "../../live/rows";
 import { Dialog } from "../../ui/Dialog";
+import { ReasonField } from "../../ui/fields/ReasonField";
 import { Icon } from "../../ui/Icon";
 import { Problem } from "../../ui/Problem";
-import { ReasonField } from "../../ui/ReasonField";
+import { isOneOf } from "../../values/guards";
 import { PreviewResult } from "./PreviewResult";
 import { editOf, isChanged, ROLES, tagFault, tagsInOrder, tagsWith } from "./tags";
 
@@ -87,7 +88,7 @@ function Stale({ onReload }: { onReload: () => void }) {
 function TagField({ tags, onChange }: { tags: readonly string[]; onChange: (tags: string[]) => void }) {
   const [text, setText] = useState("");
   const [fault, setFault] = useState<string>();
-  const others = tagsInOrder(tags).filter((tag) => !(ROLES as readonly string[]).includes(tag));
+  const others = tagsInOrder(tags).filter((tag) => !isOneOf(ROLES, tag));
   const add = () => {
     const next = tagsWith(tags, text);
     const found = next.map(tagFault).find((one) => one !== undefined);

@@ -1,9 +1,10 @@
 // The table of machines. The pencil opens the edit dialog with its dry run.
 import { Link } from "react-router";
 import type { MachineRow } from "../../live/rows";
-import { integer, NONE } from "../../ui/format";
 import { Icon } from "../../ui/Icon";
 import { StateBadge } from "../../ui/StateBadge";
+import { integer, NONE } from "../../ui/words/format";
+import { isOneOf } from "../../values/guards";
 import { hardwareSaid, healthOf } from "./hardware";
 import { ROLES, tagsInOrder } from "./tags";
 
@@ -90,5 +91,5 @@ function JobLink({ job }: { job: { id: string; name: string } | undefined }) {
 }
 
 export function Tag({ tag }: { tag: string }) {
-  return <span className={(ROLES as readonly string[]).includes(tag) ? "tag role" : "tag"}>{tag}</span>;
+  return <span className={isOneOf(ROLES, tag) ? "tag role" : "tag"}>{tag}</span>;
 }

@@ -3,27 +3,27 @@ import { useQueries } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { api, bodyOf } from "../../api/client";
 import { useJobsOfMachines, useMe } from "../../api/queries";
-import { keyOf, kindOf } from "../../charts/kinds";
-import { LanesCanvas, type Mark } from "../../charts/LanesCanvas";
-import { DrawnKinds, Legend } from "../../charts/Legend";
-import { type LaneInterval, lanesOf, productiveShare, spansOfLedger } from "../../charts/lanes";
+import { keyOf, kindOf } from "../../charts/lanes/kinds";
+import { LanesCanvas, type Mark } from "../../charts/lanes/LanesCanvas";
+import { DrawnKinds, Legend } from "../../charts/lanes/Legend";
+import { type LaneInterval, lanesOf, productiveShare, spansOfLedger } from "../../charts/lanes/lanes";
 import { useServerClock, useServerNow, useTopic } from "../../live/LiveProvider";
 import type { MachineRow } from "../../live/rows";
 import { MACHINES, type MachinesState } from "../../live/topics";
-import { percent } from "../../ui/format";
+import { SearchField } from "../../ui/fields/SearchField";
+import { Segments } from "../../ui/fields/Segments";
 import { Loading } from "../../ui/Loading";
-import { SearchField } from "../../ui/SearchField";
-import { Segments } from "../../ui/Segments";
+import { Snippet } from "../../ui/Snippet";
 import { useTitle } from "../../ui/useTitle";
-import { Snippet } from "../jobs/NoJobs";
+import { percent } from "../../ui/words/format";
 import { EditDialog } from "./EditDialog";
 import { machinesFound } from "./hardware";
 import { MachineTable } from "./MachineTable";
 import { editSaid } from "./tags";
 
-const WINDOWS_MS = { "2 min": 120_000, "15 min": 900_000, "1 h": 3_600_000 } as const;
-type Window = keyof typeof WINDOWS_MS;
-const WORDS = Object.keys(WINDOWS_MS) as Window[];
+const WINDOWS = ["2 min", "15 min", "1 h"] as const;
+type Window = (typeof WINDOWS)[number];
+const WINDOWS_MS: Readonly<Record<Window, number>> = { "2 min": 120_000, "15 min": 900_000, "1 h": 3_600_000 };
 
 // From this many machines on, the page offers a search.
 const MANY = 12;
@@ -91,7 +91,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
           {older.cut.length > 0 ? `; the oldest part of ${older.cut.join(", ")} is not shown` : ""}
         </span>
         <span className="end">
-          <Segments legend="Time window" values={WORDS} value={window} onChange={setWindow} isSmall />
+          <Segments legend="Time window" values={WINDOWS} value={window} onChange={setWindow} isSmall />
         </span>
       </div>
       <div className="lanes">

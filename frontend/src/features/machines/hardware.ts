@@ -1,6 +1,6 @@
 // Summarises a machine's hardware and health, and finds machines by a search. Pure.
 import type { MachineRow } from "../../live/rows";
-import { bytes, NONE, plural } from "../../ui/format";
+import { bytes, NONE, plural } from "../../ui/words/format";
 
 /** "96 cores, 2.0 TiB, 8 × NVIDIA H200". */
 export function hardwareSaid({ num_cores, memory_bytes, accelerators }: MachineRow["capabilities"]): string {

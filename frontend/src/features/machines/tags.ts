@@ -1,6 +1,7 @@
 // Parses tags that users type, and describes edits of a machine. Pure.
 import type { MachineEdit } from "../../api/queries";
 import type { EditRow, MachineRow } from "../../live/rows";
+import { isOneOf } from "../../values/guards";
 
 export const ROLES = ["rollout", "train", "agent"] as const;
 const TAG = /^[a-z0-9._=-]{1,63}$/;
@@ -36,9 +37,6 @@ export function editSaid(edit: EditRow): string {
 
 /** Role tags first, then the others by name. */
 export function tagsInOrder(tags: readonly string[]): string[] {
-  const rank = (tag: string) => {
-    const place = (ROLES as readonly string[]).indexOf(tag);
-    return place < 0 ? ROLES.length : place;
-  };
+  const rank = (tag: string) => (isOneOf(ROLES, tag) ? ROLES.indexOf(tag) : ROLES.length);
   return [...tags].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
 }

@@ -4,6 +4,7 @@ import { ApiProblem } from "../../api/client";
 import { CopyButton } from "../../ui/CopyButton";
 import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Problem";
+import { isOneOf } from "../../values/guards";
 import { type Member, type Role, useMemberAdd, useMemberRemove } from "./queries";
 
 const ROLES: readonly Role[] = ["viewer", "member", "owner"];
@@ -21,7 +22,7 @@ export function RoleSelect({ label, value, isDisabled = false, onChange }: Selec
       aria-label={label}
       value={value}
       disabled={isDisabled}
-      onChange={(event) => onChange(event.target.value as Role)}
+      onChange={({ target }) => isOneOf(ROLES, target.value) && onChange(target.value)}
     >
       {ROLES.map((role) => (
         <option key={role} value={role}>

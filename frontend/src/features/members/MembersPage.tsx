@@ -2,12 +2,12 @@
 import { useState } from "react";
 import { useSearchParams } from "react-router";
 import { useMe } from "../../api/queries";
-import { moment } from "../../ui/format";
+import { chosenProject, NoProject, ProjectPicker } from "../../pickers/ProjectPicker";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
-import { chosenProject, NoProject, ProjectPicker } from "../layout/ProjectPicker";
+import { moment } from "../../ui/words/format";
 import { AddMemberDialog, RemoveMemberDialog, RoleSelect } from "./MemberDialogs";
 import { type Member, useMemberChange, useMembers } from "./queries";
 

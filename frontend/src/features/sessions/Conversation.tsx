@@ -1,6 +1,6 @@
 // Shows the turns of a session: messages, tool calls, and under each sampled answer its tokens by version.
-import { colourOfVersion } from "../../trajectory/versionColours";
-import { plural } from "../../ui/format";
+import { colourOfVersion } from "../../trajectory/colours/versionColours";
+import { plural } from "../../ui/words/format";
 import type { NodeOutput, Said, ShownNode } from "./nodes";
 
 const MAX_INDENT = 6;
@@ -28,7 +28,7 @@ export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
               ))}
             </p>
             {shown.said.map((said, i) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: messages of a node never move
+              // biome-ignore lint/suspicious/noArrayIndexKey: the messages of a node never change places
               <Message key={i} said={said} />
             ))}
             {shown.node.versions.length > 0 ? <Tokens node={shown.node} /> : null}
@@ -47,7 +47,7 @@ function Message({ said }: { said: Said }) {
         {said.reasoning ? <pre className="reasoning">{said.reasoning}</pre> : null}
         {said.text ? <pre>{said.text}</pre> : null}
         {said.calls.map((call, i) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: calls of a message never move
+          // biome-ignore lint/suspicious/noArrayIndexKey: the calls of a message never change places
           <div key={i} className="tool-call">
             <span className="mono">→ {call.name}</span>
             <pre>{call.arguments}</pre>

@@ -1,17 +1,15 @@
 // A session page: the conversation turn by turn, with the policy version of each sampled token.
 import { Link, useParams } from "react-router";
 import { ApiProblem, type Schemas } from "../../api/client";
-import { useJob, useSession } from "../../api/queries";
-import { decimal, integer } from "../../ui/format";
+import { useGroup, useJob, useSession } from "../../api/queries";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
+import { NotFound } from "../../ui/NotFound";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { Tile } from "../../ui/Tile";
 import { useTitle } from "../../ui/useTitle";
-
-import { useGroup } from "../groups/useGroup";
-import { NotFound } from "../layout/NotFound";
+import { decimal, integer } from "../../ui/words/format";
 import { Conversation } from "./Conversation";
 import { shownNodes } from "./nodes";
 
@@ -19,7 +17,7 @@ import { shownNodes } from "./nodes";
 const MAX_DRAWN_TOKENS = 4000;
 
 export default function SessionPage() {
-  const sessionId = useParams().sessionId as string;
+  const { sessionId = "" } = useParams();
   const first = useSession(sessionId, false);
   const isShort = (first.data?.num_sampled_tokens ?? Number.POSITIVE_INFINITY) <= MAX_DRAWN_TOKENS;
   const whole = useSession(sessionId, isShort);

@@ -1,6 +1,7 @@
 // Prepares a session's tree for its page: nodes depth first, indented where it branches, with their messages. Pure.
 import type { Schemas } from "../../api/client";
-import { finishSaid } from "../../trajectory/describe";
+import { finishSaid } from "../../trajectory/forest/describe";
+import { isMapping, mappingsIn } from "../../values/guards";
 
 export type NodeOutput = Schemas["NodeOutput"];
 
@@ -27,7 +28,7 @@ export interface ShownNode {
 const PLAIN_FINISHES = new Set([null, "stop", "tool_calls"]);
 const LONG_GAP_S = 1;
 
-/** Depth first; a child that is its parent's only one stays at the parent's depth. */
+/** Depth first. An only child stays at its parent's depth. */
 export function shownNodes(nodes: readonly NodeOutput[]): ShownNode[] {
   const children = new Map<number | null, NodeOutput[]>();
   for (const node of nodes) children.set(node.parent_index, [...(children.get(node.parent_index) ?? []), node]);
@@ -44,8 +45,7 @@ export function shownNodes(nodes: readonly NodeOutput[]): ShownNode[] {
 }
 
 function messagesOf(node: NodeOutput): Said[] {
-  const messages = Array.isArray(node.messages) ? (node.messages as Record<string, unknown>[]) : [];
-  return messages.map((message) => ({
+  return mappingsIn(node.messages).map((message) => ({
     role: String(message.role ?? ""),
     text: textOf(message.content),
     reasoning: textOf(message.reasoning_content ?? message.reasoning),
@@ -59,11 +59,10 @@ function textOf(content: unknown): string {
 }
 
 function callsOf(calls: unknown): ToolCall[] {
-  if (!Array.isArray(calls)) return [];
-  return calls.map((call: { function?: { name?: unknown; arguments?: unknown } }) => ({
-    name: String(call.function?.name ?? ""),
-    arguments: pretty(call.function?.arguments),
-  }));
+  return mappingsIn(calls).map((call) => {
+    const { name, arguments: given } = isMapping(call.function) ? call.function : {};
+    return { name: String(name ?? ""), arguments: pretty(given) };
+  });
 }
 
 /** Indents arguments that hold JSON, and shows any other text as it is. */

@@ -1,10 +1,10 @@
 // Deletions by the policy or by users, finished or in progress, newest first.
 import { useSearchParams } from "react-router";
-import { bytes, moment } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
+import { bytes, moment } from "../../ui/words/format";
 import { partWords } from "./parts";
 import { type Removal, useRemovals } from "./queries";
 

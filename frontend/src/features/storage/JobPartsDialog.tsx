@@ -1,10 +1,10 @@
 // Deletes a job or parts of it. The dialog shows beforehand what each part frees, or why it cannot be deleted.
 import { useState } from "react";
 import { Dialog } from "../../ui/Dialog";
-import { bytes, plural } from "../../ui/format";
+import { ReasonField } from "../../ui/fields/ReasonField";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
-import { ReasonField } from "../../ui/ReasonField";
+import { bytes, plural } from "../../ui/words/format";
 import { allOf, bytesOf, chosenOf, MAX_PARTS, partKey, partWords, toggled } from "./parts";
 import { type Part, type StoredJob, useDelete, useJobParts } from "./queries";
 

@@ -1,8 +1,8 @@
 // Shows what the policy would delete if it ran now, without deleting anything. The policy itself runs on a schedule.
 import { Link } from "react-router";
-import { bytes, plural } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import { bytes, plural } from "../../ui/words/format";
 import { partWords } from "./parts";
 import { type Part, usePlan } from "./queries";
 

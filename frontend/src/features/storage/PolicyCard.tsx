@@ -1,9 +1,9 @@
 // The retention policy of the project, or the installation defaults that projects inherit.
 import { useState } from "react";
+import { Segments } from "../../ui/fields/Segments";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
-import { Segments } from "../../ui/Segments";
 import { PolicyDialog } from "./PolicyDialog";
 import { valueWords } from "./policy";
 import { type Setting, usePolicy } from "./queries";

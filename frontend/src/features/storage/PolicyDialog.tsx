@@ -16,7 +16,8 @@ export function PolicyDialog({ of, settings, onClose }: Props) {
   const [drafts, setDrafts] = useState(() => Object.fromEntries(settings.map((one) => [one.name, draftOf(one)])));
   const edit = usePolicyEdit(of);
   const changes = changesOf(settings, drafts);
-  const hasFault = settings.some((setting) => draftFault(setting, drafts[setting.name] as Draft) !== undefined);
+  const draftFor = (setting: Setting) => drafts[setting.name] ?? draftOf(setting);
+  const hasFault = settings.some((setting) => draftFault(setting, draftFor(setting)) !== undefined);
   const refused = edit.error instanceof ApiProblem ? edit.error.faults : [];
   return (
     <Dialog title={of === null ? "Installation defaults" : `Retention policy of ${of}`} onClose={onClose} isWide>
@@ -32,7 +33,7 @@ export function PolicyDialog({ of, settings, onClose }: Props) {
             <SettingField
               key={setting.name}
               setting={setting}
-              draft={drafts[setting.name] as Draft}
+              draft={draftFor(setting)}
               refusal={refused.find(({ field }) => field === setting.name)?.detail}
               onChange={(draft) => setDrafts({ ...drafts, [setting.name]: draft })}
             />

@@ -1,11 +1,11 @@
 // Disk usage, the retention policy and manual deletion, for one project at a time. The URL holds the project.
 import { NavLink, Route, Routes, useSearchParams } from "react-router";
 import { useMe } from "../../api/queries";
+import { chosenProject, NoProject, ProjectPicker } from "../../pickers/ProjectPicker";
 import { Loading } from "../../ui/Loading";
+import { NotFound } from "../../ui/NotFound";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
-import { NotFound } from "../layout/NotFound";
-import { chosenProject, NoProject, ProjectPicker } from "../layout/ProjectPicker";
 import { Deletions } from "./Deletions";
 import { PlanCard } from "./PlanCard";
 import { PolicyCard } from "./PolicyCard";
@@ -19,12 +19,6 @@ const TABS = [
   ["uploads", "Uploads"],
   ["deletions", "Deletions"],
 ] as const;
-
-export interface TabProps {
-  project: string;
-  /** May delete what they created; owners may delete anything. */
-  mayDelete: boolean;
-}
 
 export default function StoragePage() {
   useTitle("Storage");

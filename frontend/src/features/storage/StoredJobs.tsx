@@ -1,14 +1,14 @@
 // Jobs by the space they use, largest first, with a way to delete them or parts of them.
 import { useState } from "react";
 import { Link, useSearchParams } from "react-router";
-import { bytes, moment, NONE } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
+import { bytes, moment, NONE } from "../../ui/words/format";
 import { JobPartsDialog } from "./JobPartsDialog";
 import { type StoredJob, useStoredJobs } from "./queries";
-import type { TabProps } from "./StoragePage";
+import type { TabProps } from "./tab";
 
 const PAGE_SIZE = 25;
 

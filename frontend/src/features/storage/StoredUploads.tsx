@@ -2,13 +2,13 @@
 import { useState } from "react";
 import { useSearchParams } from "react-router";
 import { Dialog } from "../../ui/Dialog";
-import { bytes, moment, NONE } from "../../ui/format";
+import { ReasonField } from "../../ui/fields/ReasonField";
 import { Loading } from "../../ui/Loading";
 import { Pager } from "../../ui/Pager";
 import { Problem } from "../../ui/Problem";
-import { ReasonField } from "../../ui/ReasonField";
+import { bytes, moment, NONE } from "../../ui/words/format";
 import { type StoredUpload, useDelete, useStoredUploads } from "./queries";
-import type { TabProps } from "./StoragePage";
+import type { TabProps } from "./tab";
 
 const PAGE_SIZE = 25;
 

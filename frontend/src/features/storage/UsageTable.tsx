@@ -1,8 +1,8 @@
 // Disk usage by project and kind, as last measured by the background process.
 import { Link } from "react-router";
-import { bytes, moment, NONE, percent } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
+import { bytes, moment, NONE, percent } from "../../ui/words/format";
 import { type Usage, useUsages } from "./queries";
 import { sharesOf, USAGE_KINDS } from "./usage";
 

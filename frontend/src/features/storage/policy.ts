@@ -1,5 +1,5 @@
 // Formats and edits a retention policy. Pure.
-import { plural } from "../../ui/format";
+import { plural } from "../../ui/words/format";
 import type { PolicyChanges, Setting } from "./queries";
 
 export const FOREVER = "forever";
@@ -36,7 +36,7 @@ export function draftFault(setting: Setting, draft: Draft): string | undefined {
   return `Enter a whole number from ${setting.minimum} to ${setting.maximum}.`;
 }
 
-/** Only what differs from what is stored. */
+/** Only the settings that differ from the stored ones. */
 export function changesOf(settings: readonly Setting[], drafts: Readonly<Record<string, Draft>>): PolicyChanges {
   const changes: PolicyChanges = { settings: {}, reset: [] };
   for (const setting of settings) {

@@ -2,6 +2,7 @@
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, bodyOf, type Schemas } from "../../api/client";
 import { type PageQuery, queryClient } from "../../api/queries";
+import { isOneOf } from "../../values/guards";
 
 export type Usage = Schemas["StorageOutput"];
 export type StoredJob = Schemas["StoredJobOutput"];
@@ -103,8 +104,19 @@ export function useDelete(project: string) {
 
 type DeletionItem = Schemas["DeletionItemInputRequest"];
 
+const KINDS = [
+  "job",
+  "upload",
+  "version",
+  "checkpoint",
+  "trajectories",
+  "logs",
+] as const satisfies DeletionItem["kind"][];
+
+/** Throws for an unknown kind, which only a newer platform would list. */
 function deletionItemOf({ kind, id, number }: Pick<Part, "kind" | "id" | "number">): DeletionItem {
-  return { kind: kind as DeletionItem["kind"], id, ...(number === null ? {} : { number }) };
+  if (!isOneOf(KINDS, kind)) throw new Error(`This page cannot delete parts of the kind ${kind}.`);
+  return { kind, id, ...(number === null ? {} : { number }) };
 }
 
 function policyQuery(of: PolicyOf) {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { itemAt } from "../../values/columns";
 import { allOf, bytesOf, chosenOf, MAX_PARTS, partWords, toggled } from "./parts";
 import { changesOf, draftFault, draftOf, isEmpty, valueWords } from "./policy";
 import type { Part, Setting } from "./queries";
@@ -78,11 +79,11 @@ describe("parts", () => {
   ];
 
   test("the whole job stands alone", () => {
-    const some = toggled(toggled(new Set(), parts[1] as Part), parts[2] as Part);
+    const some = toggled(toggled(new Set(), itemAt(parts, 1)), itemAt(parts, 2));
     expect(some).toEqual(new Set(["logs", "checkpoint-4"]));
-    expect(toggled(some, parts[0] as Part)).toEqual(new Set(["job"]));
-    expect(toggled(new Set(["job"]), parts[1] as Part)).toEqual(new Set(["logs"]));
-    expect(toggled(some, parts[1] as Part)).toEqual(new Set(["checkpoint-4"]));
+    expect(toggled(some, itemAt(parts, 0))).toEqual(new Set(["job"]));
+    expect(toggled(new Set(["job"]), itemAt(parts, 1))).toEqual(new Set(["logs"]));
+    expect(toggled(some, itemAt(parts, 1))).toEqual(new Set(["checkpoint-4"]));
   });
 
   test("all of a kind leaves the newest and what must stay", () => {

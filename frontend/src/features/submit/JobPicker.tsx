@@ -1,5 +1,5 @@
 // Picks the jobs whose sessions form an offline dataset, and adds their IDs to the list beside it.
-import { JobSearch } from "../jobs/JobSearch";
+import { JobSearch } from "../../pickers/JobSearch";
 
 interface Props {
   value: unknown;

@@ -150,7 +150,7 @@ function placeholderOf(field: Field, fallback: unknown): string {
 
 /** Renders text between backquotes as code. */
 function withCode(text: string): ReactNode[] {
-  // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text never move
+  // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text never change places
   return text.split("`").map((part, i) => (i % 2 === 0 ? part : <code key={i}>{part}</code>));
 }
 

@@ -6,13 +6,14 @@ import { useNavigate, useSearchParams } from "react-router";
 import { parse, stringify } from "yaml";
 import { ApiProblem, api, bodyOf } from "../../api/client";
 import { queryClient, useJob, useMe } from "../../api/queries";
+import { Segments } from "../../ui/fields/Segments";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
-import { Segments } from "../../ui/Segments";
 import { useTitle } from "../../ui/useTitle";
+import { isMapping } from "../../values/guards";
 import { sections, sectionsFor } from "./fields";
 import { SpecForm } from "./SpecForm";
-import { faultsByField, isMapping, isOffline, type Spec } from "./spec";
+import { faultsByField, isOffline, type Spec } from "./spec";
 import { imitationOf, rolloutJob, STARTER_SPECS, starterSpecOf } from "./starterSpecs";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
@@ -21,7 +22,7 @@ export default function SubmitPage() {
   const address = useSearchParams()[0];
   const from = address.get("from");
   const imitated = address.get("imitate");
-  if (from) return <FromJob key={from} jobId={from} begin={(job) => job.spec_submitted as Spec} />;
+  if (from) return <FromJob key={from} jobId={from} begin={(job) => job.spec_submitted} />;
   if (imitated) return <FromJob key={imitated} jobId={imitated} begin={imitationOf} />;
   return <Submit starter={rolloutJob()} />;
 }
@@ -55,7 +56,7 @@ function Submit({ starter }: { starter: Spec }) {
       bodyOf(
         api.POST("/api/v1/jobs", {
           params: { query: project ? { project } : {} },
-          body: draft.spec as Record<string, never>,
+          body: draft.spec,
         }),
       ),
     onSuccess: (job) => {

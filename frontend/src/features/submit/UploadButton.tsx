@@ -3,6 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useRef } from "react";
 import { csrfToken, problemOf } from "../../api/client";
 import { Icon } from "../../ui/Icon";
+import { isMapping } from "../../values/guards";
 
 interface Props {
   kind: "archive" | "file";
@@ -46,6 +47,6 @@ async function upload(file: File, kind: "archive" | "file", project: string): Pr
   const headers = { "X-CSRFToken": csrfToken() };
   const response = await fetch(`/api/v1/uploads?${query}`, { method: "POST", body, headers });
   const answer: unknown = await response.json();
-  if (!response.ok) throw problemOf(response.status, answer);
-  return (answer as { uri: string }).uri;
+  if (response.ok && isMapping(answer) && typeof answer.uri === "string") return answer.uri;
+  throw problemOf(response.status, answer);
 }

@@ -8,6 +8,13 @@ import { EditorView, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
 
+declare global {
+  interface DocumentOrShadowRoot {
+    /** Only Chromium has it on shadow roots. */
+    getSelection?(): Selection | null;
+  }
+}
+
 interface Props {
   text: string;
   onChange: (text: string) => void;
@@ -75,7 +82,7 @@ function stateOf(latest: { current: Props }): EditorState {
   });
 }
 
-/** Typing over a selection: the browser would write its colour as an inline style, which the content policy forbids. */
+/** Types over a selection. The browser would write its colour as an inline style, which the content policy forbids. */
 function typeOver(event: InputEvent, view: EditorView): boolean {
   const marked = markedRange(view);
   if (event.inputType !== "insertText" || event.data === null || marked.from === marked.to) return false;
@@ -91,8 +98,7 @@ function typeOver(event: InputEvent, view: EditorView): boolean {
 
 /** The page's own selection, which may be ahead of the editor's. Falls back to the editor's where it is unavailable. */
 function markedRange(view: EditorView): { from: number; to: number } {
-  const root = view.root as Document | (ShadowRoot & { getSelection?: () => Selection | null });
-  const marked = root.getSelection?.();
+  const marked = view.root.getSelection?.();
   if (!marked?.anchorNode || !marked.focusNode || !view.contentDOM.contains(marked.anchorNode)) {
     return view.state.selection.main;
   }

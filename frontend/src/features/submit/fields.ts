@@ -51,7 +51,7 @@ interface Node {
   "x-default-with"?: Record<string, unknown>;
 }
 
-const ROOT = schema as unknown as Node & { $defs: Record<string, Node> };
+const ROOT: Node & { $defs: Record<string, Node> } = schema;
 const UPLOADS: Record<string, "archive" | "file"> = {
   "model.source": "archive",
   "environment.tasks": "file",
@@ -121,7 +121,7 @@ function fieldsOf(path: Path, node: Node): Field[] {
 }
 
 function fieldOf(path: Path, node: Node, required: readonly string[]): Field {
-  const name = path.at(-1) as string;
+  const name = path.at(-1) ?? "";
   const shape = resolved(node);
   return {
     path,
@@ -164,7 +164,7 @@ function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Node)
 function resolved(node: Node): Node {
   if (node.$ref) {
     const { $ref, ...rest } = node;
-    return { ...resolved(ROOT.$defs[$ref.split("/").at(-1) as string] ?? {}), ...rest };
+    return { ...resolved(ROOT.$defs[$ref.split("/").at(-1) ?? ""] ?? {}), ...rest };
   }
   const given = node.anyOf?.find((one) => one.type !== "null");
   return given ? { ...node, ...resolved(given), description: node.description ?? "" } : node;

@@ -1,7 +1,8 @@
 // A draft job spec: a plain value that both the form and the editor change. It holds only what the user set. Pure.
+import { isMapping, type Mapping } from "../../values/guards";
 import type { Field, Path } from "./fields";
 
-export type Spec = { readonly [key: string]: unknown };
+export type Spec = Mapping;
 
 /** Whether the job trains on an offline dataset instead of sampling itself. */
 export function isOffline(spec: Spec): boolean {
@@ -14,7 +15,8 @@ export function valueAt(spec: Spec, path: Path): unknown {
 
 /** Sets a value. Undefined removes it, together with any section that becomes empty. */
 export function withValue(spec: Spec, path: Path, value: unknown): Spec {
-  const [key, ...rest] = path as [string, ...string[]];
+  const [key, ...rest] = path;
+  if (key === undefined) return spec;
   const { [key]: old, ...others } = spec;
   const next = rest.length === 0 ? value : emptyToNothing(withValue(isMapping(old) ? old : {}, rest, value));
   if (next === undefined) return others;
@@ -67,10 +69,6 @@ function parts(text: string): string[] {
 function numberOf(text: string): number | string {
   const value = Number(text);
   return Number.isFinite(value) ? value : text;
-}
-
-export function isMapping(value: unknown): value is Spec {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 interface Fault {

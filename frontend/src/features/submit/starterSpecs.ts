@@ -1,5 +1,6 @@
 // Starter specs for a new job: reinforcement learning on its own samples, or imitation of other jobs' sessions. Pure.
-import { isMapping, type Spec } from "./spec";
+import { isMapping } from "../../values/guards";
+import type { Spec } from "./spec";
 
 // A usual value for full fine-tuning. The spec's default suits reinforcement learning and is a tenth of it.
 const IMITATION_LEARNING_RATE = 1e-5;
@@ -11,23 +12,22 @@ export interface StarterSpec {
   begin: () => Spec;
 }
 
-export const STARTER_SPECS: readonly StarterSpec[] = [
-  {
-    title: "Reinforcement learning",
-    help: "Agents run tasks on this job's engines, and the job trains on what they sample.",
-    isOffline: false,
-    begin: rolloutJob,
-  },
-  {
-    title: "SFT on an offline dataset",
-    help: "Imitates the best sessions of other jobs, token for token. Needs one training machine and no engines or agents.",
-    isOffline: true,
-    begin: () => ({ name: "", ...offline([]) }),
-  },
-];
+const ROLLOUT: StarterSpec = {
+  title: "Reinforcement learning",
+  help: "Agents run tasks on this job's engines, and the job trains on what they sample.",
+  isOffline: false,
+  begin: rolloutJob,
+};
+const OFFLINE: StarterSpec = {
+  title: "SFT on an offline dataset",
+  help: "Imitates the best sessions of other jobs, token for token. Needs one training machine and no engines or agents.",
+  isOffline: true,
+  begin: () => ({ name: "", ...offline([]) }),
+};
+export const STARTER_SPECS: readonly StarterSpec[] = [ROLLOUT, OFFLINE];
 
 export function starterSpecOf(isOffline: boolean): StarterSpec {
-  return STARTER_SPECS.find((one) => one.isOffline === isOffline) as StarterSpec;
+  return isOffline ? OFFLINE : ROLLOUT;
 }
 
 export function rolloutJob(): Spec {

@@ -5,12 +5,12 @@ import { api, bodyOf } from "../../api/client";
 import { queryClient, useTokens } from "../../api/queries";
 import { useServerNow } from "../../live/LiveProvider";
 import { Dialog } from "../../ui/Dialog";
-import { moment, NONE } from "../../ui/format";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { StateBadge } from "../../ui/StateBadge";
 import { useTitle } from "../../ui/useTitle";
+import { moment, NONE } from "../../ui/words/format";
 import { NewTokenDialog } from "./NewTokenDialog";
 import { expiryWords, stateOf, type Token } from "./tokenWords";
 

@@ -1,6 +1,6 @@
 // Describes token scopes, and whether a token is still valid. Pure.
 import type { Schemas } from "../../api/client";
-import { day } from "../../ui/format";
+import { day } from "../../ui/words/format";
 
 export type Token = Schemas["TokenOutput"];
 export type Scope = "read" | "submit" | "sessions" | "operate" | "admin";

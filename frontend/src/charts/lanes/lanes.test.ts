@@ -1,0 +1,112 @@
+import { expect, it } from "vitest";
+import type { MachineRow } from "../../live/rows";
+import { KINDS, placeOf } from "./kinds";
+import { columnsOf, columnsOver, describeState, lanesOf, productiveShare, sharesOf, spanAt, timeTicks } from "./lanes";
+
+const machine = (changes: Partial<MachineRow> = {}): MachineRow =>
+  ({ name: "alpha", is_healthy: true, open_state: "", open_cause: "", open_since: null, ...changes }) as MachineRow;
+const interval = (state: string, start: number, end: number, cause = "") => ({
+  machine: "alpha",
+  state,
+  cause,
+  start,
+  end,
+});
+
+it("joins what touches and says the same", () => {
+  const intervals = [interval("serving", 0, 100), interval("serving", 120, 200), interval("training", 200, 300)];
+  const [lane] = lanesOf([machine()], intervals, 0, 300);
+  expect(lane?.spans).toEqual([
+    { state: "serving", cause: "", start: 0, end: 200 },
+    { state: "training", cause: "", start: 200, end: 300 },
+  ]);
+});
+
+it("lets what a machine does reach up to now, and clips what began before the window", () => {
+  const open = machine({ open_state: "idle", open_cause: "no_batch", open_since: 500 });
+  const [lane] = lanesOf([open], [interval("serving", 0, 500)], 200, 1000);
+  expect(lane?.spans.map(({ state, start, end }) => [state, start, end])).toEqual([
+    ["serving", 200, 500],
+    ["idle", 500, 1000],
+  ]);
+  expect(lane?.now).toBe("idle: no full batch");
+});
+
+it("says nothing about now of a machine that is silent", () => {
+  const silent = machine({ is_healthy: false, open_state: "serving", open_since: 0 });
+  const [lane] = lanesOf([silent], [interval("serving", 0, 300)], 0, 1000);
+  expect(lane?.spans.at(-1)?.end).toBe(300);
+  expect(lane?.now).toBe("no heartbeats");
+});
+
+it("leaves a hole where nothing is known", () => {
+  const [lane] = lanesOf([machine()], [interval("serving", 0, 100), interval("serving", 400, 500)], 0, 500);
+  expect(lane?.spans).toHaveLength(2);
+  expect(spanAt(lane?.spans ?? [], 200)).toBeNull();
+  expect(spanAt(lane?.spans ?? [], 450)?.start).toBe(400);
+});
+
+it("shares out the time that is known, idle once per cause, what is productive first", () => {
+  const shares = sharesOf([
+    { state: "idle", cause: "no_batch", start: 0, end: 100 },
+    { state: "serving", cause: "", start: 100, end: 350 },
+    { state: "idle", cause: "no_job", start: 350, end: 400 },
+  ]);
+  expect(shares.map(({ state, cause, share }) => [describeState(state, cause), share])).toEqual([
+    ["serving", 0.625],
+    ["idle: no full batch", 0.25],
+    ["idle: no job", 0.125],
+  ]);
+  expect(productiveShare(shares)).toBe(0.625);
+  expect(productiveShare([])).toBeNull();
+});
+
+it("marks round moments", () => {
+  expect(timeTicks(1_000, 61_000, 4)).toEqual([15_000, 30_000, 45_000, 60_000]);
+});
+
+it("shares a column of time among all that falls into it, however short", () => {
+  const spans = Array.from({ length: 100 }, (_, i) => [
+    { state: "serving", cause: "", start: i * 10, end: i * 10 + 9 },
+    { state: "idle", cause: "no_requests", start: i * 10 + 9, end: i * 10 + 10 },
+  ]).flat();
+  const shares = columnsOf(spans, { begin: 0, columnMs: 100, numColumns: 11 });
+  const at = (column: number, state: string, cause = "") => shares[column * KINDS.length + placeOf(state, cause)];
+  for (let column = 0; column < 10; column++) {
+    expect(at(column, "serving")).toBeCloseTo(0.9);
+    expect(at(column, "idle", "no_requests")).toBeCloseTo(0.1);
+  }
+  expect(at(10, "serving")).toBe(0);
+});
+
+it("cuts spans where columns end, and leaves what is not known empty", () => {
+  const spans = [
+    { state: "training", cause: "", start: -50, end: 130 },
+    { state: "syncing", cause: "", start: 175, end: 1_000 },
+  ];
+  const shares = columnsOf(spans, { begin: 0, columnMs: 100, numColumns: 3 });
+  const column = (i: number) => shares.slice(i * KINDS.length, (i + 1) * KINDS.length);
+  const sum = (values: Float32Array) => values.reduce((total, value) => total + value, 0);
+  expect([0, 1, 2].map((i) => column(i)[placeOf("training", "")])).toEqual([1, expect.closeTo(0.3), 0]);
+  expect([0, 1, 2].map((i) => column(i)[placeOf("syncing", "")])).toEqual([0, 0.25, 1]);
+  expect(sum(column(1))).toBeCloseTo(0.55);
+});
+
+it("sums to the spans' own time, whatever the columns", () => {
+  const spans = [7, 13, 31, 2, 90, 55].map((ms, i, all) => {
+    const start = all.slice(0, i).reduce((sum, one) => sum + one, 0);
+    return { state: i % 2 ? "serving" : "training", cause: "", start, end: start + ms };
+  });
+  for (const columnMs of [1, 3, 10, 64, 500]) {
+    const shares = columnsOf(spans, { begin: 0, columnMs, numColumns: Math.ceil(198 / columnMs) });
+    expect(shares.reduce((sum, share) => sum + share, 0) * columnMs).toBeCloseTo(198, 3);
+  }
+});
+
+it("lays columns on a grid that does not move with the window", () => {
+  const first = columnsOver(1_030, 2_030, 10);
+  const later = columnsOver(1_090, 2_090, 10);
+  expect([first.begin, first.columnMs]).toEqual([1_000, 100]);
+  expect(later.begin).toBe(first.begin);
+  expect(first.begin + first.numColumns * first.columnMs).toBeGreaterThanOrEqual(2_030);
+});

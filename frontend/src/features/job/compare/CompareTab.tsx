@@ -1,0 +1,150 @@
+// Compares this job with another of any age (`?with=<job>`). Both are updated live.
+import { useMemo } from "react";
+import { Link, useSearchParams } from "react-router";
+import { useJob } from "../../../api/queries";
+import { ChartCard } from "../../../charts/lines/ChartCard";
+import { type ChartView, useChartView } from "../../../charts/lines/zoom";
+import { useServerNow, useTopic } from "../../../live/LiveProvider";
+import { JOB } from "../../../live/topics";
+import { JobSearch } from "../../../pickers/JobSearch";
+import { Loading } from "../../../ui/Loading";
+import { Problem } from "../../../ui/Problem";
+import { StateBadge } from "../../../ui/StateBadge";
+import { OtherCharts } from "../metrics/OtherCharts";
+import { useJobMetrics } from "../metrics/useJobMetrics";
+import type { TabProps } from "../tab";
+import { figuresOf, labelsOf, pairsOf, type Row, type Side, specDifferences } from "./compare";
+
+const EVERY_MS = 5000;
+
+export function CompareTab({ jobId, job, live }: TabProps) {
+  const [address, setAddress] = useSearchParams();
+  const asked = address.get("with");
+  const otherId = asked === jobId ? null : asked;
+  return (
+    <>
+      <div className="toolbar compare-toolbar">
+        <JobSearch
+          label="Compare with"
+          without={otherId ? [jobId, otherId] : [jobId]}
+          onPick={(other) => setAddress({ with: other.id })}
+        />
+      </div>
+      {otherId ? (
+        <Other key={otherId} otherId={otherId} jobId={jobId} job={job} live={live} />
+      ) : (
+        <p className="none">Choose a job to see its curves, its summary and the spec differences beside this job's.</p>
+      )}
+    </>
+  );
+}
+
+function Other({ otherId, jobId, job, live }: TabProps & { otherId: string }) {
+  const detail = useJob(otherId);
+  const otherLive = useTopic(JOB.name(otherId), JOB.definition);
+  const view = useChartView("update");
+  const { metrics, width } = useJobMetrics(jobId, live, { range: view.range });
+  const { metrics: otherMetrics, width: otherWidth } = useJobMetrics(otherId, otherLive, { range: view.range });
+  const spec = useJob(jobId).data?.spec;
+  if (detail.error) return <Problem error={detail.error} />;
+  const other = otherLive?.job;
+  if (!other || !detail.data || !spec) return <Loading what="Loading other job" />;
+  const [label, otherLabel] = labelsOf(job, other);
+  const here = { label, job, metrics };
+  const there = { label: otherLabel, job: other, metrics: otherMetrics };
+  const differences = specDifferences(spec, detail.data.spec);
+  return <Beside {...{ here, there, differences, view }} width={Math.max(width, otherWidth)} />;
+}
+
+interface BesideProps {
+  here: Side;
+  there: Side;
+  differences: readonly Row[];
+  view: ChartView;
+  width: number;
+}
+
+function Beside({ here, there, differences, view, width }: BesideProps) {
+  const now = useServerNow(EVERY_MS);
+  const { first, others } = useMemo(() => pairsOf(here, there, width), [here, there, width]);
+  return (
+    <>
+      <div className="compare-tables">
+        <section className="card wide">
+          <h2>Summary</h2>
+          <RowTable here={here} there={there} rows={figuresOf(here, there, now)} hasStates />
+        </section>
+        <section className="card wide" data-testid="differences">
+          <h2>Spec differences</h2>
+          {differences.length ? (
+            <RowTable here={here} there={there} rows={differences} />
+          ) : (
+            <p className="none">
+              Only the names differ. With the same seed and machines, both jobs should behave the same.
+            </p>
+          )}
+        </section>
+      </div>
+      <div className="charts">
+        {first.map(({ title, note, data }, i) => (
+          <ChartCard
+            key={title}
+            title={title}
+            note={note}
+            data={data}
+            xKind="update"
+            view={view}
+            isWide={i === 0}
+            {...(i === 0 ? { height: 260 } : {})}
+          />
+        ))}
+      </div>
+      <OtherCharts title="All other metrics of both jobs" charts={others} xKind="update" view={view} />
+    </>
+  );
+}
+
+interface RowTableProps {
+  here: Side;
+  there: Side;
+  rows: readonly Row[];
+  hasStates?: boolean;
+}
+
+function RowTable({ here, there, rows, hasStates = false }: RowTableProps) {
+  return (
+    <table className="table compare">
+      <thead>
+        <tr>
+          <td />
+          <th scope="col">
+            <span className="swatch stroke series-1" /> {here.label}
+          </th>
+          <th scope="col">
+            <span className="swatch stroke series-2" /> <Link to={`/jobs/${there.job.id}`}>{there.label}</Link>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {hasStates ? (
+          <tr>
+            <th scope="row">State</th>
+            <td>
+              <StateBadge state={here.job.state} />
+            </td>
+            <td>
+              <StateBadge state={there.job.state} />
+            </td>
+          </tr>
+        ) : null}
+        {rows.map((row) => (
+          <tr key={row.what}>
+            <th scope="row">{row.what}</th>
+            <td>{row.here}</td>
+            <td>{row.there}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import { shownId } from "../../../ui/words/shownId";
+import { authorSaid, type JobEvent, outcomeOf, subjectSaid } from "./eventWords";
+
+function event(kind: string, rest: Partial<JobEvent> = {}): JobEvent {
+  const blank = {
+    id: 1,
+    at: "",
+    subject_id: "",
+    from_state: "",
+    to_state: "",
+    reason: "",
+    author: "scheduler",
+    data: {},
+  };
+  return { ...blank, kind, ...rest };
+}
+
+const machineOf = (id: string) => (id === "m-1" ? "beta" : undefined);
+
+test("a move of a phase names its role and its machine, whoever moved it", () => {
+  const move = { from_state: "active", to_state: "draining", data: { role: "rollout", machine_id: "m-1" } };
+  expect(subjectSaid(event("phase.state", move), machineOf)).toBe("rollout on beta");
+  const gone = { ...move, author: "machine:delta", data: { role: "train", machine_id: "m-2" } };
+  expect(subjectSaid(event("phase.state", gone), machineOf)).toBe("train on delta");
+  expect(subjectSaid(event("phase.state", { ...gone, author: "scheduler" }), machineOf)).toBe("train");
+  expect(outcomeOf(event("phase.state", move))).toEqual({ from: "active", to: "draining" });
+});
+
+test("requests, stages and publications are said in words", () => {
+  expect(outcomeOf(event("job.desired", { data: { from: "run", to: "pause" } }))).toEqual({ said: "pause requested" });
+  expect(outcomeOf(event("job.stage", { data: { from: "first", to: "second" } }))).toEqual({
+    said: "from stage first to second",
+  });
+  const published = event("version.published", { data: { version: 27 } });
+  expect(subjectSaid(published, machineOf)).toBe("version 27");
+  expect(outcomeOf(published)).toEqual({ said: "published" });
+});
+
+test("an outcome that was refused is told of its session", () => {
+  const refused = event("session.outcome_refused", { author: "gateway" });
+  expect(subjectSaid(refused, machineOf)).toBe("session");
+  expect(outcomeOf(refused)).toEqual({ said: "second outcome refused" });
+});
+
+test("a kind that is not known is shown as it is", () => {
+  expect(subjectSaid(event("disk.full"), machineOf)).toBe("disk.full");
+});
+
+test("an author is a name where there is one", () => {
+  expect(["user:olga", "machine:beta", "phase:01a2021c-dde4", "scheduler"].map(authorSaid)).toEqual([
+    "olga",
+    "beta",
+    "trainer",
+    "scheduler",
+  ]);
+});
+
+test("an identifier is shown as the server shows it", () => {
+  expect(shownId("mac", "01a2021b-3b56-7784-b89e-5326c920df28")).toBe("mac_01m811petpey2bh7jk4v4j1qs8");
+});

@@ -1,0 +1,49 @@
+// Decides which phases' logs are read one after another. A child outlives its phases, so the output of one process is
+// spread over all phases of its role on its machine. Pure.
+import type { ShownPhase } from "../phases/phaseRows";
+
+/** Phases of one role on one machine, oldest first. */
+export interface Lane {
+  key: string;
+  role: string;
+  machine: string;
+  phases: readonly ShownPhase[];
+}
+
+// The last lines of a phase may arrive this long after its end.
+const SHIPPING_MS = 5000;
+const ORDER = ["train", "rollout", "agent"];
+
+/** Trainers come first, because their output says most. */
+export function lanesOf(phases: Iterable<ShownPhase>): Lane[] {
+  const found = new Map<string, Lane>();
+  for (const phase of phases) {
+    const { role, machine } = phase;
+    const key = `${role}:${machine}`;
+    found.set(key, { key, role, machine, phases: [...(found.get(key)?.phases ?? []), phase] });
+  }
+  return [...found.values()]
+    .map((lane) => ({
+      ...lane,
+      phases: lane.phases.toSorted((a, b) => a.leased_at - b.leased_at || a.fence - b.fence),
+    }))
+    .sort((a, b) => ORDER.indexOf(a.role) - ORDER.indexOf(b.role) || a.machine.localeCompare(b.machine));
+}
+
+/** The lane of a phase and its neighbours in it. */
+export function neighbours(lanes: readonly Lane[], phaseId: string) {
+  for (const lane of lanes) {
+    const place = lane.phases.findIndex((phase) => phase.id === phaseId);
+    if (place >= 0) return { lane, before: lane.phases[place - 1], after: lane.phases[place + 1] };
+  }
+  return undefined;
+}
+
+/** The next phase to read once the current log is complete. `now` is on the server's clock. */
+export function following(phases: readonly ShownPhase[], current: ShownPhase, now: number): ShownPhase | undefined {
+  const known = phases.find((phase) => phase.id === current.id);
+  const next = phases.find((phase) => phase.leased_at > current.leased_at);
+  const ended_at = (known ?? current).ended_at;
+  if (!next || (known && ended_at === null)) return undefined;
+  return ended_at !== null && now - ended_at < SHIPPING_MS ? undefined : next;
+}

@@ -1,0 +1,34 @@
+// Rarely used charts, rendered only when the section is opened.
+import { useState } from "react";
+import type { XKind } from "../../../charts/lines/axis";
+import { ChartCard } from "../../../charts/lines/ChartCard";
+import type { ChartData } from "../../../charts/lines/series";
+import type { ChartView } from "../../../charts/lines/zoom";
+import type { Chart } from "./catalogue";
+
+interface Props {
+  title: string;
+  charts: readonly Chart[];
+  place?: (data: ChartData) => ChartData;
+  xKind: XKind;
+  view: ChartView;
+}
+
+export function OtherCharts({ title, charts, place = (data) => data, xKind, view }: Props) {
+  const [isOpen, setOpen] = useState(false);
+  if (charts.length === 0) return null;
+  return (
+    <details className="others" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        {title} ({charts.length})
+      </summary>
+      {isOpen ? (
+        <div className="charts">
+          {charts.map(({ title: name, note, data }) => (
+            <ChartCard key={name} title={name} note={note} data={place(data)} xKind={xKind} view={view} />
+          ))}
+        </div>
+      ) : null}
+    </details>
+  );
+}

@@ -1,0 +1,91 @@
+// Shows how a job's machines spend their time: lanes of the last minutes while it runs, and the ledger of its lifetime.
+import { useJobLedger } from "../../../api/queries";
+import { keyOf } from "../../../charts/lanes/kinds";
+import { LanesCanvas } from "../../../charts/lanes/LanesCanvas";
+import { LedgerBar } from "../../../charts/lanes/LedgerBar";
+import { DrawnKinds, Legend } from "../../../charts/lanes/Legend";
+import { lanesOf, productiveShare, type Share } from "../../../charts/lanes/lanes";
+import { useServerClock, useTopic } from "../../../live/LiveProvider";
+import type { JobRow } from "../../../live/rows";
+import { type JobTopicState, MACHINES } from "../../../live/topics";
+import { NONE, percent } from "../../../ui/words/format";
+
+const WINDOW_MS = 120_000;
+const LEDGER_EVERY_MS = 10_000;
+// The last intervals of a job are reported some seconds after its end.
+const LEDGER_FINAL_AFTER_MS = 60_000;
+
+export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState }) {
+  const isOver = job.ended_at !== null;
+  const isFinal = job.ended_at !== null && Date.now() - job.ended_at > LEDGER_FINAL_AFTER_MS;
+  const ledger = useJobLedger(job.id, isFinal ? false : LEDGER_EVERY_MS).data;
+  const ledgers = ledger?.machines.map(({ name, totals }) => ({ name, shares: totals.map(shareOf) })) ?? [];
+  // This is not the sum of the bars below, because it counts work for other jobs as a separate kind.
+  const together = ledger?.totals.map(shareOf) ?? [];
+  const productive = ledger?.productive_share ?? null;
+  const occupancy = ledger?.occupancy ?? null;
+  return (
+    <section className="card span">
+      <div className="card-head">
+        <h2>Machines</h2>
+        <span className="muted" data-testid="productive">
+          productive {productive === null ? NONE : percent(productive)} of their time{" "}
+          {isOver ? "from the job's start to its end" : "since the job started"}
+          {occupancy === null ? "" : `; engines ${percent(occupancy)} full while serving`}
+        </span>
+      </div>
+      {isOver ? null : <JobLanes live={live} />}
+      {ledgers.length === 0 ? (
+        <p className="none">No machine has worked on this job yet.</p>
+      ) : (
+        <div className="ledger-list" data-testid="ledger">
+          {ledgers.length > 1 ? <LedgerBar name="All machines" shares={together} /> : null}
+          {ledgers.map(({ name, shares }) => (
+            <LedgerBar key={name} name={name} shares={shares} />
+          ))}
+        </div>
+      )}
+      {ledgers.length === 0 ? null : <DrawnKinds shown={new Set(ledgers.flatMap(({ shares }) => shares.map(keyOf)))} />}
+      {ledgers.length === 0 ? null : <Legend />}
+    </section>
+  );
+}
+
+type Total = NonNullable<ReturnType<typeof useJobLedger>["data"]>["totals"][number];
+
+function shareOf({ state, cause, share, duration_s }: Total): Share {
+  return { state, cause, share, ms: duration_s * 1000 };
+}
+
+function JobLanes({ live }: { live: JobTopicState }) {
+  const state = useTopic(MACHINES.name, MACHINES.definition);
+  const clock = useServerClock();
+  const used = new Set([...live.phases.values()].map((phase) => phase.machine));
+  const machines = [...(state?.machines.values() ?? [])].filter((machine) => used.has(machine.name));
+  if (!state || machines.length === 0) return null;
+  const now = clock();
+  const lanes = lanesOf(machines, state.intervals.values(), now - WINDOW_MS, now);
+  const said = lanes.map((lane) => {
+    const productive = productiveShare(lane.shares);
+    return `${lane.machine.name} ${lane.now}${productive === null ? "" : `, productive ${percent(productive)}`}`;
+  });
+  return (
+    <div className="lanes">
+      <div className="lane-names">
+        {lanes.map((lane) => (
+          <div key={lane.machine.name}>
+            <strong title={lane.machine.name}>{lane.machine.name}</strong>
+            <span className="muted">{lane.now}</span>
+          </div>
+        ))}
+      </div>
+      <LanesCanvas
+        lanes={lanes}
+        marks={[]}
+        windowMs={WINDOW_MS}
+        clock={clock}
+        label={`The last two minutes: ${said.join("; ")}`}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,114 @@
+// Overview of a job: summary, reward, where the machines' time goes, and every metric.
+import { useMemo, useState } from "react";
+import { useJob } from "../../../api/queries";
+import type { XKind } from "../../../charts/lines/axis";
+import { ChartCard } from "../../../charts/lines/ChartCard";
+import { useChartView } from "../../../charts/lines/zoom";
+import { Segments } from "../../../ui/fields/Segments";
+import { decimal } from "../../../ui/words/format";
+import { DatasetCard } from "../dataset/Dataset";
+import { hasHeldOutTasks } from "../evaluations/evaluation";
+import {
+  chartsOf,
+  evaluationChart,
+  lossChart,
+  otherCharts,
+  overTime,
+  rewardChart,
+  rewardsOf,
+  stepsShown,
+} from "../metrics/catalogue";
+import { OtherCharts } from "../metrics/OtherCharts";
+import { useJobMetrics } from "../metrics/useJobMetrics";
+import { StagesCard } from "../stages/StagesCard";
+import { stagesOf } from "../stages/stages";
+import type { TabProps } from "../tab";
+import { JobMachines } from "./JobMachines";
+import { OfflineTiles } from "./OfflineTiles";
+import { Tiles } from "./Tiles";
+
+const AXES = ["by update", "by time"] as const;
+/** The metrics whose charts span the page. */
+const WIDE = "reward/mean,train/loss";
+const threeDigits = (value: number | null) => decimal(value, 3);
+
+export function Overview({ jobId, job, live }: TabProps) {
+  const [xKind, setXKind] = useState<XKind>("update");
+  const view = useChartView(xKind);
+  const rewards = useMemo(() => rewardsOf(live.rewards), [live.rewards]);
+  const range = useMemo(() => stepsShown(view.range, xKind, rewards), [view.range, xKind, rewards]);
+  const { metrics, width } = useJobMetrics(jobId, live, { range });
+  const wide = useJobMetrics(jobId, live, { names: WIDE, buckets: document.documentElement.clientWidth, range });
+  const charts = useMemo(() => chartsOf(metrics, rewards, width), [metrics, rewards, width]);
+  const others = useMemo(() => otherCharts(metrics, width), [metrics, width]);
+  const reward = useMemo(() => rewardChart(rewards, wide.metrics, wide.width), [rewards, wide]);
+  const loss = useMemo(() => lossChart(wide.metrics, wide.width), [wide]);
+  const evaluation = useMemo(() => evaluationChart(metrics, width), [metrics, width]);
+  const detail = useJob(jobId).data;
+  const isEvaluated = hasHeldOutTasks(detail?.spec);
+  const dataset = detail?.dataset ?? null;
+  const stages = useMemo(() => stagesOf(detail?.spec), [detail?.spec]);
+  const place = (data: (typeof charts)[number]["data"]) => (xKind === "time" ? overTime(data, rewards) : data);
+  return (
+    <>
+      {dataset ? (
+        <OfflineTiles job={job} metrics={metrics} dataset={dataset} />
+      ) : (
+        <Tiles job={job} live={live} rewards={rewards} />
+      )}
+      <div className="chart-toolbar">
+        {view.range ? (
+          <button type="button" className="button" onClick={() => view.onRange(null)}>
+            Reset zoom
+          </button>
+        ) : (
+          <span className="muted self-center">Drag across a chart to zoom in.</span>
+        )}
+        {dataset ? null : (
+          <Segments
+            legend="Horizontal axis"
+            values={AXES}
+            value={`by ${xKind}`}
+            onChange={(axis) => setXKind(axis === "by time" ? "time" : "update")}
+            isSmall
+          />
+        )}
+      </div>
+      <div className="charts">
+        {dataset ? (
+          <ChartCard title="Loss" note="by update" data={loss} xKind="update" height={260} isWide view={view} />
+        ) : (
+          <ChartCard
+            title="Reward"
+            note="by update; the band spans the 10th to 90th percentile of groups"
+            data={place(reward)}
+            xKind={xKind}
+            height={260}
+            say={threeDigits}
+            isWide
+            view={view}
+          />
+        )}
+        {dataset ? <DatasetCard dataset={dataset} /> : null}
+        {stages.length > 0 ? <StagesCard job={job} stages={stages} /> : null}
+        <JobMachines job={job} live={live} />
+        {isEvaluated ? (
+          <ChartCard
+            title="Held-out tasks"
+            note="by evaluated version"
+            data={place(evaluation)}
+            xKind={xKind}
+            say={threeDigits}
+            view={view}
+          />
+        ) : null}
+        {charts
+          .filter(({ title }) => !dataset || title !== "Loss")
+          .map(({ title, note, data }) => (
+            <ChartCard key={title} title={title} note={note} data={place(data)} xKind={xKind} view={view} />
+          ))}
+      </div>
+      <OtherCharts title="All other metrics" charts={others} place={place} xKind={xKind} view={view} />
+    </>
+  );
+}

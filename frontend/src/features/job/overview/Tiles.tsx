@@ -1,0 +1,42 @@
+// The figures that matter at a glance.
+import type { JobRow, RewardRow } from "../../../live/rows";
+import type { JobTopicState } from "../../../live/topics";
+import { Tile } from "../../../ui/Tile";
+import { decimal, integer, NONE } from "../../../ui/words/format";
+import { changeSaid, UpdatesTile } from "./UpdatesTile";
+
+const NO_UPDATE = { over: "ended before the first update", going: "no update yet" };
+
+export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState; rewards: readonly RewardRow[] }) {
+  const newest = rewards.at(-1);
+  const isOver = job.ended_at !== null;
+  return (
+    <section className="tiles" aria-label="Summary">
+      <UpdatesTile job={job} />
+      <Tile title="Reward" figure={decimal(newest?.mean)} testId="reward">
+        {newest
+          ? `10th to 90th percentile: ${decimal(newest.low)} to ${decimal(newest.high)} in update ${integer(newest.batch)}`
+          : NO_UPDATE[isOver ? "over" : "going"]}
+        {changeSaid(
+          rewards.map((row) => row.mean),
+          rewards[0]?.batch,
+        )}
+      </Tile>
+      <Tile title="Policy version" figure={integer(job.latest_version)} testId="version">
+        {served(live)}
+        {job.best_version === null ? null : (
+          <span data-testid="best-version">; best on held-out tasks: {integer(job.best_version)}</span>
+        )}
+      </Tile>
+      <Tile title="Sampled tokens/s" figure={isOver ? NONE : integer(live.tokensPerS)}>
+        {isOver ? "the job has ended" : "mean of the last 10 s"}
+      </Tile>
+    </section>
+  );
+}
+
+function served(live: JobTopicState): string {
+  const engines = [...live.phases.values()].filter((phase) => phase.role === "rollout" && phase.state === "active");
+  const words = engines.map((phase) => `${phase.machine} serves version ${integer(phase.served_version)}`);
+  return words.sort().join(", ") || "no active engine";
+}

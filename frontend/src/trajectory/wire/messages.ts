@@ -1,0 +1,51 @@
+// Formats the messages of a node: role, content and tool calls. Pure.
+import { isMapping, type Mapping, mappingsIn } from "../../values/guards";
+
+export interface SaidCall {
+  name: string;
+  /** Indented if it is JSON, else unchanged. */
+  arguments: string;
+}
+
+export interface Said {
+  role: string;
+  reasoning: string;
+  content: string;
+  calls: SaidCall[];
+  /** For a tool's answer, the call that it answers. */
+  callId: string;
+}
+
+export function saidOf(message: Mapping): Said {
+  return {
+    role: text(message.role) || "unknown",
+    reasoning: text(message.reasoning_content),
+    content: contentOf(message.content),
+    calls: mappingsIn(message.tool_calls).map((call) => {
+      const said = isMapping(call.function) ? call.function : {};
+      return { name: text(said.name), arguments: indented(text(said.arguments)) };
+    }),
+    callId: text(message.tool_call_id),
+  };
+}
+
+/** Content is text, or a list of parts. */
+function contentOf(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return content === null || content === undefined ? "" : JSON.stringify(content);
+  return content
+    .map((part: unknown) => (isMapping(part) && typeof part.text === "string" ? part.text : JSON.stringify(part)))
+    .join("\n");
+}
+
+function indented(source: string): string {
+  try {
+    return JSON.stringify(JSON.parse(source), null, 2);
+  } catch {
+    return source;
+  }
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : value === undefined || value === null ? "" : JSON.stringify(value);
+}

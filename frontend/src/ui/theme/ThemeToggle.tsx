@@ -1,0 +1,17 @@
+import { Icon } from "../Icon";
+import { themeSet, useTheme } from "./theme";
+
+export function ThemeToggle() {
+  const other = useTheme() === "dark" ? "light" : "dark";
+  return (
+    <button
+      type="button"
+      className="icon-button"
+      aria-label={`Switch to ${other}`}
+      title={`Switch to ${other}`}
+      onClick={() => themeSet(other)}
+    >
+      <Icon name={other === "dark" ? "moon" : "sun"} />
+    </button>
+  );
+}

@@ -1,0 +1,13 @@
+// Identifiers as people see them: `job_` and 26 characters for the 128 bits of a UUID (`core/types/ids.py` on the
+// server).
+const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
+const NUM_CHARACTERS = 26n;
+const BITS = 5n;
+
+export function shownId(kind: "pha" | "mac" | "ses", uuid: string): string {
+  const number = BigInt(`0x${uuid.replaceAll("-", "")}`);
+  let text = "";
+  for (let place = NUM_CHARACTERS - 1n; place >= 0n; place--)
+    text += ALPHABET[Number((number >> (BITS * place)) & 31n)];
+  return `${kind}_${text}`;
+}
