@@ -20,7 +20,7 @@ import msgspec
 
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.rendering.model_text import model_text_load
+from seamlessflow.data_plane.turns.rendering.model_text import model_text_load
 from tests.benchmarks.canned_engine import NUM_TOKENS, TOKEN_IDS
 from tests.benchmarks.measuring import Program, Samples, cpu_s, interleaved, program_running
 from tests.benchmarks.report import Goal, Row

@@ -11,9 +11,9 @@ from typing import Any
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, PrefixTree
-from seamlessflow.data_plane.rendering.chat_template import template_messages
-from seamlessflow.data_plane.rendering.model_text import ModelText, model_text_load
-from seamlessflow.data_plane.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
+from seamlessflow.data_plane.turns.rendering.chat_template import template_messages
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
 from tests.benchmarks.measuring import interleaved
 from tests.benchmarks.report import Row
 

@@ -16,7 +16,7 @@ import numpy as np
 from aiohttp import web
 
 from seamlessflow.core.protocol.credentials import PhaseClaims
-from seamlessflow.data_plane.rendering.model_text import ModelText
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 
 HEADER = "<|im_start|>assistant\n"
 Script = Callable[[str], str]

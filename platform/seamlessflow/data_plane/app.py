@@ -16,34 +16,34 @@ from typing import Any
 from uuid import UUID
 
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.batch_feed import BatchFeed
+from seamlessflow.data_plane.batches.feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
-from seamlessflow.data_plane.engines.client import EngineClient
-from seamlessflow.data_plane.engines.pool import EnginePool
-from seamlessflow.data_plane.engines.suspicions import SuspicionLog
-from seamlessflow.data_plane.engines.watch import EngineWatch
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.expiry import Expiry
-from seamlessflow.data_plane.external import ExternalSessions
-from seamlessflow.data_plane.group_feed import GroupFeed
-from seamlessflow.data_plane.group_news import GroupNews
-from seamlessflow.data_plane.held_time import HeldTime
+from seamlessflow.data_plane.groups.expiry import Expiry
+from seamlessflow.data_plane.groups.external import ExternalSessions
+from seamlessflow.data_plane.groups.feed import GroupFeed
+from seamlessflow.data_plane.groups.news import GroupNews
+from seamlessflow.data_plane.groups.outcomes import Outcomes
+from seamlessflow.data_plane.groups.runner_outcomes import RunnerOutcomes
+from seamlessflow.data_plane.live.progress_feed import ProgressFeed
+from seamlessflow.data_plane.live.watched import Watched
 from seamlessflow.data_plane.maintenance import Maintenance
-from seamlessflow.data_plane.notices import notices_hear
 from seamlessflow.data_plane.notifier import JobNotifier
-from seamlessflow.data_plane.outcomes import Outcomes
-from seamlessflow.data_plane.progress_feed import ProgressFeed
-from seamlessflow.data_plane.rendering.helpers import HelperLimits, PromptHelpers
-from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.routes.bodies import BodyRoom, ClientGone
 from seamlessflow.data_plane.routes.chat import ChatRoute
 from seamlessflow.data_plane.routes.http import Receive, Scope, Send, send_error, send_whole
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
-from seamlessflow.data_plane.runner_outcomes import RunnerOutcomes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.writer import TurnWriter
-from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.watched import Watched
+from seamlessflow.data_plane.turns.engines.client import EngineClient
+from seamlessflow.data_plane.turns.engines.notices import notices_hear
+from seamlessflow.data_plane.turns.engines.pool import EnginePool
+from seamlessflow.data_plane.turns.engines.suspicions import SuspicionLog
+from seamlessflow.data_plane.turns.engines.watch import EngineWatch
+from seamlessflow.data_plane.turns.held_time import HeldTime
+from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, PromptHelpers
+from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.runtime.liveness import PATH as LIVEZ_PATH
 from seamlessflow.runtime.liveness import Liveness
 from seamlessflow.runtime.tasks import task_supervised

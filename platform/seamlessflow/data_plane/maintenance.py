@@ -5,16 +5,17 @@ import logging
 from collections.abc import Callable
 
 from seamlessflow.data_plane.config import Settings
-from seamlessflow.data_plane.engines.pool import EnginePool
-from seamlessflow.data_plane.engines.watch import EngineWatch
 from seamlessflow.data_plane.store.batches import batches_applied_note
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.evaluations import evaluations_cancel
 from seamlessflow.data_plane.store.groups import groups_renew
 from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
 from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
-from seamlessflow.data_plane.trajectory_manager.live import LiveSession, Partial
-from seamlessflow.data_plane.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.engines.pool import EnginePool
+from seamlessflow.data_plane.turns.engines.watch import EngineWatch
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Partial
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.trajectory_manager.turn import turn_partial_rows
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Maintenance:
                         await self._record(session, partial, now_s)
 
     async def _record(self, session: LiveSession, partial: Partial, now_s: float) -> None:
-        rows = partial.turn.partial_rows(duration_s=now_s - partial.turn.started_s)
+        rows = turn_partial_rows(partial.turn, duration_s=now_s - partial.turn.started_s)
         try:
             await self._writer.commit(rows)
         except TurnRefused:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from uuid import UUID
 
+MAX_WAIT_S = 60.0  # of a long poll, whatever it asks for
 Ticket = asyncio.Event
 
 

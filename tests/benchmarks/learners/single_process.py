@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from seamlessflow.data_plane.rendering.model_text import ModelText, model_text_load
-from seamlessflow.data_plane.rendering.output_parser import parse_output
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
+from seamlessflow.data_plane.turns.rendering.output_parser import parse_output
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, InvalidExpression, calculate
 from seamlessflow_workers.rollout.engine.model_loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.request import GenerateRequest, SamplingParams

@@ -11,7 +11,7 @@ from seamlessflow.core.dataset.epochs import EpochPlan
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.rendering.model_text import model_text_load
+from seamlessflow.data_plane.turns.rendering.model_text import model_text_load
 from tests.fixtures.gateway_world import GatewayWorld
 
 NUM_GROUPS = 5

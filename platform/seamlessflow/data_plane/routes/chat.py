@@ -20,12 +20,8 @@ import psycopg
 from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.config import Settings
-from seamlessflow.data_plane.engines.client import EngineRefused
-from seamlessflow.data_plane.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.rendering.answer_text import AnswerText
-from seamlessflow.data_plane.rendering.helpers import PromptHelpers
-from seamlessflow.data_plane.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.live.watched import Watched
 from seamlessflow.data_plane.routes.bodies import BodyRoom, HeldBody
 from seamlessflow.data_plane.routes.chat_reply import KEEPALIVE, STREAM_END, Reply
 from seamlessflow.data_plane.routes.chat_request import ChatRequest, chat_request_parse
@@ -42,12 +38,17 @@ from seamlessflow.data_plane.routes.http import (
 )
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
-from seamlessflow.data_plane.trajectory_manager.live import LiveSession, Partial
-from seamlessflow.data_plane.trajectory_manager.plan import TurnPlan, turn_match, turn_plan
-from seamlessflow.data_plane.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.trajectory_manager.replay import recorded_choices
-from seamlessflow.data_plane.trajectory_manager.turn import Choice, Turn
-from seamlessflow.data_plane.watched import Watched
+from seamlessflow.data_plane.turns.engines.client import EngineRefused
+from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
+from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
+from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
+from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Partial, Turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan, turn_match, turn_plan
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.trajectory_manager.replay import recorded_choices
+from seamlessflow.data_plane.turns.trajectory_manager.turn import turn_commit, turn_grow
 
 NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
 
@@ -236,7 +237,7 @@ class ChatRoute:
 
     async def _grow_silently(self, turn: Turn, choice: Choice, *, is_streamed: bool) -> None:
         with _refusals():
-            async for _ in turn.grow(choice, self._manager, is_streamed=is_streamed):
+            async for _ in turn_grow(turn, choice, self._manager, is_streamed=is_streamed):
                 pass
 
     async def _answer_stream(
@@ -285,7 +286,7 @@ class ChatRoute:
     ) -> None:
         try:
             with _refusals():
-                async with aclosing(turn.grow(choice, self._manager, is_streamed=True)) as growing:
+                async with aclosing(turn_grow(turn, choice, self._manager, is_streamed=True)) as growing:
                     async for deltas in growing:
                         if deltas:
                             await queue.put(reply.deltas(choice, deltas))
@@ -299,7 +300,7 @@ class ChatRoute:
             return
         self._check_open(turn.session)
         try:
-            await turn.commit(self._writer, self._clock)
+            await turn_commit(turn, self._writer, self._clock)
         except (TurnRefused, psycopg.Error) as error:
             self._registry.forget(turn.session.key.session_id)
             raise ApiError(

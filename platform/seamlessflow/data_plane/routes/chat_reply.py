@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from seamlessflow.data_plane.rendering.output_parser import Delta
-from seamlessflow.data_plane.trajectory_manager.turn import Choice, Turn
+from seamlessflow.data_plane.turns.rendering.output_parser import Delta
+from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
+from seamlessflow.data_plane.turns.trajectory_manager.live import Turn
 
 STREAM_END = b"data: [DONE]\n\n"
 KEEPALIVE = b": keep-alive\n\n"

@@ -11,7 +11,7 @@ import msgspec
 
 from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.data_plane.errors import bad_request, param_of
-from seamlessflow.data_plane.trajectory_manager.plan import Conversation
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 MAX_CHOICES = 64
 MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, however short it is

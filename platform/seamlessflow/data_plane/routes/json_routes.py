@@ -25,19 +25,19 @@ from seamlessflow.core.protocol.data_plane import (
     SessionsRefused,
 )
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.batch_feed import BatchFeed
+from seamlessflow.data_plane.batches.feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request, param_of
-from seamlessflow.data_plane.external import HEADER, ExternalSessions
-from seamlessflow.data_plane.group_feed import GroupFeed
-from seamlessflow.data_plane.held_time import HeldTime
+from seamlessflow.data_plane.groups.external import HEADER, ExternalSessions
+from seamlessflow.data_plane.groups.feed import GroupFeed
+from seamlessflow.data_plane.groups.outcomes import Outcomes
+from seamlessflow.data_plane.groups.runner_outcomes import RunnerOutcomes
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
-from seamlessflow.data_plane.outcomes import Outcomes
 from seamlessflow.data_plane.routes.bodies import BodyRoom
 from seamlessflow.data_plane.routes.http import bearer
-from seamlessflow.data_plane.runner_outcomes import RunnerOutcomes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
-from seamlessflow.data_plane.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.held_time import HeldTime
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 

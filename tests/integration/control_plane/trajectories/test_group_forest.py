@@ -158,7 +158,7 @@ async def test_tokens_come_in_parts_whatever_node_they_belong_to(cast: Cast) -> 
 
 
 async def test_a_vocabulary_spells_what_the_tokenizer_decodes(cast: Cast, tmp_path: Path) -> None:
-    from seamlessflow.data_plane.rendering.model_text import model_text_load
+    from seamlessflow.data_plane.turns.rendering.model_text import model_text_load
 
     text = model_text_load(write_tiny_text(tmp_path / "model"))
     job = await database_sync_to_async(cast.job)()

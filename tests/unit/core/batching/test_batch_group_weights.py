@@ -22,8 +22,8 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.batch_feed import _plan as plan_of_feed
-from seamlessflow.data_plane.trajectory_manager.live import LiveJob
+from seamlessflow.data_plane.batches.feed import _plan as plan_of_feed
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from tests.fixtures.random_sessions import random_session
 
 PROMPT, END, ON = 3, 7, 5

@@ -1,0 +1,1 @@
+"""The room of batches: which groups train next, and the bytes that a trainer gets."""

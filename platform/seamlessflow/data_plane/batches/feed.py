@@ -1,0 +1,248 @@
+"""Numbered batches for trainers: assembled from the oldest ready groups, released again byte for byte.
+
+Invariants: batch n + 1 is given to who has applied n; the same number gives the same bytes; a group is in one batch;
+nothing beyond the staleness bound is in any.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from http import HTTPStatus
+from uuid import UUID
+
+import psycopg
+
+from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
+from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
+from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.batching.freshness import marked_stale
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.groups import DropCause, GroupState
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.batches.offline import offline_batch
+from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
+from seamlessflow.data_plane.store.batches import (
+    ReadyGroup,
+    batch_insert,
+    batch_may_be_ready,
+    batch_release,
+    batches_advance,
+    finished_sessions,
+    groups_ready,
+    is_publisher,
+    sessions_fresh_count,
+)
+from seamlessflow.data_plane.store.connection import Connection, Pool
+from seamlessflow.data_plane.store.events import scheduler_notify
+from seamlessflow.data_plane.store.fences import phase_require_live
+from seamlessflow.data_plane.store.groups import group_move, job_lock, num_rewarded_needed
+from seamlessflow.data_plane.store.sampling import (
+    oldest_open_version,
+    rollout_costs,
+    seconds_since_last_batch,
+    waste_read,
+)
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+
+POLL_S = 0.2
+MAX_NUMBER = 2**62
+
+
+class BatchFeed:
+    def __init__(self, pool: Pool, registry: Registry, *, room: JobNotifier, ready: JobNotifier) -> None:
+        """`ready`: a group became ready; `room`: more groups may begin."""
+        self._pool = pool
+        self._registry = registry
+        self._room = room
+        self._ready = ready
+
+    async def lease(self, claims: PhaseClaims, request: BatchLeaseRequest) -> bytes | None:
+        """The bytes of the batch asked for, or None when it was not ready in time. Raises ApiError (409)."""
+        for field in ("applied_batch", "durable_batch", "policy_version"):
+            number = getattr(request, field)
+            if not 0 <= number < MAX_NUMBER:
+                raise bad_request(f"{field} must be from 0 to 2**62, got {number}.", param=field)
+        job = await self._registry.job(claims.job_id)
+        deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
+        is_first = True
+        while True:
+            ticket = self._ready.ticket(claims.job_id)
+            if is_first or await self._may_be_ready(claims, request, job):
+                payload = await self._lease_once(claims, request, job)
+                if payload is not None:
+                    return payload
+            is_first = False
+            if time.monotonic() >= deadline_s:
+                async with self._pool.connection() as connection:
+                    await scheduler_notify(connection, "batch feed short")
+                return None
+            await changed(ticket, timeout_s=min(POLL_S, max(0.0, deadline_s - time.monotonic())))
+
+    async def _may_be_ready(self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob) -> bool:
+        """Whether another try is worth its locks. Raises ApiError (409)."""
+        async with self._pool.connection() as connection:
+            await phase_require_live(connection, claims)
+            return job.spec.data.is_offline or await batch_may_be_ready(
+                connection, claims.job_id, request.number, num_groups=job.spec.rollout.groups_per_batch
+            )
+
+    async def _lease_once(
+        self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
+    ) -> bytes | None:
+        """Reading and assembling takes long and is done outside the job's lock: ready groups change no more."""
+        async with self._locked(claims) as connection:
+            await batches_advance(connection, claims.job_id, request)
+            payload = await batch_release(connection, claims, request.number)
+            if payload is not None:
+                return payload
+            if not job.spec.data.is_offline:
+                groups = await _fresh_groups(connection, claims, request.policy_version, job.spec)
+                waste = await waste_read(connection, claims.job_id)
+        if job.spec.data.is_offline:
+            return await self._offline_batch(claims, request, job)
+        if groups is None:
+            return None
+        async with self._pool.connection() as connection:
+            finished = await finished_sessions(connection, [group.group_id for group in groups])
+            elapsed_s = await seconds_since_last_batch(connection, claims.job_id)
+            costs = await rollout_costs(connection, [group.group_id for group in groups])
+        if job.spec.algorithm.off_policy.staleness_scope is StalenessScope.SAMPLE:
+            bound = job.spec.algorithm.staleness_bound
+            oldest_allowed = bound.oldest_version(step_version=request.policy_version)
+            finished = [marked_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
+        plan = _plan(claims, request, job, {**waste.metrics, **costs, **_speed(finished, elapsed_s)})
+        batch = await asyncio.to_thread(assemble_batch, finished, plan)
+        return await self._store(claims, batch, groups, waste.group_ids)
+
+    async def _offline_batch(
+        self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
+    ) -> bytes | None:
+        """What the job trains of other jobs' sessions waits for nobody."""
+        batch = await offline_batch(self._pool, job, request)
+        return None if batch is None else await self._store(claims, batch)
+
+    async def _store(
+        self,
+        claims: PhaseClaims,
+        batch: Batch,
+        groups: Sequence[ReadyGroup] = (),
+        replaced: Sequence[UUID] = (),
+    ) -> bytes | None:
+        """Number the batch, unless another request was first: then its bytes, or None if it took other numbers."""
+        number = batch.header.number
+        async with self._locked(claims) as connection:
+            payload = await batch_release(connection, claims, number)
+            if payload is not None:
+                return payload
+            for group in groups:
+                if not await group_move(
+                    connection,
+                    group.group_id,
+                    GroupState.READY,
+                    GroupState.BATCHED,
+                    reason=f"in batch {number}",
+                ):
+                    raise psycopg.Rollback
+            payload = await batch_insert(connection, claims, batch, groups, replaced)
+        if payload is not None:
+            metrics.BATCHES.inc()
+            self._room.notify(claims.job_id)
+        return payload
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, claims: PhaseClaims) -> AsyncIterator[Connection]:
+        """A transaction under the job's lock, by its live publisher. Raises ApiError (409)."""
+        async with self._pool.connection() as connection, connection.transaction():
+            await phase_require_live(connection, claims)
+            if not await is_publisher(connection, claims):
+                raise ApiError(HTTPStatus.CONFLICT, "Another trainer has the job now.", code="stale_fence")
+            await job_lock(connection, claims.job_id)
+            yield connection
+
+
+async def _fresh_groups(
+    connection: Connection, claims: PhaseClaims, policy_version: int, spec: JobSpec
+) -> list[ReadyGroup] | None:
+    """The oldest groups of one batch; those of which too few sessions keep to the staleness bound are dropped.
+
+    None when there are too few groups.
+    """
+    fresh = []
+    oldest_allowed = spec.algorithm.staleness_bound.oldest_version(step_version=policy_version)
+    num_needed = num_rewarded_needed(spec.rollout.group_size)
+    ready = await groups_ready(connection, claims.job_id)
+    is_by_token = spec.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN
+    aged = [g.group_id for g in ready if _is_aged(g, oldest_allowed, is_by_token=is_by_token)]
+    num_fresh = await sessions_fresh_count(connection, aged, oldest_allowed=oldest_allowed) if aged else {}
+    for group in ready:
+        if group.min_version is None or num_fresh.get(group.group_id, num_needed) < num_needed:
+            reason = (
+                "it holds no sampled token of a known version"
+                if group.min_version is None
+                else f"sampled by version {group.min_version}; the oldest that may train now is {oldest_allowed}, "
+                f"and {num_fresh[group.group_id]} sessions keep to it, fewer than {num_needed}"
+            )
+            await group_move(
+                connection,
+                group.group_id,
+                GroupState.READY,
+                GroupState.DROPPED,
+                reason=reason,
+                cause=DropCause.STALE,
+            )
+            metrics.GROUPS_DROPPED.inc()
+        elif group.max_version is None or group.max_version <= policy_version:
+            fresh.append(group)
+    num_groups = spec.rollout.groups_per_batch
+    if len(fresh) < num_groups or await _must_wait(connection, claims, policy_version, spec):
+        return None
+    return fresh[:num_groups]
+
+
+def _is_aged(group: ReadyGroup, oldest_allowed: int, *, is_by_token: bool) -> bool:
+    """Whether sessions of it may be beyond the bound; where the bound is by token, only if all its tokens are."""
+    version = group.max_version if is_by_token else group.min_version
+    return version is not None and version < oldest_allowed
+
+
+async def _must_wait(connection: Connection, claims: PhaseClaims, policy_version: int, spec: JobSpec) -> bool:
+    """Whether the next version would put a group that still runs beyond the staleness bound, and the job waits then."""
+    if spec.algorithm.off_policy.stale_groups is not StaleRule.WAIT:
+        return False
+    oldest = await oldest_open_version(connection, claims.job_id)
+    bound = spec.algorithm.staleness_bound
+    return oldest is not None and bound.is_beyond(oldest, step_version=policy_version + 1)
+
+
+def _speed(finished: Sequence[Sequence[FinishedSession]], elapsed_s: float | None) -> dict[str, float]:
+    """Tokens per second of the rollout that a batch is made of; absent for the first batch."""
+    if not elapsed_s:
+        return {}
+    num_tokens = sum(session.num_sampled_tokens for group in finished for session in group)
+    return {"perf/rollout_tokens_per_s": num_tokens / elapsed_s}
+
+
+def _plan(
+    claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob, costs: Mapping[str, float]
+) -> BatchPlan:
+    spec, judge = job.spec, job.spec.algorithm.judge
+    return BatchPlan(
+        job_id=str(claims.job_id),
+        number=request.number,
+        policy_version=request.policy_version,
+        temperature=spec.rollout.temperature,
+        algorithm=spec.algorithm,
+        overlong_tokens=spec.overlong_tokens,
+        overlong_turn_tokens=spec.overlong_turn_tokens,
+        judge_markers=JudgeMarkers(end=job.text.ids(judge.end), on=job.text.ids(judge.on)),
+        metrics=costs,
+        objective=spec.train.objective,
+        is_tree=spec.train.tree,
+    )

@@ -1,0 +1,95 @@
+"""Batches of trajectories that other jobs recorded: one at a time, from what was fixed when the job was submitted.
+
+The same number always gives the same batch (`core.dataset.epochs`), whoever asks after whatever died; no more than one
+batch's sessions are in memory. Tokens are those recorded. Versions of another job's policy mean nothing to this one,
+so no token names one; temperatures of its sampler neither: what is trained is plain likelihood.
+"""
+
+import asyncio
+import dataclasses
+import math
+from collections.abc import Sequence
+from http import HTTPStatus
+
+import numpy as np
+
+from seamlessflow.core.algorithms.section import AlgorithmSection, OffPolicySection
+from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.batching.format import PROMPT_VERSION, Batch
+from seamlessflow.core.dataset.epochs import EpochBatch, EpochPlan
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
+from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.store.batches import finished_sessions
+from seamlessflow.data_plane.store.connection import Pool
+from seamlessflow.data_plane.store.datasets import DatasetGroup, dataset_groups
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
+
+TEMPERATURE = 1.0
+
+
+async def offline_batch(pool: Pool, job: LiveJob, request: BatchLeaseRequest) -> Batch | None:
+    """The batch asked for; None behind the last epoch. Raises ApiError (410) when its sessions are gone."""
+    epoch = _epochs(job).batch(request.number)
+    if epoch is None:
+        return None
+    async with pool.connection() as connection:
+        groups = await dataset_groups(connection, job.job_id, epoch.positions.tolist())
+        chosen = [session for group in groups for session in group.session_ids]
+        finished = await finished_sessions(connection, [group.group_id for group in groups], chosen=chosen)
+    _require_whole(request.number, epoch, groups, finished)
+    plan = _plan(job, request, epoch, num_sessions=len(chosen))
+    batch = await asyncio.to_thread(assemble_batch, finished, plan)
+    if not batch.loss_mask.any():  # every answer in it was sampled under a mask
+        reason = f"batch {request.number} would hold no trainable token"
+        message = f"{reason}; choose other sessions, or more groups a batch."
+        raise bad_request(message, code="data_unusable")
+    return dataclasses.replace(batch, versions=np.full_like(batch.versions, PROMPT_VERSION))
+
+
+def _epochs(job: LiveJob) -> EpochPlan:
+    data = job.spec.data
+    return EpochPlan(
+        num_groups=job.num_dataset_groups,
+        groups_per_batch=data.groups_per_batch,
+        num_epochs=data.num_epochs,
+        seed=job.spec.seed,
+        is_shuffled=data.shuffle,
+    )
+
+
+def _require_whole(
+    number: int,
+    epoch: EpochBatch,
+    groups: Sequence[DatasetGroup],
+    finished: Sequence[Sequence[FinishedSession]],
+) -> None:
+    num_missing = len(epoch.positions) - len(groups)
+    for group, sessions in zip(groups, finished, strict=True):
+        num_missing += len(sessions) < len(group.session_ids) or any(not one.nodes for one in sessions)
+    if num_missing:
+        num_all = len(epoch.positions)
+        message = f"batch {number} cannot be made: {num_missing} of its {num_all} recorded groups are gone."
+        raise ApiError(HTTPStatus.GONE, message, code="data_gone")
+
+
+def _plan(job: LiveJob, request: BatchLeaseRequest, epoch: EpochBatch, *, num_sessions: int) -> BatchPlan:
+    spec = job.spec
+    return BatchPlan(
+        job_id=str(job.job_id),
+        number=request.number,
+        policy_version=request.policy_version,
+        temperature=TEMPERATURE,
+        algorithm=_algorithm(spec),
+        overlong_tokens=spec.overlong_tokens,
+        overlong_turn_tokens=spec.overlong_turn_tokens,
+        metrics={"train/epoch": epoch.epochs_done, "train/num_sessions": float(num_sessions)},
+        objective=spec.train.objective,
+        is_tree=spec.train.tree,
+    )
+
+
+def _algorithm(spec: JobSpec) -> AlgorithmSection:
+    """What was chosen by its reward is not judged by it again, nor by its age."""
+    return spec.algorithm.model_copy(update={"sft_min_reward": -math.inf, "off_policy": OffPolicySection()})

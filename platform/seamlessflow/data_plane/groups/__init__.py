@@ -1,0 +1,1 @@
+"""The room of rollout groups: how they begin, what their sessions earned, and how they end."""

@@ -1,0 +1,89 @@
+"""Which new groups may begin now: of training while its bounds allow, of held-out tasks while a version is measured.
+
+Call under the job's lock. Evaluations are begun here: when the newest version is due and none is under way.
+"""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.groups.task_choice import Task, task_choose
+from seamlessflow.data_plane.groups.tasks import TasksUnusable, tasks_load
+from seamlessflow.data_plane.store.admission import group_counts, num_admissible
+from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.evaluations import (
+    evaluation_insert,
+    evaluation_running,
+    version_due,
+)
+from seamlessflow.data_plane.store.groups import NewGroup
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Groups `first_index` … `first_index + num_new - 1` may begin, of training or of one evaluation."""
+
+    num_new: int = 0
+    first_index: int = 0
+    evaluation_version: int | None = None
+
+    async def group(self, connection: Connection, job: LiveJob, index: int) -> NewGroup:
+        """The group of that index, to be inserted. Raises ApiError (400)."""
+        if self.evaluation_version is None:
+            which, task = await task_choose(connection, job, index)
+            size = job.spec.rollout.group_size
+        else:
+            which, task = index, _held_out_task(job, index)
+            size = job.spec.evaluation.samples_per_task
+        return NewGroup(
+            project_id=job.project_id,
+            job_id=job.job_id,
+            index=index,
+            task_index=which,
+            task=task,
+            size=size,
+            evaluation_version=self.evaluation_version,
+        )
+
+
+async def training_admission(connection: Connection, job: LiveJob) -> Admission:
+    counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
+    return Admission(num_admissible(job.spec, counts), counts.next_index)
+
+
+async def evaluation_admission(connection: Connection, job: LiveJob) -> Admission:
+    """Begins an evaluation when one is due. Raises ApiError (400)."""
+    if not job.spec.evaluation.is_on:
+        return Admission()
+    running = await evaluation_running(connection, job.job_id)
+    if running is None:
+        version = await version_due(connection, job.job_id, job.spec)
+        if version is None:
+            return Admission()
+        running = await evaluation_insert(
+            connection,
+            project_id=job.project_id,
+            job_id=job.job_id,
+            version=version,
+            num_tasks=len(_held_out_tasks(job)),
+            spec=job.spec,
+        )
+    return Admission(running.num_tasks - running.num_begun, running.num_begun, running.version)
+
+
+def _held_out_tasks(job: LiveJob) -> tuple[Task, ...]:
+    try:
+        return tasks_load(job.evaluation_tasks_path)
+    except TasksUnusable as error:
+        raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.", code="tasks_unusable") from error
+
+
+def _held_out_task(job: LiveJob, index: int) -> Task:
+    tasks = _held_out_tasks(job)
+    if index >= len(tasks):
+        message = (
+            f"the tasks file {job.evaluation_tasks_path} has become shorter: it holds {len(tasks)} tasks."
+        )
+        raise ApiError(HTTPStatus.BAD_REQUEST, message, code="tasks_unusable")
+    return tasks[index]

@@ -1,0 +1,202 @@
+"""Sessions of agents that run outside the platform, opened with an API token of the project.
+
+How they end is told to `outcomes`; those that fall silent are ended by `expiry`. Invariants: a request that is sent
+again under its Idempotency-Key opens nothing; new groups begin within the bounds that hold for groups of runners.
+"""
+
+import base64
+import datetime
+import hashlib
+import hmac
+import re
+from http import HTTPStatus
+from uuid import UUID
+
+import msgspec
+import psycopg
+
+from seamlessflow.core.protocol.data_plane import SessionOpen, SessionOpened
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.groups.project_access import projects_require
+from seamlessflow.data_plane.store.admission import group_counts, num_admissible
+from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
+from seamlessflow.data_plane.store.groups import (
+    NewGroup,
+    OpenGroup,
+    Slot,
+    group_insert,
+    job_lock,
+    key_digest,
+    session_api_key,
+    sessions_insert,
+    slots_new,
+    slots_read,
+)
+from seamlessflow.data_plane.store.openings import Opening, opening_read, opening_store
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+
+HEADER = "Idempotency-Key"
+_ACCEPTED_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+MAX_GROUP_CHARS = 200
+RETRY_AFTER_S = 2
+NUL = rb"\u0000"  # as JSON writes it; text that only looks like it is refused as well
+
+
+class ExternalSessions:
+    def __init__(self, settings: Settings, pool: Pool, registry: Registry) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._registry = registry
+
+    async def authenticate(self, token: str) -> None:
+        """Before a body is read: the token is one of a project. Raises ApiError (401)."""
+        await projects_require(self._pool, token)
+
+    async def open(self, token: str, request: SessionOpen, *, key: str | None) -> tuple[SessionOpened, bool]:
+        """The session, and whether this call opened it. `key`: a request of a known one is answered as before.
+
+        Raises ApiError: 422 for a key of another request, 429 while the job admits no group.
+        """
+        job = await self._own_job(token, request.job)
+        _require_fitting(request, key)
+        if job.spec.environment.name != "external":
+            raise bad_request(
+                "The job's environment is not 'external': it takes no sessions from outside the platform.",
+                param="job",
+            )
+        try:
+            return await self._open(job, request, key)
+        except psycopg.errors.UniqueViolation:  # of another job, in the same moment: now it is found
+            return await self._open(job, request, key)
+
+    async def _open(self, job: LiveJob, request: SessionOpen, key: str | None) -> tuple[SessionOpened, bool]:
+        digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).digest()
+        ttl_s = job.spec.environment.session_ttl_s
+        async with self._pool.connection() as connection, connection.transaction():
+            await job_lock(connection, job.job_id)
+            earlier = await opening_read(connection, job.project_id, key) if key is not None else None
+            if earlier is not None:
+                return self._again(earlier, digest, ttl_s), False
+            if job.is_over:
+                raise bad_request("The job is over.", param="job", code="job_over")
+            group, slot = await _place(connection, job, request)
+            (leased,) = await sessions_insert(
+                connection,
+                group,
+                [slot],
+                project_id=job.project_id,
+                job_id=job.job_id,
+                now=await database_now(connection),
+                make_key=self._key,
+            )
+            expires_at = await opening_store(
+                connection, leased.session_id, key=key, digest=digest, ttl_s=ttl_s
+            )
+        return self._opened(leased.session_id, leased.api_key, ttl_s, expires_at), True
+
+    def _again(self, earlier: Opening, digest: bytes, ttl_s: float) -> SessionOpened:
+        if earlier.digest != digest:
+            message = f"{HEADER}: the key was used for another request of this project."
+            raise ApiError(
+                HTTPStatus.UNPROCESSABLE_ENTITY, message, param=HEADER, code="idempotency_key_reused"
+            )
+        api_key = self._key(earlier.session_id)
+        if not hmac.compare_digest(key_digest(api_key), earlier.key_digest):
+            message = "The session was opened under another secret of the installation; its key cannot be told again."
+            raise ApiError(HTTPStatus.CONFLICT, message, param=HEADER, code="key_lost")
+        return self._opened(earlier.session_id, api_key, ttl_s, earlier.expires_at)
+
+    def _opened(
+        self, session_id: UUID, api_key: str, ttl_s: float, expires_at: datetime.datetime
+    ) -> SessionOpened:
+        return SessionOpened(
+            session=show_id(IdKind.SESSION, session_id),
+            api_key=api_key,
+            base_url=f"{self._settings.public_url}/v1",
+            ttl_s=ttl_s,
+            expires_at=expires_at.astimezone(datetime.UTC),
+        )
+
+    def _key(self, session_id: UUID) -> str:
+        """The key of a session from outside: made of the installation's secret, so that it can be told again."""
+        secret = self._settings.secret_key.encode()
+        code = hmac.digest(secret, b"session key " + session_id.bytes, "sha256")
+        return session_api_key(session_id, base64.urlsafe_b64encode(code).decode().rstrip("="))
+
+    async def _own_job(self, token: str, job_text: str) -> LiveJob:
+        projects = await projects_require(self._pool, token)
+        try:
+            job_id = parse_id(IdKind.JOB, job_text)
+        except ValueError as error:
+            raise bad_request(f"job: {error}.", param="job") from error
+        job = await self._registry.job(job_id)
+        if job.project_id not in projects:
+            raise ApiError(HTTPStatus.NOT_FOUND, "There is no such job.", code="job_not_found")
+        return job
+
+
+async def _place(connection: Connection, job: LiveJob, request: SessionOpen) -> tuple[OpenGroup, Slot]:
+    """A free slot of the group that is asked for, else the first of a new group. Raises ApiError (429)."""
+    key = request.group or ""
+    group = await _open_group(connection, job, key)
+    if group is not None:
+        for slot in (await slots_read(connection, [group]))[group.group_id]:
+            if slot.may_run:
+                return group, slot
+    group = await group_insert(connection, await _new_group(connection, job, key, request))
+    return group, slots_new(group)[0]
+
+
+async def _open_group(connection: Connection, job: LiveJob, key: str) -> OpenGroup | None:
+    """The newest open group of this key, locked."""
+    cursor = await connection.execute(
+        """SELECT id, index, task, size FROM trajectory_group
+           WHERE job_id = %s AND state = 'open' AND external_key = %s ORDER BY index DESC LIMIT 1 FOR UPDATE""",
+        [job.job_id, key],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else OpenGroup(row[0], row[1], row[2], row[3])
+
+
+async def _new_group(connection: Connection, job: LiveJob, key: str, request: SessionOpen) -> NewGroup:
+    """Raises ApiError (429) while the bounds that hold for groups of runners admit none."""
+    counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
+    if num_admissible(job.spec, counts) < 1:
+        message = (
+            f"The job admits no new group now: {counts.num_waiting} are open or wait to be trained, and "
+            f"{counts.num_in_training} are being trained, which is all that its staleness bound or its remaining "
+            "updates allow. Close the sessions that have ended, and try again."
+        )
+        raise ApiError(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            message,
+            code="admission_closed",
+            headers={"retry-after": str(RETRY_AFTER_S)},
+        )
+    return NewGroup(
+        project_id=job.project_id,
+        job_id=job.job_id,
+        index=counts.next_index,
+        task_index=None,
+        task=request.task,
+        size=job.spec.rollout.group_size,
+        external_key=key,
+    )
+
+
+def _require_fitting(request: SessionOpen, key: str | None) -> None:
+    """Raises ApiError (400)."""
+    if key is not None and not _ACCEPTED_KEY.fullmatch(key):
+        message = f"{HEADER}: {key!r} is not accepted; accepted: 1 to 200 printable ASCII characters."
+        raise bad_request(message, param=HEADER)
+    group = request.group or ""
+    if len(group) > MAX_GROUP_CHARS:
+        raise bad_request(
+            f"group may have at most {MAX_GROUP_CHARS} characters, got {len(group)}.", param="group"
+        )
+    for param, value in (("group", group), ("task", request.task)):
+        if NUL in msgspec.json.encode(value):
+            raise bad_request(f"{param} must not hold a NUL character.", param=param)

@@ -1,0 +1,199 @@
+"""Rollout groups for agent runners: leased, leased again when abandoned, admitted while the bounds allow.
+
+All state is in PostgreSQL. A lease is one transaction under the job's lock; this module only waits and wakes. Outcomes
+come in by `runner_outcomes`.
+"""
+
+import datetime
+import logging
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.protocol.credentials import PhaseClaims
+from seamlessflow.core.protocol.data_plane import (
+    GroupLeaseReply,
+    GroupLeaseRequest,
+    LeasedGroup,
+)
+from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.groups.admission import Admission, evaluation_admission, training_admission
+from seamlessflow.data_plane.groups.news import groups_count
+from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
+from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
+from seamlessflow.data_plane.store.evaluations import evaluation_running
+from seamlessflow.data_plane.store.fences import phase_require_live
+from seamlessflow.data_plane.store.finalization import groups_finalize, groups_lock
+from seamlessflow.data_plane.store.groups import (
+    OpenGroup,
+    group_insert,
+    groups_hold,
+    groups_leasable,
+    job_lock,
+    sessions_abandon,
+    sessions_insert,
+    sessions_recall,
+    slots_new,
+    slots_read,
+)
+from seamlessflow.data_plane.store.jobs import month_of
+from seamlessflow.data_plane.store.lulls import lull_begin, lull_end
+from seamlessflow.data_plane.store.node_rows import SessionKey
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.25
+EVALUATION_POLL_S = 1.0  # publications wake it
+ON_ITS_WAY_S = 20.0  # an answer that comes later than that is taken for lost
+RENEW_SHARE = 0.05  # of a lease's length: how often asking renews the leases of what runs
+_LoopKey = tuple[UUID, bool]  # a phase's groups of training, or those of evaluations
+
+
+class GroupFeed:
+    def __init__(self, settings: Settings, pool: Pool, registry: Registry, *, room: JobNotifier) -> None:
+        """`room`: more groups may begin."""
+        self._settings = settings
+        self._pool = pool
+        self._registry = registry
+        self._room = room
+        # When the leases of a loop's groups are renewed; never sooner.
+        self._renew_at: dict[_LoopKey, datetime.datetime] = {}
+
+    async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
+        """Groups to run now; waits up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
+        job = await self._registry.job(claims.job_id)
+        deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
+        while True:
+            ticket = self._room.ticket(claims.job_id)
+            reply = await self._lease_once(claims, request, job)
+            if reply.groups or time.monotonic() >= deadline_s:
+                return reply
+            poll_s = EVALUATION_POLL_S if request.is_evaluation else POLL_S
+            await changed(ticket, timeout_s=min(poll_s, max(0.0, deadline_s - time.monotonic())))
+
+    async def _lease_once(
+        self, claims: PhaseClaims, request: GroupLeaseRequest, job: LiveJob
+    ) -> GroupLeaseReply:
+        leased: list[LeasedGroup] = []
+        room = request.max_sessions
+        async with self._pool.connection() as connection, connection.transaction():
+            now = await database_now(connection)
+            await phase_require_live(connection, claims)
+            await job_lock(connection, claims.job_id)
+            state = GroupState.EVALUATING if request.is_evaluation else GroupState.OPEN
+            held = await groups_leasable(connection, claims, state)
+            await self._recall(connection, held, claims, request)
+            is_due = now >= self._renew_at.get((claims.phase_id, request.is_evaluation), now)
+            mine = [group.group_id for group in held if is_due and not group.is_abandoned]
+            for group in held:
+                if room <= 0:
+                    break
+                taken = await self._take(connection, group, job, claims, room, now)
+                room -= len(taken.sessions) if taken else 0
+                if taken:
+                    mine.append(group.group_id)
+                    leased.append(taken)
+            admit = evaluation_admission if request.is_evaluation else training_admission
+            admission = Admission() if job.is_over else await admit(connection, job)
+            for offset in range(admission.num_new):
+                if room <= 0:
+                    break
+                new = await admission.group(connection, job, admission.first_index + offset)
+                group = await group_insert(connection, new)
+                taken = await self._take(connection, group, job, claims, room, now, is_new=True)
+                room -= len(taken.sessions) if taken else 0
+                mine.append(group.group_id)
+                leased += [taken] if taken else []
+            if mine:
+                await groups_hold(connection, mine, claims, self._settings.group_lease_s)
+            if leased:
+                await lull_end(connection, claims.job_id)
+            if room > 0 and not request.is_evaluation and not await _evaluation_waits(connection, job):
+                await lull_begin(connection, job_id=claims.job_id, project_id=claims.project_id)
+        if is_due:
+            self._renewed((claims.phase_id, request.is_evaluation), now)
+        for taken in leased:
+            self._begin(taken, job, claims, now)
+        return GroupLeaseReply(groups=leased, is_admission_closed=admission.num_new == 0)
+
+    async def _recall(
+        self,
+        connection: Connection,
+        groups: Sequence[OpenGroup],
+        claims: PhaseClaims,
+        request: GroupLeaseRequest,
+    ) -> None:
+        """An answer may be lost: what it named would stay open for ever, and its groups with it."""
+        own = [group.group_id for group in groups if not group.is_abandoned]
+        if request.held is None or not own:
+            return
+        lost = await sessions_recall(connection, own, held=request.held, least_age_s=ON_ITS_WAY_S)
+        for session_id in lost:
+            self._registry.close(session_id)
+        if lost:
+            log.warning(
+                "the runner of phase %s never got %d sessions; they run anew", claims.phase_id, len(lost)
+            )
+
+    def _renewed(self, loop: _LoopKey, now: datetime.datetime) -> None:
+        """Leases run for long: not every poll writes the rows of all that runs anew."""
+        self._renew_at = {known: at for known, at in self._renew_at.items() if at > now}
+        after_s = self._settings.group_lease_s * RENEW_SHARE
+        self._renew_at[loop] = now + datetime.timedelta(seconds=after_s)
+
+    async def _take(
+        self,
+        connection: Connection,
+        group: OpenGroup,
+        job: LiveJob,
+        claims: PhaseClaims,
+        room: int,
+        now: datetime.datetime,
+        *,
+        is_new: bool = False,
+    ) -> LeasedGroup | None:
+        """New attempts for the slots of a group that may run, at most `room`."""
+        if group.is_abandoned:
+            for session_id in await sessions_abandon(connection, group.group_id):
+                self._registry.close(session_id)
+            locked = await groups_lock(connection, [group.group_id])
+            if finalized := await groups_finalize(connection, locked, job.spec):
+                groups_count(finalized.values())
+                return None
+        slots = slots_new(group) if is_new else (await slots_read(connection, [group]))[group.group_id]
+        runnable = [slot for slot in slots if slot.may_run][:room]
+        if not runnable:
+            return None
+        sessions = await sessions_insert(
+            connection, group, runnable, project_id=claims.project_id, job_id=claims.job_id, now=now
+        )
+        return LeasedGroup(
+            group_id=group.group_id,
+            index=group.index,
+            task=group.task,
+            sessions=sessions,
+            evaluation_version=group.evaluation_version,
+        )
+
+    def _begin(
+        self, group: LeasedGroup, job: LiveJob, claims: PhaseClaims, opened_at: datetime.datetime
+    ) -> None:
+        """Its sessions may speak."""
+        for session in group.sessions:
+            key = SessionKey(session.session_id, month_of(opened_at), claims.project_id, claims.job_id)
+            self._registry.begin(
+                key,
+                job=job,
+                group_id=group.group_id,
+                api_key=session.api_key,
+                evaluation_version=group.evaluation_version,
+            )
+
+
+async def _evaluation_waits(connection: Connection, job: LiveJob) -> bool:
+    """Whether held-out tasks are still to begin; their own loop asks for them."""
+    running = await evaluation_running(connection, job.job_id) if job.spec.evaluation.is_on else None
+    return running is not None and running.num_begun < running.num_tasks

@@ -1,0 +1,199 @@
+"""What growing answers gained, ten times a second, for the groups that somebody watches.
+
+Enters: the turns in the making, whose packed tokens are read where they lie. Leaves: one delta per group and round, at
+most MAX_TOKENS_PER_ROUND of tokens, numbered by the events broker. Invariants: a turn never waits for this; nothing is
+queued (what the broker did not take is part of the next round); what is said here is no record.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from seamlessflow.core.protocol.live_events import (
+    APPEND,
+    ASKED_KEY,
+    GROUP_STREAM,
+    WATCHED,
+    WATCHED_KEY,
+    GrowingAnswer,
+    GrowingPrompt,
+    append_arguments,
+    append_keys,
+    group_topic,
+    watched_decode,
+)
+from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, NodeKind
+from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.data_plane.live.watched import Watched
+from seamlessflow.data_plane.store.node_rows import prompt_digest, prompt_id
+from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
+from seamlessflow.data_plane.turns.trajectory_manager.live import Turn
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+
+log = logging.getLogger(__name__)
+
+ROUND_S = 0.1
+LOOK_EVERY_ROUNDS = 4  # at the list of watched groups
+RETRY_S = 1.0
+TIMEOUT_S = 2.0
+MAX_TOKENS_PER_ROUND = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """How far an answer was told."""
+
+    turn: Turn
+    num_tokens: int
+    num_handovers: int
+
+
+@dataclass(slots=True)
+class _GroupSaid:
+    """What was told of one group since its last snapshot."""
+
+    num_asked: int
+    answers: dict[tuple[UUID, int], _Said] = field(default_factory=dict)
+
+
+class ProgressFeed:
+    def __init__(self, events_url: str, registry: Registry, watched: Watched) -> None:
+        self._registry = registry
+        self._watched = watched
+        self._said: dict[UUID, _GroupSaid] = {}
+        # The time-out of an exchange is ours: redis-py's own sends under `asyncio.wait_for`, which before Python 3.12
+        # loses a cancellation that comes as the bytes leave, and the gateway would wait for this task for ever.
+        self._broker: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
+            events_url, socket_timeout=None, socket_connect_timeout=TIMEOUT_S
+        )
+        self._append = self._broker.register_script(APPEND)
+        self._look = self._broker.register_script(WATCHED)
+        self._epoch = secrets.token_hex(8)  # used if the broker has none yet
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        num_rounds, is_away = 0, False
+        try:
+            while True:
+                try:
+                    if num_rounds % LOOK_EVERY_ROUNDS == 0:
+                        async with asyncio.timeout(TIMEOUT_S):
+                            self._see(watched_decode(await self._look(keys=[WATCHED_KEY, ASKED_KEY])))
+                    for group_id in self._said:
+                        async with asyncio.timeout(TIMEOUT_S):
+                            await self._tell(group_id)
+                    num_rounds += 1
+                    is_away = False
+                except (RedisError, OSError) as error:
+                    if not is_away:
+                        log.warning("the events broker is away, growing answers are not shown: %s", error)
+                    is_away = True
+                    num_rounds = 0
+                await asyncio.sleep(RETRY_S if is_away else ROUND_S)
+        finally:
+            await self._broker.aclose()
+
+    def _see(self, watched: Mapping[UUID, int]) -> None:
+        """Begin anew where somebody took a snapshot, forget groups that nobody watches any more."""
+        self._watched.set(watched)
+        self._said = {
+            group_id: said
+            if (said := self._said.get(group_id)) is not None and said.num_asked == num_asked
+            else _GroupSaid(num_asked)
+            for group_id, num_asked in watched.items()
+        }
+
+    async def _tell(self, group_id: UUID) -> None:
+        said = self._said[group_id].answers
+        gains, now = group_gains(self._registry.turns_growing(group_id), said)
+        if not gains:
+            return
+        topic = group_topic(group_id)
+        arguments = append_arguments(
+            epoch=self._epoch,
+            limits=GROUP_STREAM,
+            at=time.time_ns() // 1_000_000,
+            data=msgspec.json.encode({"growing": gains}),
+            topic=topic,
+        )
+        await self._append(keys=append_keys(topic), args=arguments)
+        self._said[group_id].answers = now
+
+
+def group_gains(
+    turns: list[Turn], said: Mapping[tuple[UUID, int], _Said]
+) -> tuple[list[GrowingAnswer], dict[tuple[UUID, int], _Said]]:
+    """What to tell of one group, and what will be told then."""
+    gains: list[GrowingAnswer] = []
+    now: dict[tuple[UUID, int], _Said] = {}
+    num_left = MAX_TOKENS_PER_ROUND
+    for turn in turns:
+        for choice in turn.choices:
+            key = (turn.turn_id, choice.index)
+            known = said.get(key)
+            gain = _gain(turn, choice, known, num_left)
+            if not _is_news(gain, known):
+                now[key] = known or _Said(turn, 0, 0)
+                continue
+            num_told = len(gain.token_ids) // TOKEN_BYTES
+            num_left -= num_told
+            gains.append(gain)
+            now[key] = _Said(turn, gain.start + num_told, len(gain.handover_at))
+    gains += [_end(key[1], known, num_left) for key, known in said.items() if key not in now]
+    return gains, now
+
+
+def _is_news(gain: GrowingAnswer, known: _Said | None) -> bool:
+    return known is None or bool(gain.token_ids) or len(gain.handover_at) != known.num_handovers
+
+
+def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> GrowingAnswer:
+    """At most `num_left` tokens after what is known."""
+    progress = choice.progress
+    # A stop string may have cut tokens that were told already.
+    start = min(known.num_tokens, progress.num_tokens) if known else 0
+    end = min(progress.num_tokens, start + max(num_left, 0))
+    prompt = turn.session.tree.prompt_child(turn.plan.parent, turn.plan.digests, turn.plan.context)
+    cut = slice(start * TOKEN_BYTES, end * TOKEN_BYTES)
+    logprobs = np.frombuffer(bytes(progress.logprobs[cut]), dtype="<f4").astype("<f2")
+    return GrowingAnswer(
+        session=show_id(IdKind.SESSION, turn.session.key.session_id),
+        turn=str(turn.turn_id),
+        choice=choice.index,
+        start=start,
+        parent=turn.plan.parent,
+        prompt_index=prompt.index if prompt is not None else None,
+        prompt=_prompt(turn) if start == 0 and prompt is None else None,
+        token_ids=bytes(progress.token_ids[cut]),
+        logprobs=logprobs.tobytes(),
+        spans=list(progress.spans),
+        handover_at=list(progress.handover_at),
+    )
+
+
+def _end(choice: int, known: _Said, num_left: int) -> GrowingAnswer:
+    """The turn is in the making no more: recorded, kept for a retry, or given up. Its last tokens are told with it."""
+    turn = known.turn
+    gain = _gain(turn, turn.choices[choice], known, num_left)
+    return msgspec.structs.replace(gain, is_over=True, is_recorded=turn.request_digest in turn.session.turns)
+
+
+def _prompt(turn: Turn) -> GrowingPrompt:
+    plan = turn.plan
+    is_root = plan.kind is NodeKind.ROOT
+    identity = prompt_id(turn.session.key.job_id, prompt_digest(plan.new_ids)) if is_root else None
+    return GrowingPrompt(
+        kind=plan.kind.name.lower(),
+        num_tokens=len(plan.new_ids) // TOKEN_BYTES,
+        messages=[dict(message) for message in plan.messages],
+        prompt=int.from_bytes(identity.bytes[:4], "big", signed=True) if identity is not None else 0,
+    )

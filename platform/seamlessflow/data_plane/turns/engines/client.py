@@ -1,0 +1,310 @@
+"""One request to one engine, through its front.
+
+Enters: prompt ids and what may still be sampled. Leaves: `Piece`s. Every way in which an engine can fail to finish is
+one of three exceptions, so that the caller only decides where to go on. Tokens of an engine that died come with the
+version its stream named; nothing is guessed.
+"""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from uuid import uuid4
+
+import aiohttp
+import msgspec
+import numpy as np
+
+from seamlessflow.core.trajectory.resume import FinishReason, Piece
+from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append
+from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.turns.engines.lifeline import EngineStalled, Lifeline
+
+CONNECT_TIMEOUT_S = 5.0
+ABORT_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = 2.0
+# A request that its engine forgot ends after this silence; whether the engine itself hangs is the watch's to say.
+STREAM_SILENCE_S = 120.0
+UNARY_SILENCE_S = 900.0
+_READ_CHUNK_BYTES = 1 << 20
+_STREAM_TIMEOUT, _UNARY_TIMEOUT = (
+    aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
+    for silence_s in (STREAM_SILENCE_S, UNARY_SILENCE_S)
+)
+_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
+# Tokens sampled, and the share of the cache in use, which grows while a prompt is read.
+_MOVING = ("vllm:generation_tokens_total", "vllm:kv_cache_usage_perc")
+_DEFAULT_VERSION = "default"  # vLLM before its first weight update: what it was started with
+
+
+class EngineUnavailable(Exception):
+    """Draining, overloaded or lost: nothing more comes from this engine now."""
+
+
+class VersionMismatch(Exception):
+    """The engine serves another version than the table said."""
+
+    def __init__(self, served_version: int | None) -> None:
+        super().__init__(f"the engine serves version {served_version}")
+        self.served_version = served_version
+
+
+class EngineRefused(Exception):
+    """The engine understood the request and will never serve it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    token_ids: bytes
+    max_tokens: int
+    temperature: float
+    stop_token_ids: Sequence[int]
+
+
+class _LogprobEntry(msgspec.Struct):
+    logprob: float
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_LogprobEntry] = []
+
+
+class _Span(msgspec.Struct):
+    version: str | int | None
+    start: int
+    end: int
+
+
+class _Choice(msgspec.Struct):
+    token_ids_b64: str | None = None
+    logprobs_b64: str | None = None
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+    weight_version: str | int | None = None
+    weight_versions: list[_Span] | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Choice] = []
+    error: dict[str, object] | None = None
+    weight_versions: list[_Span] | None = None
+
+
+class _Refusal(msgspec.Struct):
+    code: str | int | None = None
+    served_version: int | None = None
+    error: dict[str, object] | None = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_refusal = msgspec.json.Decoder(_Refusal).decode
+
+
+class EngineClient:
+    """Holds the connections; one per process."""
+
+    def __init__(self) -> None:
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=1.5),
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
+            read_bufsize=_READ_CHUNK_BYTES,
+        )
+
+        self._aborts: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        if self._aborts:
+            await asyncio.wait(self._aborts)
+        await self._http.close()
+
+    async def generate(
+        self, engine: Engine, request: GenerateRequest, lifeline: Lifeline, *, is_streamed: bool
+    ) -> AsyncGenerator[Piece, None]:
+        """Pieces of one answer; the last one has a finish reason. Leaving early aborts the engine's request."""
+        request_id = uuid4().hex
+        is_complete = False
+        posting = self._http.post(
+            f"{engine.endpoint}/inference/v1/generate",
+            data=_body(engine, request, request_id, is_streamed=is_streamed),
+            headers=_headers(engine),
+            timeout=_STREAM_TIMEOUT if is_streamed else _UNARY_TIMEOUT,
+        )
+        try:
+            async with await lifeline.wait(posting) as response:
+                if response.status != HTTPStatus.OK:
+                    failure = _failure(response.status, await lifeline.wait(response.read()))
+                    is_complete = True
+                    raise failure
+                if not is_streamed:
+                    raw = await lifeline.wait(response.read())
+                    piece = _unary_piece(_decode_answer(raw), engine.version)
+                    is_complete = True
+                    yield piece
+                    return
+                async for piece in _streamed_pieces(response.content, lifeline, engine.version):
+                    is_complete = piece.finish_reason is not None
+                    yield piece
+                if not is_complete:
+                    raise EngineUnavailable("the engine's stream ended before its answer did")
+        except EngineStalled as error:
+            is_complete = True
+            self._abort_later(engine, request_id)
+            raise EngineUnavailable(str(error)) from error
+        except (aiohttp.ClientError, ConnectionError, TimeoutError, msgspec.DecodeError) as error:
+            if is_complete:
+                return  # the answer was whole; only the goodbye is missing
+            is_complete = True
+            raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
+        finally:
+            if not is_complete:
+                await asyncio.shield(self._abort(engine, request_id))
+
+    async def counters(self, engine: Engine) -> str | None:
+        """What moves while the engine works, as text to compare; None if nothing of it came in time.
+
+        Empty where the front answered without them: then there is nothing to compare.
+        """
+        try:
+            async with self._http.get(
+                f"{engine.endpoint}/metrics", headers=_headers(engine), timeout=_PROBE_TIMEOUT
+            ) as response:
+                if response.status == HTTPStatus.BAD_GATEWAY:
+                    return None
+                text = (await response.read()).decode(errors="replace")
+        except (aiohttp.ClientError, ConnectionError, TimeoutError):
+            return None
+        return "\n".join(line for line in text.splitlines() if line.startswith(_MOVING))
+
+    def _abort_later(self, engine: Engine, request_id: str) -> None:
+        """The turn does not wait for an engine that may not listen."""
+        task = asyncio.create_task(self._abort(engine, request_id))
+        self._aborts.add(task)
+        task.add_done_callback(self._aborts.discard)
+
+    async def _abort(self, engine: Engine, request_id: str) -> None:
+        """Closing the connection aborts too; this is for fronts that notice it late."""
+        # A lost engine has nothing left to abort.
+        with contextlib.suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
+            await self._http.post(
+                f"{engine.endpoint}/inference/v1/abort_requests",
+                data=msgspec.json.encode({"request_ids": [f"generate-tokens-{request_id}"]}),
+                headers=_headers(engine),
+                timeout=aiohttp.ClientTimeout(total=ABORT_TIMEOUT_S),
+            )
+
+
+def _headers(engine: Engine) -> dict[str, str]:
+    return {
+        "Authorization": f"Bearer {engine.token}",
+        "X-SeamlessFlow-Job": str(engine.job_id),
+        "X-SeamlessFlow-Policy-Version": str(engine.version),
+        "Content-Type": "application/json",
+    }
+
+
+def _body(engine: Engine, request: GenerateRequest, request_id: str, *, is_streamed: bool) -> bytes:
+    return msgspec.json.encode(
+        {
+            "request_id": request_id,
+            "token_ids": np.frombuffer(request.token_ids, dtype="<i4").tolist(),
+            "sampling_params": {
+                "temperature": request.temperature,
+                "top_p": 1.0,
+                "max_tokens": request.max_tokens,
+                "logprobs": 0,
+                "stop_token_ids": list(request.stop_token_ids),
+                "detokenize": False,
+            },
+            "stream": is_streamed,
+            "cache_salt": f"{engine.job_id}:{engine.version}",
+            "packed": True,
+        }
+    )
+
+
+def _failure(status: int, raw: bytes) -> Exception:
+    try:
+        refusal = _decode_refusal(raw)
+    except msgspec.DecodeError:
+        refusal = _Refusal()
+    if status == HTTPStatus.CONFLICT:
+        return VersionMismatch(refusal.served_version if refusal.code == "version_mismatch" else None)
+    if status in (
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    ):
+        message = (refusal.error or {}).get("message") or raw[:200].decode(errors="replace")
+        return EngineRefused(f"the engine refused the request: {message}")
+    return EngineUnavailable(f"the engine answered {status} {refusal.code or ''}".rstrip())
+
+
+async def _streamed_pieces(
+    content: aiohttp.StreamReader, lifeline: Lifeline, expected_version: int
+) -> AsyncGenerator[Piece, None]:
+    """All events of one read are decoded together: a burst costs one wake-up."""
+    rest = b""
+    while raw := await lifeline.wait(content.readany()):
+        *events, rest = (rest + raw).split(b"\n\n")
+        for event in events:
+            if not event.startswith(b"data: {"):
+                continue
+            answer = _decode_answer(event[6:])
+            if answer.error is not None:
+                raise EngineUnavailable(str(answer.error.get("message")))
+            for choice in answer.choices:
+                ids, logprobs = _tokens(choice)
+                version = _version(choice.weight_version, expected_version)
+                spans = spans_append((), num_tokens=0, version=version, num_added=len(ids) // 4)
+                yield Piece(ids, logprobs, spans, _finish_reason(choice))
+
+
+def _unary_piece(answer: _Answer, expected_version: int) -> Piece:
+    if not answer.choices:
+        raise EngineUnavailable("the engine's answer has no choice")
+    choice = answer.choices[0]
+    ids, logprobs = _tokens(choice)
+    spans: Spans = ()
+    for span in choice.weight_versions or answer.weight_versions or ():
+        version = _version(span.version, expected_version)
+        spans = spans_append(spans, num_tokens=span.start, version=version, num_added=span.end - span.start)
+    if not spans and ids:
+        spans = (0, UNKNOWN_VERSION)
+    reason = _finish_reason(choice)
+    if reason is None:
+        raise EngineUnavailable("the engine's answer has no finish reason")
+    return Piece(ids, logprobs, spans, reason)
+
+
+def _tokens(choice: _Choice) -> tuple[bytes, bytes]:
+    if choice.token_ids_b64 is not None:
+        return base64.b64decode(choice.token_ids_b64), base64.b64decode(choice.logprobs_b64 or "")
+    logprobs = [entry.logprob for entry in choice.logprobs.content] if choice.logprobs else []
+    return (
+        np.asarray(choice.token_ids or [], dtype="<i4").tobytes(),
+        np.asarray(logprobs, dtype="<f4").tobytes(),
+    )
+
+
+def _version(named: str | int | None, expected: int) -> int:
+    if named is None:
+        return UNKNOWN_VERSION
+    if named == _DEFAULT_VERSION:
+        return expected
+    try:
+        return int(named)
+    except ValueError:
+        return UNKNOWN_VERSION
+
+
+def _finish_reason(choice: _Choice) -> FinishReason | None:
+    if choice.finish_reason is None:
+        return None
+    try:
+        return FinishReason(choice.finish_reason)
+    except ValueError:
+        raise EngineUnavailable(f"the engine ended with {choice.finish_reason!r}") from None

@@ -1,0 +1,224 @@
+"""The table of routable engines: rows of rollout phases in, one engine per request out.
+
+Choice: the engine that served the session last (its prompt cache is there), unless it is much busier than the idlest;
+else the least loaded. An engine gets no more requests than it can decode at once and a few to follow on: the others
+wait here, where whichever engine has room first takes them, one that joins later included. Sessions that began
+earlier go first, so what was handed over is not overtaken and groups become whole. An engine that failed is left alone
+for a moment or until its row changes; one that is suspected, until it is trusted again.
+"""
+
+import asyncio
+import dataclasses
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
+
+COOLDOWN_S = 0.5  # an engine that failed is not asked again sooner
+STICKY_SLACK = 8  # requests that the session's own engine may have more than the idlest
+# Turns that queue at the engine, so that a slot that becomes free is filled without asking here: enough for what ends
+# while the gateway is busy, few enough that an engine that joins finds turns to take.
+FOLLOWING_MIN = 4
+FOLLOWING_SHARE = 4  # one for so many slots
+
+
+class TooManyHeld(Exception):
+    """The queue of turns that wait for an engine is full."""
+
+
+class JobOver(Exception):
+    """No engine will ever serve this job again."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    engine: Engine
+    num_in_flight: int = 0
+    cooldown_until_s: float = 0.0
+    is_suspected: bool = False
+
+    @property
+    def has_room(self) -> bool:
+        num_slots = self.engine.num_slots
+        return self.num_in_flight < num_slots + max(FOLLOWING_MIN, num_slots // FOLLOWING_SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """What a turn asks of an engine. `order` counts sessions as they began."""
+
+    job_id: UUID
+    order: int = 0
+    min_version: int = 0
+    preferred: UUID | None = None  # phase that served the session last
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Waiter:
+    order: int
+    number: int
+    request: EngineRequest = field(compare=False)
+    chosen: "asyncio.Future[_Entry]" = field(compare=False)
+
+
+@dataclass(slots=True)
+class EnginePool:
+    """Entries by phase. `table_set` replaces the table; `acquire` waits for an engine with room."""
+
+    clock: Callable[[], float]  # monotonic seconds
+    max_held: int
+    jobs_over: set[UUID] = field(default_factory=set)
+    _entries: dict[UUID, _Entry] = field(default_factory=dict)
+    _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # a heap for each job
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _num_held: int = 0
+
+    def table_set(self, engines: Iterable[Engine]) -> None:
+        fresh = {}
+        for engine in engines:
+            known = self._entries.get(engine.phase_id)
+            if known is None or known.engine.endpoint != engine.endpoint:
+                known = _Entry(engine)
+            elif engine.version >= known.engine.version:  # a 409 may have told a newer version already
+                if engine.version > known.engine.version:
+                    known.cooldown_until_s = 0.0
+                known.engine = engine
+            fresh[engine.phase_id] = known
+        self._entries = fresh
+        self._serve_all()
+
+    @asynccontextmanager
+    async def acquire(self, request: EngineRequest, hold: StallTimer | None = None) -> AsyncIterator[Engine]:
+        """An engine of the job at the requested version or newer, counted as busy inside the block.
+
+        While the turn waits for one, `hold` runs.
+
+        Raises TooManyHeld and JobOver.
+        """
+        entry = None if self._waiters.get(request.job_id) else self._choose(request)
+        if entry is not None:
+            entry.num_in_flight += 1
+        else:
+            clock = hold or StallTimer()
+            clock.begin(self.clock())
+            try:
+                entry = await self._wait(request)
+            finally:
+                clock.end(self.clock())
+        try:
+            yield entry.engine
+        finally:
+            self._release(entry)
+
+    def cool_down(self, engine: Engine) -> None:
+        """It failed; leave it alone for a moment."""
+        if entry := self._entries.get(engine.phase_id):
+            entry.cooldown_until_s = self.clock() + COOLDOWN_S
+            asyncio.get_running_loop().call_later(COOLDOWN_S, self._serve, engine.job_id)
+
+    def suspect(self, phase_id: UUID) -> None:
+        """Give it no turns until it is trusted again."""
+        if entry := self._entries.get(phase_id):
+            entry.is_suspected = True
+
+    def trust(self, phase_id: UUID) -> None:
+        if entry := self._entries.get(phase_id):
+            entry.is_suspected = False
+            self._serve(entry.engine.job_id)
+
+    def engine(self, phase_id: UUID) -> Engine | None:
+        """As the table and the engine's own answers have it now."""
+        entry = self._entries.get(phase_id)
+        return None if entry is None else entry.engine
+
+    def version_seen(self, engine: Engine, version: int | None) -> None:
+        """A 409 named the version that the engine really serves, or another job."""
+        entry = self._entries.get(engine.phase_id)
+        if entry is None:
+            return
+        if version is None:
+            self.cool_down(engine)
+            return
+        entry.engine = dataclasses.replace(entry.engine, version=version, is_too_old=False)
+        self._serve(engine.job_id)
+
+    def _release(self, entry: _Entry) -> None:
+        entry.num_in_flight -= 1
+        self._serve(entry.engine.job_id)
+
+    def _choose(self, request: EngineRequest) -> _Entry | None:
+        fitting = [
+            entry for entry in self._open(request.job_id) if entry.engine.version >= request.min_version
+        ]
+        if not fitting:
+            return None
+        idlest = min(fitting, key=lambda entry: entry.num_in_flight)
+        own = self._entries.get(request.preferred) if request.preferred else None
+        if own is not None and own in fitting and own.num_in_flight <= idlest.num_in_flight + STICKY_SLACK:
+            return own
+        return idlest
+
+    def _open(self, job_id: UUID) -> list[_Entry]:
+        now_s = self.clock()
+        return [
+            entry
+            for entry in self._entries.values()
+            if entry.engine.job_id == job_id
+            and entry.has_room
+            and not entry.is_suspected
+            and not entry.engine.is_too_old
+            and entry.cooldown_until_s <= now_s
+        ]
+
+    async def _wait(self, request: EngineRequest) -> _Entry:
+        if request.job_id in self.jobs_over:
+            raise JobOver(f"job {request.job_id} is over")
+        if self._num_held >= self.max_held:
+            raise TooManyHeld(f"{self._num_held} turns wait for an engine already")
+        chosen: asyncio.Future[_Entry] = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(request.order, next(self._numbers), request, chosen)
+        heapq.heappush(self._waiters.setdefault(request.job_id, []), waiter)
+        self._num_held += 1
+        metrics.HELD.inc()
+        self._serve(request.job_id)  # somebody may wait for a newer version than this one needs
+        try:
+            return await chosen
+        except asyncio.CancelledError:
+            if chosen.done() and not chosen.cancelled() and chosen.exception() is None:
+                self._release(chosen.result())  # it was given an engine while it was being cancelled
+            raise
+        finally:
+            self._num_held -= 1
+            metrics.HELD.dec()
+
+    def _serve_all(self) -> None:
+        for job_id in list(self._waiters):
+            self._serve(job_id)
+
+    def _serve(self, job_id: UUID) -> None:
+        """Give engines with room to those who wait, in their order; who fits none goes on waiting."""
+        queue = self._waiters.get(job_id)
+        passed_over = []
+        while queue and (job_id in self.jobs_over or self._open(job_id)):
+            waiter = heapq.heappop(queue)
+            if waiter.chosen.done():  # cancelled
+                continue
+            if entry := self._choose(waiter.request):
+                entry.num_in_flight += 1
+                waiter.chosen.set_result(entry)
+            elif job_id in self.jobs_over:
+                waiter.chosen.set_exception(JobOver(f"job {job_id} is over"))
+            else:
+                passed_over.append(waiter)
+        if queue is None:
+            return
+        for waiter in passed_over:
+            heapq.heappush(queue, waiter)
+        if not queue:
+            del self._waiters[job_id]

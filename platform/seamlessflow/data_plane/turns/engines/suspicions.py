@@ -1,0 +1,86 @@
+"""What is told of engines that were suspected: one event when it begins, one when the engine is back.
+
+Enters: suspicions as they happen. Leaves: `engine.suspected` and `engine.rejoined` of the job, in their order, once the
+database takes them; the watch never waits for it.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, Pool
+from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.store.events import engine_event
+
+log = logging.getLogger(__name__)
+
+SUSPECTED, REJOINED = "engine.suspected", "engine.rejoined"
+NUM_UNTOLD_MAX = 1000  # while the database is away
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    engine: Engine
+    silent_s: float
+    num_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    job_id: UUID
+    kind: str
+    reason: str
+    data: dict[str, Any]
+
+
+class SuspicionLog:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._untold: asyncio.Queue[_Event] = asyncio.Queue(NUM_UNTOLD_MAX)
+
+    def began(self, suspicion: Suspicion) -> None:
+        engine, silent_s, num_turns = suspicion.engine, suspicion.silent_s, suspicion.num_turns
+        turns = "1 turn" if num_turns == 1 else f"{num_turns} turns"
+        self._add(
+            engine,
+            SUSPECTED,
+            f"the engine on {engine.machine} yielded nothing for {silent_s:.1f} s while it held {turns}; "
+            "it gets no more until it proves itself",
+            {"seconds": round(silent_s, 3), "num_turns": num_turns},
+        )
+
+    def ended(self, engine: Engine, *, away_s: float) -> None:
+        self._add(
+            engine,
+            REJOINED,
+            f"the engine on {engine.machine} samples again, {away_s:.1f} s after it was suspected",
+            {"seconds": round(away_s, 3)},
+        )
+
+    async def run(self) -> None:
+        """Write what is untold until cancelled."""
+        while True:
+            event = await self._untold.get()
+            while not await self._told(event):  # noqa: ASYNC110 - the database: there is no event
+                await asyncio.sleep(RETRY_S)
+
+    async def _told(self, event: _Event) -> bool:
+        try:
+            async with self._pool.connection() as connection:
+                await engine_event(
+                    connection, job_id=event.job_id, kind=event.kind, reason=event.reason, data=event.data
+                )
+        except DATABASE_AWAY as error:
+            log.warning("the database is away: %s", str(error).strip())
+            return False
+        return True
+
+    def _add(self, engine: Engine, kind: str, reason: str, data: dict[str, Any]) -> None:
+        log.warning("%s", reason)
+        data |= {"machine": engine.machine, "phase_id": str(engine.phase_id)}
+        try:
+            self._untold.put_nowait(_Event(engine.job_id, kind, reason, data))
+        except asyncio.QueueFull:
+            log.warning("the event %s is not recorded: the database has been away for too long", kind)

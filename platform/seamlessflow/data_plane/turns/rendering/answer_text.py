@@ -1,0 +1,88 @@
+"""An answer's tokens to deltas for the client: detokenising, stop strings, reasoning and tool calls in one line.
+
+Packed ids enter as they are sampled; deltas leave. A stop string ends the answer: text from it on is withheld, the
+token that completed it stays, later ones are to be cut (`num_kept_tokens`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
+from seamlessflow.data_plane.turns.rendering.detokenize import Detokenizer
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText
+from seamlessflow.data_plane.turns.rendering.output_parser import Delta, OutputParser, ParsedOutput
+
+
+class AnswerText:
+    """Growing → stopped (a stop string was met) or finished. One per choice."""
+
+    def __init__(
+        self, text: ModelText, *, stop: Sequence[str], has_tools: bool, starts_in_reasoning: bool
+    ) -> None:
+        self._text = text
+        self._stop = tuple(stop)
+        self._num_held = max((len(s) for s in self._stop), default=1) - 1
+        self._detokenizer = Detokenizer(text)
+        self._parser = OutputParser(has_tools=has_tools, starts_in_reasoning=starts_in_reasoning)
+        self._pending = ""  # text that may be the beginning of a stop string
+        self._num_tokens = 0
+        self._ids = bytearray()  # kept only to find the token that completes a stop string
+        self.num_kept_tokens: int | None = None
+        self.parsed = ParsedOutput()
+
+    def is_stopped(self) -> bool:
+        return self.num_kept_tokens is not None
+
+    def push(self, token_ids: bytes) -> list[Delta]:
+        """Deltas that these tokens complete; none after a stop string."""
+        if self.is_stopped():
+            return []
+        ids = np.frombuffer(token_ids, dtype="<i4").tolist()
+        self._num_tokens += len(ids)
+        if self._stop:
+            self._ids += token_ids
+        return self._take(self._detokenizer.push(ids))
+
+    def finish(self) -> list[Delta]:
+        """What was held back. After a stop string only the parser's rest."""
+        deltas = [] if self.is_stopped() else self._take(self._detokenizer.flush())
+        if not self.is_stopped():
+            deltas += self._parse(self._pending)
+            self._pending = ""
+        rest = self._parser.finish()
+        self._collect(rest)
+        return deltas + rest
+
+    def _take(self, new: str) -> list[Delta]:
+        self._pending += new
+        at = min((i for i in (self._pending.find(s) for s in self._stop) if i >= 0), default=-1)
+        if at >= 0:
+            self.num_kept_tokens = self._completing_token()
+            shown, self._pending = self._pending[:at], ""
+        else:
+            cut = max(0, len(self._pending) - self._num_held)
+            shown, self._pending = self._pending[:cut], self._pending[cut:]
+        return self._parse(shown)
+
+    def _parse(self, shown: str) -> list[Delta]:
+        deltas = self._parser.push(shown) if shown else []
+        self._collect(deltas)
+        return deltas
+
+    def _collect(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            self.parsed.add(delta)
+
+    def _completing_token(self) -> int:
+        """How many tokens it takes to complete the first stop string."""
+        ids = np.frombuffer(bytes(self._ids), dtype="<i4").tolist()
+        low, high = 1, len(self._ids) // TOKEN_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            text = self._text.decode(ids[:middle])
+            if any(s in text for s in self._stop):
+                high = middle
+            else:
+                low = middle + 1
+        return low

@@ -1,0 +1,112 @@
+"""What turns text into a model's tokens and back: tokenizer, chat template, special tokens of one model folder.
+
+Enters: the folder. Leaves: `ModelText`, cached per folder. Files as Hugging Face lays them out: tokenizer.json,
+tokenizer_config.json, chat_template.jinja, generation_config.json, config.json.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from tokenizers import Tokenizer
+
+from seamlessflow.data_plane.turns.rendering.chat_template import ChatTemplate
+
+# Kept in the text although some tokenizers call them special: the output parser reads them.
+MARKERS = frozenset({"<tool_call>", "</tool_call>", "<think>", "</think>"})
+_NUM_CACHED_PROMPTS = 512
+
+
+class ModelUnusable(ValueError):
+    """The model folder lacks what the gateway needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelText:
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    end_ids: tuple[int, ...]  # tokens that end a turn
+    end_texts: tuple[str, ...]
+    hidden_ids: frozenset[int]  # special tokens that are no part of a message
+
+    def encode(self, text: str) -> bytes:
+        """Packed int32 ids; special tokens in the text are recognised, none are added."""
+        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False).ids, dtype="<i4").tobytes()
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of a marker."""
+        return tuple(np.frombuffer(self.encode(text), dtype="<i4").tolist())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of a message: special tokens are left out, markers of tool calls and reasoning are not."""
+        hidden = self.hidden_ids
+        text: str = self.tokenizer.decode(
+            [i for i in token_ids if i not in hidden], skip_special_tokens=False
+        )
+        return text
+
+
+@functools.lru_cache(maxsize=64)
+def model_text_load(folder: str) -> ModelText:
+    """Raises ModelUnusable naming the missing file."""
+    path = Path(folder)
+    config = _read_json(path / "tokenizer_config.json")
+    source = path / "tokenizer.json"
+    if not source.is_file():
+        raise ModelUnusable(f"the model folder {folder} has no tokenizer.json")
+    tokenizer = Tokenizer.from_file(str(source))
+    end_ids = _end_ids(path, config, tokenizer)
+    if not end_ids:
+        raise ModelUnusable(f"the model folder {folder} names no end-of-turn token (eos_token)")
+    special = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    markers = {tokenizer.token_to_id(marker) for marker in MARKERS}
+    return ModelText(
+        tokenizer=tokenizer,
+        template=ChatTemplate(_template_source(path, config), _special_tokens(config)),
+        end_ids=end_ids,
+        end_texts=tuple(str(tokenizer.id_to_token(i)) for i in end_ids),
+        hidden_ids=frozenset(special | set(end_ids)) - markers,
+    )
+
+
+def _template_source(path: Path, config: Mapping[str, Any]) -> str:
+    file = path / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    source = config.get("chat_template")
+    if isinstance(source, list):
+        source = next((entry["template"] for entry in source if entry.get("name") == "default"), None)
+    if not isinstance(source, str):
+        raise ModelUnusable(f"the model folder {path} has no chat template")
+    return source
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    names = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+    return {name: _token_content(config[name]) for name in names if config.get(name)}
+
+
+def _token_content(token: Any) -> str:
+    return str(token["content"] if isinstance(token, dict) else token)
+
+
+def _end_ids(path: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> tuple[int, ...]:
+    ids: list[int | None] = []
+    if config.get("eos_token"):
+        ids.append(tokenizer.token_to_id(_token_content(config["eos_token"])))
+    for name in ("generation_config.json", "config.json"):
+        value = _read_json(path / name).get("eos_token_id")
+        ids += value if isinstance(value, list) else [value]
+    known = (i for i in ids if i is not None)
+    return tuple(dict.fromkeys(i for i in known if tokenizer.id_to_token(i)))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    value: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    return value

@@ -1,0 +1,126 @@
+"""Keeps an answer growing until it is finished, whatever happens to engines.
+
+An `AnswerProgress` enters; its pieces leave as they are sampled, already added to it. An engine that aborts, drains,
+updates away, dies or stalls is left; the answer goes on from its own tokens on another engine of the same or a newer
+version, or waits for one. The caller's stream stays open meanwhile. Leaving the iterator early aborts the engine's
+request.
+"""
+
+import itertools
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.turns.engines.client import (
+    EngineClient,
+    EngineUnavailable,
+    GenerateRequest,
+    VersionMismatch,
+)
+from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest
+from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
+from seamlessflow.data_plane.turns.engines.watch import EngineWatch
+
+log = logging.getLogger(__name__)
+
+STREAM_ABOVE_TOKENS = (
+    1024  # longer answers are streamed by the engine in any case: little is lost when it dies
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a job fixes for all its turns."""
+
+    job_id: UUID
+    temperature: float
+    stop_token_ids: tuple[int, ...]
+
+
+_session_order = itertools.count()
+
+
+@dataclass(slots=True)
+class Affinity:
+    """The engine that served a session last, the session's place among all that began here, how long it was held."""
+
+    phase_id: UUID | None = None
+    order: int = field(default_factory=_session_order.__next__)
+    min_version: int = 0  # no older engine may serve it
+    hold: StallTimer = field(default_factory=StallTimer)
+
+    @classmethod
+    def of_evaluation(cls, version: int, *, handicap: int) -> "Affinity":
+        """A place behind the next `handicap` sessions that begin here: training goes first, but not for ever."""
+        return cls(order=next(_session_order) + handicap + 1, min_version=version)
+
+
+class RolloutManager:
+    def __init__(
+        self, pool: EnginePool, client: EngineClient, watch: EngineWatch, clock: Callable[[], float]
+    ) -> None:
+        self._pool = pool
+        self._client = client
+        self._watch = watch
+        self._clock = clock
+
+    async def grow(
+        self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity, *, is_streamed: bool
+    ) -> AsyncGenerator[Piece, None]:
+        """Yield pieces until `progress` is finished. Raises EngineRefused and TooManyHeld.
+
+        What an engine lost, an answer half sampled included, does not count as the session's own time.
+        """
+        last_token_s = self._clock()
+        is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS
+        while progress.is_unfinished():
+            min_version = max(progress.min_version, affinity.min_version)
+            engine_request = EngineRequest(sampling.job_id, affinity.order, min_version, affinity.phase_id)
+            request = _request(progress, sampling)
+            async with self._pool.acquire(engine_request, affinity.hold) as engine:
+                affinity.phase_id = engine.phase_id
+                with self._watch.request(engine, affinity.hold, request) as lifeline:
+                    try:
+                        async with aclosing(
+                            self._client.generate(engine, request, lifeline, is_streamed=is_streamed)
+                        ) as pieces:
+                            async for piece in pieces:
+                                now_s = self._clock()
+                                lifeline.heard(now_s)
+                                if progress.num_tokens:
+                                    progress.max_gap_s = max(progress.max_gap_s, now_s - last_token_s)
+                                last_token_s = now_s
+                                progress.add(piece)
+                                yield piece
+                                if not progress.is_unfinished() and piece.finish_reason is None:
+                                    return
+                                if piece.finish_reason is FinishReason.ABORT:
+                                    self._leave(engine, progress, "aborted")
+                    except VersionMismatch as mismatch:
+                        affinity.hold.credit(lifeline.last_heard_s, self._clock())
+                        self._pool.version_seen(engine, mismatch.served_version)
+                    except EngineUnavailable as unavailable:
+                        affinity.hold.credit(lifeline.last_heard_s, self._clock())
+                        self._leave(engine, progress, str(unavailable))
+
+    def _leave(self, engine: Engine, progress: AnswerProgress, why: str) -> None:
+        self._pool.cool_down(engine)
+        progress.moved()
+        metrics.HANDOVERS.inc()
+        if progress.token_ids:
+            metrics.CONTINUATIONS.inc()
+        log.info("turn leaves phase %s after %d tokens: %s", engine.phase_id, progress.num_tokens, why)
+
+
+def _request(progress: AnswerProgress, sampling: Sampling) -> GenerateRequest:
+    return GenerateRequest(
+        token_ids=progress.next_prompt,
+        max_tokens=progress.num_remaining,
+        temperature=sampling.temperature,
+        stop_token_ids=sampling.stop_token_ids,
+    )

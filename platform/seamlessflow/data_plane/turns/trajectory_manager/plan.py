@@ -1,0 +1,163 @@
+"""How a request joins its session's tree: matched on messages, proven on text, extended by new tokens only.
+
+Enters: the tree and the request's messages. Leaves: a `TurnPlan` with the prompt's ids (the path's own ids and the
+encoding of the text that is new) and the drift. Between match and plan the text is rendered and tokenised, which may
+happen elsewhere (`rendering/prompt`). Invariant: no token that the policy sampled is tokenised again,
+unless the drift says that the template rewrote history; then it is context, not training data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seamlessflow.core.trajectory.messages import message_digests, value_digest
+from seamlessflow.core.trajectory.prefix_tree import (
+    TOKEN_BYTES,
+    Drift,
+    ForkCause,
+    Match,
+    Node,
+    NodeKind,
+    PrefixTree,
+)
+from seamlessflow.data_plane.turns.rendering.chat_template import template_messages
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText
+from seamlessflow.data_plane.turns.rendering.prompt import Cut, Prompt, PromptRequest, prompt_make
+
+NO_LIMIT = 1 << 31  # tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a prompt is rendered from."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Any] | None
+    template_arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlan:
+    """Where a turn's nodes will hang. `new_ids` are the prompt's own tokens, `prompt_ids` the whole path's."""
+
+    parent: int | None
+    kind: NodeKind
+    new_ids: bytes
+    prompt_ids: bytes
+    digests: tuple[bytes, ...]
+    messages: Sequence[Mapping[str, Any]]
+    context: bytes
+    drift: Drift
+    cause: str | None
+    starts_in_reasoning: bool
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_ids) // TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMatch:
+    """Where a request may join its tree, found on messages alone; `answers` are the places, the likeliest first."""
+
+    conversation: Conversation
+    digests: tuple[bytes, ...]
+    match: Match
+    answers: Sequence[Node]
+    num_messages: Sequence[int]  # of the conversation, up to each of the answers
+
+    def request(self, text: ModelText, *, model: str, max_tokens: int) -> PromptRequest:
+        """What to render. Raises ValueError when a message cannot be read."""
+        return PromptRequest(
+            model=model,
+            messages=template_messages(self.conversation.messages),
+            tools=self.conversation.tools,
+            arguments=self.conversation.template_arguments,
+            cuts=[
+                Cut(num, _ends_turn(node, text))
+                for node, num in zip(self.answers, self.num_messages, strict=True)
+            ],
+            max_tokens=max_tokens,
+        )
+
+
+def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
+    """Raises ValueError when a message cannot be read."""
+    digests = message_digests(conversation.messages)
+    match = tree.match(digests, _context(conversation))
+    answers = _candidates(tree, match.node)
+    num_messages = [
+        match.num_messages if node is match.node else tree.num_path_messages(node.index) for node in answers
+    ]
+    return TurnMatch(conversation, digests, match, answers, num_messages)
+
+
+def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
+    """The tree may have grown since `turn_match`; what was found in it is still there."""
+    if prompt.cut is None:
+        cause = matched.match.cause if matched.match.node is None else ForkCause.TEMPLATE
+        return _plan(tree, matched, prompt, parent=None, num_messages=0, cause=cause)
+    parent = matched.answers[prompt.cut]
+    cause = matched.match.cause if parent is matched.match.node else ForkCause.TEMPLATE
+    num_messages = matched.num_messages[prompt.cut]
+    return _plan(tree, matched, prompt, parent=parent, num_messages=num_messages, cause=cause)
+
+
+def plan_turn(tree: PrefixTree, text: ModelText, conversation: Conversation) -> TurnPlan:
+    """All of it in this process, for templates that are known to end. Raises TemplateRefused and ValueError."""
+    matched = turn_match(tree, conversation)
+    request = matched.request(text, model="", max_tokens=NO_LIMIT)
+    return turn_plan(tree, matched, prompt_make(text, request))
+
+
+def _plan(
+    tree: PrefixTree,
+    matched: TurnMatch,
+    prompt: Prompt,
+    *,
+    parent: Node | None,
+    num_messages: int,
+    cause: ForkCause | None,
+) -> TurnPlan:
+    conversation = matched.conversation
+    index = parent.index if parent else None
+    context = b"" if parent else _context(conversation)
+    added = matched.digests[num_messages:]
+    same = tree.prompt_child(index, added, context)
+    if same is not None:
+        cause = ForkCause.REPEAT
+    new_ids = prompt.new_ids if same is None else same.token_ids
+    return TurnPlan(
+        parent=index,
+        kind=NodeKind.PROMPT if parent else NodeKind.ROOT,
+        new_ids=new_ids,
+        prompt_ids=tree.path_tokens(index) + new_ids,
+        digests=added,
+        messages=conversation.messages[num_messages:],
+        context=context,
+        drift=_drift(cause),
+        cause=cause,
+        starts_in_reasoning=prompt.starts_in_reasoning,
+    )
+
+
+def _drift(cause: ForkCause | None) -> Drift:
+    if cause is None:
+        return Drift.CLEAN
+    return Drift.REALIGN if cause is ForkCause.TEMPLATE else Drift.FORK
+
+
+def _context(conversation: Conversation) -> bytes:
+    return value_digest([conversation.tools or [], dict(conversation.template_arguments)])
+
+
+def _candidates(tree: PrefixTree, node: Node | None) -> Sequence[Node]:
+    """The matched answer, then earlier ones on its path: where the template may still agree."""
+    return [] if node is None else [node, *tree.answers_above(node)]
+
+
+def _ends_turn(node: Node, text: ModelText) -> bool:
+    last = np.frombuffer(node.token_ids[-TOKEN_BYTES:], dtype="<i4")
+    return len(last) == 1 and int(last[0]) in text.end_ids

@@ -1,0 +1,200 @@
+"""Live jobs and sessions: found in memory or read back from their rows; bounded, oldest idle out first."""
+
+import asyncio
+import hmac
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import TypeVar
+from uuid import UUID
+
+from seamlessflow.core.job_spec import InvalidJobSpec
+from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.store.connection import Pool
+from seamlessflow.data_plane.store.groups import KEY_PREFIX, key_digest
+from seamlessflow.data_plane.store.jobs import job_read
+from seamlessflow.data_plane.store.node_rows import SessionKey, nodes_read
+from seamlessflow.data_plane.store.sessions import session_read
+from seamlessflow.data_plane.turns.held_time import HeldTime
+from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
+from seamlessflow.data_plane.turns.rendering.model_text import ModelUnusable
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
+
+MAX_JOBS = 256
+Loaded = TypeVar("Loaded")
+
+
+class Registry:
+    """One per process."""
+
+    def __init__(self, pool: Pool, held: HeldTime, *, max_sessions: int) -> None:
+        self.pool = pool
+        self._held = held
+        self._max_sessions = max_sessions
+        self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
+        self._jobs: OrderedDict[UUID, LiveJob] = OrderedDict()
+        self._loading: dict[UUID, asyncio.Future[None]] = {}
+        self._spoken_groups: set[UUID] = set()
+        self._spoken_sessions: dict[UUID, float] = {}
+        self._growing: dict[UUID, dict[UUID, Turn]] = {}
+
+    def turn_begin(self, turn: Turn) -> None:
+        """Its answers grow: until `turn_end` it is among those of its group."""
+        self._growing.setdefault(turn.session.group_id, {})[turn.turn_id] = turn
+
+    def turn_end(self, turn: Turn) -> None:
+        group_id = turn.session.group_id
+        turns = self._growing.get(group_id, {})
+        if turns.get(turn.turn_id) is turn:  # a retry may have taken it up
+            del turns[turn.turn_id]
+            if not turns:
+                del self._growing[group_id]
+
+    def turns_growing(self, group_id: UUID) -> list[Turn]:
+        return list(self._growing.get(group_id, {}).values())
+
+    @property
+    def jobs(self) -> list[LiveJob]:
+        return list(self._jobs.values())
+
+    @property
+    def sessions(self) -> list[LiveSession]:
+        return list(self._sessions.values())
+
+    def groups_spoken(self) -> set[UUID]:
+        """Groups whose sessions spoke since the last call."""
+        spoken, self._spoken_groups = self._spoken_groups, set()
+        return spoken
+
+    def sessions_spoken(self) -> dict[UUID, float]:
+        """Times to live of the sessions from outside that spoke since the last call, or whose turns run."""
+        spoken, self._spoken_sessions = self._spoken_sessions, {}
+        for session in self._sessions.values():
+            if session.in_flight and (ttl_s := session.job.session_ttl_s) is not None:
+                spoken[session.key.session_id] = ttl_s
+        return spoken
+
+    async def job(self, job_id: UUID) -> LiveJob:
+        """Raises ApiError when there is no such job or it cannot be served."""
+        if job_id not in self._jobs:
+            await self._once(job_id, self._load_job)
+        self._jobs.move_to_end(job_id)
+        return self._jobs[job_id]
+
+    async def session_by_key(self, api_key: str) -> LiveSession:
+        """The session that an API key opens. Raises ApiError (401)."""
+        body, separator, _ = api_key.removeprefix(KEY_PREFIX).partition("_")
+        refused = ApiError(HTTPStatus.UNAUTHORIZED, "The API key opens no session.", code="invalid_api_key")
+        if not api_key.startswith(KEY_PREFIX) or not separator:
+            raise refused
+        try:
+            session_id = parse_id(IdKind.SESSION, f"{IdKind.SESSION}_{body}")
+        except ValueError:
+            raise refused from None
+        session = await self.session(session_id)
+        if session is None or not hmac.compare_digest(session.key_digest, key_digest(api_key)):
+            raise refused
+        self._spoken_groups.add(session.group_id)
+        if (ttl_s := session.job.session_ttl_s) is not None:
+            self._spoken_sessions[session.key.session_id] = ttl_s
+        return session
+
+    async def session(self, session_id: UUID) -> LiveSession | None:
+        if session_id not in self._sessions:
+            await self._once(session_id, self._load_session)
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._sessions.move_to_end(session_id)
+        return session
+
+    def doubted_s(self, session_id: UUID, job_id: UUID, now_s: float) -> float:
+        """How long a session of the job has waited for engines that may be standing still."""
+        session = self._sessions.get(session_id)
+        if session is None or session.job.job_id != job_id:
+            return 0.0
+        return session.affinity.hold.doubted_s(now_s)
+
+    def begin(
+        self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str, evaluation_version: int | None
+    ) -> None:
+        """A session that was opened here just now: it has no turns to read back."""
+        session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version)
+        session.affinity.hold = self._held.clock_new(key)
+        self._add(session)
+
+    def forget(self, session_id: UUID) -> None:
+        """Its tree and its rows may disagree, or it is over: the next turn reads it back."""
+        self._sessions.pop(session_id, None)
+        metrics.LIVE_SESSIONS.set(len(self._sessions))
+
+    def close(self, session_id: UUID) -> None:
+        """The session has its outcome: turns in flight end, none begins."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        session.is_open = False
+        for task in session.in_flight.values():
+            task.cancel()
+        self.forget(session_id)
+
+    async def _once(self, key: UUID, load: Callable[[UUID], Awaitable[None]]) -> None:
+        """Concurrent requests for the same thing read it once."""
+        while (loading := self._loading.get(key)) is not None:
+            await asyncio.wait([loading])
+        if key in self._sessions or key in self._jobs:
+            return
+        self._loading[key] = asyncio.get_running_loop().create_future()
+        try:
+            await load(key)
+        finally:
+            self._loading.pop(key).set_result(None)
+
+    async def _load_job(self, job_id: UUID) -> None:
+        async with self.pool.connection() as connection:
+            row = await job_read(connection, job_id)
+        if row is None:
+            raise ApiError(HTTPStatus.NOT_FOUND, "There is no such job.", code="job_not_found")
+        try:
+            job = await asyncio.to_thread(live_job, row)  # a tokenizer may have many megabytes
+        except (ModelUnusable, TemplateRefused, InvalidJobSpec) as error:
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST, f"The job cannot be served: {error}.", code="job_unusable"
+            ) from error
+        job.is_over = row.state in TERMINAL_JOB_STATES
+        self._jobs[job_id] = job
+        while len(self._jobs) > MAX_JOBS:
+            self._jobs.popitem(last=False)
+
+    async def _load_session(self, session_id: UUID) -> None:
+        async with self.pool.connection() as connection:
+            row = await session_read(connection, session_id)
+            if row is None:
+                return
+            nodes = await nodes_read(connection, [(row.month, session_id)])
+            key = SessionKey(session_id, row.month, row.project_id, row.job_id)
+            hold = await self._held.clock_load(connection, key)
+        session = LiveSession(
+            key=key,
+            job=await self.job(row.job_id),
+            group_id=row.group_id,
+            key_digest=row.key_digest,
+            is_open=row.state is SessionState.OPEN,
+            evaluation_version=row.evaluation_version,
+        )
+        session.affinity.hold = hold
+        session.restore(nodes[session_id])
+        self._add(session)
+
+    def _add(self, session: LiveSession) -> None:
+        self._sessions[session.key.session_id] = session
+        self._evict()
+        metrics.LIVE_SESSIONS.set(len(self._sessions))
+
+    def _evict(self) -> None:
+        idle = (s for s in list(self._sessions.values())[:-1] if not s.in_flight and not s.partials)
+        while len(self._sessions) > self._max_sessions and (session := next(idle, None)) is not None:
+            del self._sessions[session.key.session_id]

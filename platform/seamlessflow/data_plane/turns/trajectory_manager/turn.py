@@ -1,0 +1,128 @@
+"""What becomes of a turn: its answers grow, are turned into deltas for the client, and are committed.
+
+States: planned → growing → committed, or abandoned (the client vanished) and then continued by a marked retry.
+Invariant: `turn_commit` returns only when every token delivered is durable, with its version and logprob.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from seamlessflow.core.trajectory.messages import message_digests
+from seamlessflow.core.trajectory.prefix_tree import NodeKind
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.store.node_rows import NodeFacts, NodeRow
+from seamlessflow.data_plane.store.writer import TurnWriter
+from seamlessflow.data_plane.turns.rendering.output_parser import Delta
+from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
+from seamlessflow.data_plane.turns.trajectory_manager.live import Turn
+
+HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
+
+
+async def turn_grow(
+    turn: Turn, choice: Choice, manager: RolloutManager, *, is_streamed: bool
+) -> AsyncGenerator[list[Delta], None]:
+    """Deltas of one answer, to its end. Leaving early aborts the engine's request."""
+    progress, text = choice.progress, choice.text
+    if progress.token_ids:  # a retry goes on from what its predecessor had
+        yield text.push(bytes(progress.token_ids))
+    pieces = manager.grow(progress, turn.session.sampling, turn.session.affinity, is_streamed=is_streamed)
+    async with aclosing(pieces):
+        if not text.is_stopped():
+            async for piece in pieces:
+                yield text.push(piece.token_ids)
+                if text.is_stopped():
+                    break
+    deltas = text.finish()
+    if text.num_kept_tokens is not None:
+        progress.cut(text.num_kept_tokens)
+    yield deltas
+
+
+async def turn_commit(turn: Turn, writer: TurnWriter, clock: Callable[[], float]) -> None:
+    """Make the turn durable. Raises TurnRefused."""
+    rows = _rows(turn, duration_s=clock() - turn.started_s, is_partial=False)
+    turn.session.turns[turn.request_digest] = turn.turn_id
+    storing = asyncio.ensure_future(writer.commit(rows))
+    try:
+        await asyncio.shield(storing)
+    except asyncio.CancelledError:
+        await storing  # the client may leave now, but its retry must find the turn recorded
+        raise
+    _count(turn)
+
+
+def turn_partial_rows(turn: Turn, *, duration_s: float) -> list[NodeRow]:
+    """Rows of a turn that nobody came back for: recorded, never trained."""
+    return _rows(turn, duration_s=duration_s, is_partial=True)
+
+
+def _rows(turn: Turn, *, duration_s: float, is_partial: bool) -> list[NodeRow]:
+    rows: list[NodeRow] = []
+    plan, tree = turn.plan, turn.session.tree
+    prompt = tree.prompt_child(plan.parent, plan.digests, plan.context)
+    if prompt is None:
+        rows.append(_prompt_row(turn))
+        prompt = rows[0].node
+    rows += [
+        _answer_row(turn, prompt.index, choice, duration_s=duration_s, is_partial=is_partial)
+        for choice in turn.choices
+    ]
+    return rows
+
+
+def _prompt_row(turn: Turn) -> NodeRow:
+    plan = turn.plan
+    is_root = plan.kind is NodeKind.ROOT
+    return turn.session.add_node(
+        parent=plan.parent,
+        kind=plan.kind,
+        token_ids=turn.session.job.shared_prompt(plan.new_ids) if is_root else plan.new_ids,
+        facts=NodeFacts(
+            messages=[dict(message) for message in plan.messages],
+            turn_id=turn.turn_id,
+            drift=plan.drift,
+            cause=plan.cause,
+        ),
+        digests=plan.digests,
+        context=plan.context,
+    )
+
+
+def _answer_row(turn: Turn, parent: int, choice: Choice, *, duration_s: float, is_partial: bool) -> NodeRow:
+    progress, message = choice.progress, choice.message()
+    facts = NodeFacts(
+        messages=[message],
+        turn_id=turn.turn_id,
+        finish_reason="abort" if is_partial else choice.finish_reason,
+        request_digest=turn.request_digest,
+        flags=turn.flags | ({HANDOVER_FLAG: progress.handover_at} if progress.handover_at else {}),
+        num_handovers=progress.num_handovers,
+        num_continuations=progress.num_continuations,
+        max_gap_s=progress.max_gap_s,
+        duration_s=duration_s,
+        num_wasted_tokens=progress.num_wasted_tokens,
+    )
+    return turn.session.add_node(
+        parent=parent,
+        kind=NodeKind.SAMPLED,
+        token_ids=bytes(progress.token_ids),
+        facts=facts,
+        digests=message_digests([message]),
+        logprobs=bytes(progress.logprobs),
+        spans=progress.spans,
+        is_partial=is_partial,
+    )
+
+
+def _count(turn: Turn) -> None:
+    metrics.TURNS.inc()
+    metrics.DRIFTS.labels(turn.plan.drift.value).inc()
+    for choice in turn.choices:
+        metrics.SAMPLED_TOKENS.inc(choice.progress.num_tokens)
+        if turn.session.evaluation_version is not None:
+            metrics.EVALUATION_TOKENS.inc(choice.progress.num_tokens)
+        metrics.WASTED_TOKENS.inc(choice.progress.num_wasted_tokens)
+        metrics.MAX_GAP.observe(choice.progress.max_gap_s)

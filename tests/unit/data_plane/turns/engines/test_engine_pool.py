@@ -1,0 +1,190 @@
+"""The gateway's pool of engines: who is served by whom, in which order, and what is given back."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest, JobOver, TooManyHeld
+from seamlessflow.data_plane.turns.rollout_manager.manager import Affinity
+
+JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
+NUM_SLOTS = 4
+CAPACITY = 8  # the slots and those that follow on
+
+
+def engine(number: int, *, version: int = 0, job: UUID = JOB) -> Engine:
+    return Engine(UUID(int=number), job, f"http://engine-{number}", version, "token", NUM_SLOTS)
+
+
+class Turns:
+    """Turns that hold their engine until told otherwise."""
+
+    def __init__(self, pool: EnginePool) -> None:
+        self.pool = pool
+        self.served: list[tuple[str, UUID]] = []
+        self._ends: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, name: str, request: EngineRequest) -> None:
+        self._ends[name] = asyncio.Event()
+        self.tasks[name] = asyncio.create_task(self._hold(name, request))
+        await finalize()
+
+    async def end(self, name: str) -> None:
+        self._ends[name].set()
+        await finalize()
+
+    async def _hold(self, name: str, request: EngineRequest) -> None:
+        async with self.pool.acquire(request) as chosen:
+            self.served.append((name, chosen.phase_id))
+            await self._ends[name].wait()
+
+
+async def finalize() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def pool() -> EnginePool:
+    return EnginePool(lambda: 0.0, max_held=10)
+
+
+@pytest.fixture
+def turns(pool: EnginePool) -> Turns:
+    return Turns(pool)
+
+
+async def fill(turns: Turns, pool: EnginePool) -> None:
+    pool.table_set([engine(1)])
+    for number in range(CAPACITY):
+        await turns.start(f"first {number}", EngineRequest(JOB, order=number))
+    assert len(turns.served) == CAPACITY
+
+
+async def test_an_engine_that_joins_takes_turns_that_wait_for_a_full_one(
+    pool: EnginePool, turns: Turns
+) -> None:
+    await fill(turns, pool)
+    await turns.start("late", EngineRequest(JOB, order=9))
+    assert len(turns.served) == CAPACITY
+
+    pool.table_set([engine(1), engine(2)])
+    await finalize()
+
+    assert turns.served[-1] == ("late", UUID(int=2))
+
+
+async def test_of_those_who_wait_the_session_that_began_first_is_served_first(
+    pool: EnginePool, turns: Turns
+) -> None:
+    await fill(turns, pool)
+    await turns.start("young", EngineRequest(JOB, order=30))
+    await turns.start("old", EngineRequest(JOB, order=20))
+
+    await turns.end("first 0")
+    assert turns.served[-1] == ("old", UUID(int=1))
+    await turns.end("first 1")
+    assert turns.served[-1] == ("young", UUID(int=1))
+
+
+async def test_a_turn_that_needs_a_newer_version_holds_up_nobody_behind_it(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1, version=3)])
+    await turns.start("ahead", EngineRequest(JOB, order=1, min_version=4))
+    await turns.start("behind", EngineRequest(JOB, order=2, min_version=3))
+    assert turns.served == [("behind", UUID(int=1))]
+
+    pool.table_set([engine(1, version=4)])
+    await finalize()
+
+    assert turns.served[-1] == ("ahead", UUID(int=1))
+
+
+async def test_a_turn_that_goes_away_takes_no_room(pool: EnginePool, turns: Turns) -> None:
+    await fill(turns, pool)
+    await turns.start("gone", EngineRequest(JOB, order=20))
+    await turns.start("next", EngineRequest(JOB, order=21))
+    # Given room and cancelled at once: what it was given goes to the next.
+    turns._ends["first 0"].set()
+    turns.tasks["first 0"].add_done_callback(lambda _: turns.tasks["gone"].cancel())
+    await finalize()
+
+    assert turns.tasks["gone"].cancelled()
+    assert turns.served[-1] == ("next", UUID(int=1))
+
+
+async def test_a_session_stays_with_its_engine_and_leaves_one_that_failed(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1), engine(2)])
+    await turns.start("a", EngineRequest(JOB, preferred=UUID(int=2)))
+    await turns.start("b", EngineRequest(JOB, preferred=UUID(int=2)))
+    pool.cool_down(engine(2))
+    await turns.start("c", EngineRequest(JOB, preferred=UUID(int=2)))
+
+    assert [phase.int for _, phase in turns.served] == [2, 2, 1]
+
+
+async def test_engines_of_other_jobs_are_out_of_reach_and_a_job_that_is_over_waits_no_more(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1, job=OTHER_JOB)])
+    await turns.start("lonely", EngineRequest(JOB))
+    assert turns.served == []
+
+    pool.jobs_over = {JOB}
+    pool.table_set([])
+    await finalize()
+
+    with pytest.raises(JobOver):
+        await turns.tasks["lonely"]
+
+
+async def test_the_queue_is_bounded(pool: EnginePool, turns: Turns) -> None:
+    for number in range(10):
+        await turns.start(str(number), EngineRequest(JOB))
+    with pytest.raises(TooManyHeld, match="10 turns wait"):
+        async with pool.acquire(EngineRequest(JOB)):
+            pass
+    for task in turns.tasks.values():
+        task.cancel()
+
+
+async def test_an_evaluation_waits_behind_training_but_not_for_ever(pool: EnginePool, turns: Turns) -> None:
+    pool.table_set([engine(1)])
+    for number in range(CAPACITY):
+        await turns.start(f"first {number}", EngineRequest(JOB, Affinity().order))
+    measuring = Affinity.of_evaluation(0, handicap=2)
+    training = [Affinity() for _ in range(4)]
+    for name, affinity in [
+        ("evaluation", measuring),
+        *((f"training {n}", a) for n, a in enumerate(training)),
+    ]:
+        await turns.start(name, EngineRequest(JOB, affinity.order, affinity.min_version))
+    before = len(turns.served)
+
+    for number in range(CAPACITY):
+        await turns.end(f"first {number}")
+
+    order = [name for name, _ in turns.served[before:]]
+    assert order == ["training 0", "training 1", "evaluation", "training 2", "training 3"]
+
+
+async def test_suspected_engine_gets_no_turn_until_it_is_trusted_again(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1)])
+    pool.suspect(UUID(int=1))
+    await turns.start("held", EngineRequest(JOB))
+    pool.table_set([engine(1, version=1)])  # new weights prove nothing
+    await finalize()
+    assert turns.served == []
+
+    pool.trust(UUID(int=1))
+    await finalize()
+
+    assert turns.served == [("held", UUID(int=1))]

@@ -1,0 +1,104 @@
+"""How a request joins its tree: what is new, what is proven, what forked and why."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seamlessflow.core.trajectory.messages import message_digests
+from seamlessflow.core.trajectory.prefix_tree import Drift, ForkCause, Node, NodeKind, PrefixTree
+from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
+from tests.fixtures.tiny_text import TEMPLATE, write_tiny_text
+
+STRIPPING = TEMPLATE.replace("{{ message.content }}", "{{ message.content if loop.last else 'gone' }}")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> ModelText:
+    return model_text_load(write_tiny_text(tmp_path / "model"))
+
+
+def user(content: str) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def take(
+    tree: PrefixTree, text: ModelText, messages: list[Any], answer: str, *, tools: Any = None
+) -> TurnPlan:
+    """Plan a turn and add its nodes; returns the plan. `answer` is what the policy samples."""
+    plan = plan_turn(tree, text, Conversation(messages, tools, {}))
+    prompt = tree.prompt_child(plan.parent, plan.digests, plan.context)
+    if prompt is None:
+        prompt = Node(len(tree.nodes), plan.parent, plan.kind, plan.new_ids, plan.digests, 0, plan.context)
+        tree.add(prompt)
+    said = {"role": "assistant", "content": text.decode(ids(text.encode(answer)))}
+    tree.add(
+        Node(len(tree.nodes), prompt.index, NodeKind.SAMPLED, text.encode(answer), message_digests([said]), 0)
+    )
+    messages.append(said)
+    return plan
+
+
+def ids(packed: bytes) -> list[int]:
+    tokens: list[int] = np.frombuffer(packed, dtype="<i4").tolist()
+    return tokens
+
+
+def test_a_clean_turn_adds_only_what_is_new_and_equals_the_whole_rendering(text: ModelText) -> None:
+    tree, messages = PrefixTree(), [user("12+34?")]
+    take(tree, text, messages, "46<|im_end|>")
+    messages.append(user("Sure?"))
+    plan = take(tree, text, messages, "Yes<|im_end|>")
+    assert (plan.drift, plan.kind, plan.parent) == (Drift.CLEAN, NodeKind.PROMPT, 1)
+    whole = text.template.render(messages[:-1], tools=None, arguments={}, add_generation_prompt=True)
+    assert plan.prompt_ids == text.encode(whole)
+    assert text.tokenizer.decode(ids(plan.new_ids), skip_special_tokens=False).startswith(
+        "\n<|im_start|>user"
+    )
+
+
+def test_an_answer_cut_by_length_gets_its_end_of_turn_from_the_next_request(text: ModelText) -> None:
+    tree, messages = PrefixTree(), [user("12+34?")]
+    take(tree, text, messages, "4")
+    messages.append(user("Go on"))
+    plan = take(tree, text, messages, "6<|im_end|>")
+    shown = text.tokenizer.decode(ids(plan.new_ids), skip_special_tokens=False)
+    assert shown.startswith("<|im_end|>\n<|im_start|>user\nGo on")
+    assert plan.drift is Drift.CLEAN
+
+
+def test_sampled_tokens_are_never_tokenised_again(text: ModelText) -> None:
+    tree, messages = PrefixTree(), [user("?")]
+    plan = plan_turn(tree, text, Conversation(messages, None, {}))
+    tree.add(Node(0, None, NodeKind.ROOT, plan.new_ids, plan.digests, 0, plan.context))
+    spelled = b"".join(text.encode(letter) for letter in "answer") + text.encode("<|im_end|>")
+    said = {"role": "assistant", "content": "answer"}
+    tree.add(Node(1, 0, NodeKind.SAMPLED, spelled, message_digests([said]), 0))
+    again = plan_turn(tree, text, Conversation([*messages, said, user("!")], None, {}))
+    assert again.prompt_ids.startswith(plan.new_ids + spelled)
+    assert spelled != text.encode("answer<|im_end|>")
+
+
+def test_edited_repeated_and_retooled_requests_fork_with_their_cause(text: ModelText) -> None:
+    tree, messages = PrefixTree(), [user("12+34?")]
+    take(tree, text, messages, "46<|im_end|>")
+    take(tree, text, [*messages, user("Sure?")], "Yes<|im_end|>")
+    edited = take(tree, text, [*messages, user("Really?")], "Yes<|im_end|>")
+    assert (edited.drift, edited.cause, edited.parent) == (Drift.FORK, ForkCause.HISTORY, 1)
+    repeated = take(tree, text, [user("12+34?")], "47<|im_end|>")
+    assert (repeated.drift, repeated.cause) == (Drift.FORK, ForkCause.REPEAT)
+    retooled = take(tree, text, [user("12+34?")], "48<|im_end|>", tools=[{"type": "function"}])
+    assert (retooled.drift, retooled.cause) == (Drift.FORK, ForkCause.CONTEXT)
+
+
+def test_a_template_that_rewrites_history_realigns(tmp_path: Path) -> None:
+    text = model_text_load(write_tiny_text(tmp_path / "stripping", template=STRIPPING))
+    tree, messages = PrefixTree(), [user("12+34?")]
+    take(tree, text, messages, "46<|im_end|>")
+    messages.append(user("Sure?"))
+    plan = take(tree, text, messages, "Yes<|im_end|>")
+    assert (plan.drift, plan.cause, plan.parent) == (Drift.REALIGN, ForkCause.TEMPLATE, None)
+    whole = text.template.render(messages[:-1], tools=None, arguments={}, add_generation_prompt=True)
+    assert plan.prompt_ids == text.encode(whole)
