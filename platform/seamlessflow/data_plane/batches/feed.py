@@ -25,6 +25,7 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.batches.offline import offline_batch
+from seamlessflow.data_plane.batches.selection import Selection, StaleGroup, groups_select, is_aged
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
 from seamlessflow.data_plane.store.batches import (
@@ -103,7 +104,11 @@ class BatchFeed:
             if payload is not None:
                 return payload
             if not job.spec.data.is_offline:
-                groups = await _fresh_groups(connection, claims, request.policy_version, job.spec)
+                selection = await _select(connection, claims, request.policy_version, job.spec)
+                await _stale_drop(connection, selection.stale)
+                groups = await _batch_groups(
+                    connection, claims, request.policy_version, job.spec, selection.trainable
+                )
                 waste = await waste_read(connection, claims.job_id)
         if job.spec.data.is_offline:
             return await self._offline_batch(claims, request, job)
@@ -167,49 +172,50 @@ class BatchFeed:
             yield connection
 
 
-async def _fresh_groups(
+async def _select(
     connection: Connection, claims: PhaseClaims, policy_version: int, spec: JobSpec
-) -> list[ReadyGroup] | None:
-    """The oldest groups of one batch; those of which too few sessions keep to the staleness bound are dropped.
-
-    None when there are too few groups.
-    """
-    fresh = []
+) -> Selection:
+    """What is ready, divided by the staleness bound. Changes nothing."""
     oldest_allowed = spec.algorithm.staleness_bound.oldest_version(step_version=policy_version)
-    num_needed = num_rewarded_needed(spec.rollout.group_size)
     ready = await groups_ready(connection, claims.job_id)
     is_by_token = spec.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN
-    aged = [g.group_id for g in ready if _is_aged(g, oldest_allowed, is_by_token=is_by_token)]
+    aged = [g.group_id for g in ready if is_aged(g, oldest_allowed, is_by_token=is_by_token)]
     num_fresh = await sessions_fresh_count(connection, aged, oldest_allowed=oldest_allowed) if aged else {}
-    for group in ready:
-        if group.min_version is None or num_fresh.get(group.group_id, num_needed) < num_needed:
-            reason = (
-                "it holds no sampled token of a known version"
-                if group.min_version is None
-                else f"sampled by version {group.min_version}; the oldest that may train now is {oldest_allowed}, "
-                f"and {num_fresh[group.group_id]} sessions keep to it, fewer than {num_needed}"
-            )
-            await group_move(
-                connection,
-                group.group_id,
-                GroupState.READY,
-                GroupState.DROPPED,
-                reason=reason,
-                cause=DropCause.STALE,
-            )
-            metrics.GROUPS_DROPPED.inc()
-        elif group.max_version is None or group.max_version <= policy_version:
-            fresh.append(group)
+    return groups_select(
+        ready,
+        num_fresh,
+        policy_version=policy_version,
+        oldest_allowed=oldest_allowed,
+        num_needed=num_rewarded_needed(spec.rollout.group_size),
+    )
+
+
+async def _stale_drop(connection: Connection, stale: Sequence[StaleGroup]) -> None:
+    """The only effect of a selection: its stale groups never train."""
+    for group in stale:
+        await group_move(
+            connection,
+            group.group_id,
+            GroupState.READY,
+            GroupState.DROPPED,
+            reason=group.reason,
+            cause=DropCause.STALE,
+        )
+        metrics.GROUPS_DROPPED.inc()
+
+
+async def _batch_groups(
+    connection: Connection,
+    claims: PhaseClaims,
+    policy_version: int,
+    spec: JobSpec,
+    trainable: Sequence[ReadyGroup],
+) -> Sequence[ReadyGroup] | None:
+    """The oldest groups of one batch; None when there are too few of them, or the job waits for others."""
     num_groups = spec.rollout.groups_per_batch
-    if len(fresh) < num_groups or await _must_wait(connection, claims, policy_version, spec):
+    if len(trainable) < num_groups or await _must_wait(connection, claims, policy_version, spec):
         return None
-    return fresh[:num_groups]
-
-
-def _is_aged(group: ReadyGroup, oldest_allowed: int, *, is_by_token: bool) -> bool:
-    """Whether sessions of it may be beyond the bound; where the bound is by token, only if all its tokens are."""
-    version = group.max_version if is_by_token else group.min_version
-    return version is not None and version < oldest_allowed
+    return trainable[:num_groups]
 
 
 async def _must_wait(connection: Connection, claims: PhaseClaims, policy_version: int, spec: JobSpec) -> bool:
