@@ -27,6 +27,7 @@ from seamlessflow.data_plane.store.groups import (
     OpenGroup,
     Slot,
     group_insert,
+    group_open_of_key,
     job_lock,
     key_digest,
     session_api_key,
@@ -141,24 +142,13 @@ class ExternalSessions:
 async def _place(connection: Connection, job: LiveJob, request: SessionOpen) -> tuple[OpenGroup, Slot]:
     """A free slot of the group that is asked for, else the first of a new group. Raises ApiError (429)."""
     key = request.group or ""
-    group = await _open_group(connection, job, key)
+    group = await group_open_of_key(connection, job.job_id, key)
     if group is not None:
         for slot in (await slots_read(connection, [group]))[group.group_id]:
             if slot.may_run:
                 return group, slot
     group = await group_insert(connection, await _new_group(connection, job, key, request))
     return group, slots_new(group)[0]
-
-
-async def _open_group(connection: Connection, job: LiveJob, key: str) -> OpenGroup | None:
-    """The newest open group of this key, locked."""
-    cursor = await connection.execute(
-        """SELECT id, index, task, size FROM trajectory_group
-           WHERE job_id = %s AND state = 'open' AND external_key = %s ORDER BY index DESC LIMIT 1 FOR UPDATE""",
-        [job.job_id, key],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else OpenGroup(row[0], row[1], row[2], row[3])
 
 
 async def _new_group(connection: Connection, job: LiveJob, key: str, request: SessionOpen) -> NewGroup:

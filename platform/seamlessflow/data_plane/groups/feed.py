@@ -19,12 +19,13 @@ from seamlessflow.core.protocol.data_plane import (
 )
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.groups.admission import Admission, evaluation_admission, training_admission
+from seamlessflow.data_plane.groups.finalization import groups_finalize
 from seamlessflow.data_plane.groups.news import groups_count
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.evaluations import evaluation_running
 from seamlessflow.data_plane.store.fences import phase_require_live
-from seamlessflow.data_plane.store.finalization import groups_finalize, groups_lock
+from seamlessflow.data_plane.store.finalization import groups_lock
 from seamlessflow.data_plane.store.groups import (
     OpenGroup,
     group_insert,

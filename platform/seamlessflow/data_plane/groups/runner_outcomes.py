@@ -16,12 +16,13 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.groups.finalization import groups_finalize
 from seamlessflow.data_plane.groups.news import GroupNews
 from seamlessflow.data_plane.groups.outcomes import outcome_refusal
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
 from seamlessflow.data_plane.store.fences import phase_require_live
-from seamlessflow.data_plane.store.finalization import groups_finalize, groups_lock
+from seamlessflow.data_plane.store.finalization import groups_lock
 from seamlessflow.data_plane.store.sessions import SessionOutcome, SessionRow, sessions_end, sessions_read
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry

@@ -1,5 +1,7 @@
 """Numbered batches: the same number always gives the same bytes, until a durable checkpoint lies behind it."""
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +13,18 @@ from numpy.typing import NDArray
 
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch, batch_encode
-from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.lifecycle.groups import BATCH_MOVES, BatchState, GroupState, SessionState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.literals import sql_literal
 from seamlessflow.data_plane.store.packing import packed, unpacked
+
+_BATCH_APPLIED = sql_literal(BatchState.APPLIED)
+_BATCH_FORGOTTEN = sql_literal(BatchState.FORGOTTEN)
+_BATCH_LEASED = sql_literal(BatchState.LEASED)
+_SESSION_CLOSED = sql_literal(SessionState.CLOSED)
 
 LEASE_S = 600.0
 
@@ -38,23 +46,26 @@ async def is_publisher(connection: Connection, claims: PhaseClaims) -> bool:
 
 async def batches_advance(connection: Connection, job_id: UUID, request: BatchLeaseRequest) -> None:
     """Batches up to `applied_batch` are applied; those behind a durable checkpoint lose their bytes."""
+    BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
+    BATCH_MOVES.check(BatchState.APPLIED, BatchState.FORGOTTEN)
     await connection.execute(
-        """UPDATE trajectory_batch SET state = 'applied', applied_at = now()
-           WHERE job_id = %s AND number <= %s AND state = 'leased'""",
+        f"""UPDATE trajectory_batch SET state = {_BATCH_APPLIED}, applied_at = now()
+           WHERE job_id = %s AND number <= %s AND state = {_BATCH_LEASED}""",
         [job_id, request.applied_batch],
     )
     await connection.execute(
-        """UPDATE trajectory_batch SET state = 'forgotten', payload = NULL
-           WHERE job_id = %s AND number <= %s AND number <= %s AND state = 'applied'""",
+        f"""UPDATE trajectory_batch SET state = {_BATCH_FORGOTTEN}, payload = NULL
+           WHERE job_id = %s AND number <= %s AND number <= %s AND state = {_BATCH_APPLIED}""",
         [job_id, request.durable_batch, request.applied_batch],
     )
 
 
 async def batches_applied_note(connection: Connection) -> None:
     """Batches that are in published weights are applied, also when no trainer asks for the next one."""
+    BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
     await connection.execute(
-        """UPDATE trajectory_batch b SET state = 'applied', applied_at = now() FROM jobs_job j
-           WHERE b.state = 'leased' AND j.id = b.job_id AND b.number <= j.published_batch"""
+        f"""UPDATE trajectory_batch b SET state = {_BATCH_APPLIED}, applied_at = now() FROM jobs_job j
+           WHERE b.state = {_BATCH_LEASED} AND j.id = b.job_id AND b.number <= j.published_batch"""
     )
 
 
@@ -97,11 +108,11 @@ async def sessions_fresh_count(
 ) -> dict[UUID, int]:
     """Sessions with an outcome, by group, that no version older than allowed sampled."""
     cursor = await connection.execute(
-        """SELECT s.group_id, count(*) FILTER (WHERE NOT EXISTS (
+        f"""SELECT s.group_id, count(*) FILTER (WHERE NOT EXISTS (
                SELECT FROM trajectory_node n WHERE n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
                                                AND n.min_version < %s))
            FROM trajectory_session s
-           WHERE s.group_id = ANY(%s) AND s.state = 'closed' AND s.reward IS NOT NULL GROUP BY s.group_id""",
+           WHERE s.group_id = ANY(%s) AND s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL GROUP BY s.group_id""",
         [oldest_allowed, list(group_ids)],
     )
     return dict(await cursor.fetchall())
@@ -119,10 +130,10 @@ async def batch_insert(
     payload = batch_encode(batch)
     trained = batch.versions[batch.loss_mask != 0]
     await connection.execute(
-        """INSERT INTO trajectory_batch (id, project_id, job_id, number, state, payload, payload_sha256, policy_version,
-               num_groups, num_samples, num_tokens, num_trained_tokens, min_version, lease_phase_id, lease_fence,
-               lease_expires_at, created_at)
-           VALUES (%s, %s, %s, %s, 'leased', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
+        f"""INSERT INTO trajectory_batch (id, project_id, job_id, number, state, payload, payload_sha256,
+               policy_version, num_groups, num_samples, num_tokens, num_trained_tokens, min_version,
+               lease_phase_id, lease_fence, lease_expires_at, created_at)
+           VALUES (%s, %s, %s, %s, {_BATCH_LEASED}, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
                    now() + make_interval(secs => %s), now())""",
         [
             new_id(), claims.project_id, claims.job_id, batch.header.number, packed(payload),
@@ -157,10 +168,10 @@ async def finished_sessions(
     `chosen`: only these of them.
     """
     cursor = await connection.execute(
-        """SELECT s.group_id, s.month, s.id, s.reward, coalesce(g.task->>'domain', ''), s.num_turns,
+        f"""SELECT s.group_id, s.month, s.id, s.reward, coalesce(g.task->>'domain', ''), s.num_turns,
                   s.num_sampled_tokens, s.is_timeout
            FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id
-           WHERE s.group_id = ANY(%s) AND s.state = 'closed' AND s.reward IS NOT NULL
+           WHERE s.group_id = ANY(%s) AND s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL
              AND (%s::uuid[] IS NULL OR s.id = ANY(%s))
            ORDER BY s.group_id, s.slot, s.attempt""",
         [list(ids), None if chosen is None else list(chosen), [] if chosen is None else list(chosen)],

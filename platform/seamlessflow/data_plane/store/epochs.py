@@ -1,5 +1,7 @@
 """Epochs of a job's tasks and the facts that stages and history resampling decide on. Call under the job's lock."""
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 import datetime
 from dataclasses import dataclass
 from uuid import UUID
@@ -7,9 +9,14 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import job_event
+from seamlessflow.data_plane.store.literals import sql_literal
 from seamlessflow.data_plane.store.packing import packed, unpacked
+
+_GROUP_OPEN = sql_literal(GroupState.OPEN)
+_SESSION_CLOSED = sql_literal(SessionState.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +112,12 @@ async def lowest_rewards(
     if since is None:
         return {}
     cursor = await connection.execute(
-        """SELECT newest.task_index, min(s.reward) FROM (
+        f"""SELECT newest.task_index, min(s.reward) FROM (
                SELECT DISTINCT ON (task_index) id, task_index FROM trajectory_group
-               WHERE job_id = %s AND created_at >= %s AND task_index IS NOT NULL AND state <> 'open'
+               WHERE job_id = %s AND created_at >= %s AND task_index IS NOT NULL AND state <> {_GROUP_OPEN}
                      AND num_rewarded > 0 AND evaluation_version IS NULL
                ORDER BY task_index, index DESC) newest
-           JOIN trajectory_session s ON s.group_id = newest.id AND s.state = 'closed' AND s.reward IS NOT NULL
+           JOIN trajectory_session s ON s.group_id = newest.id AND s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL
            GROUP BY newest.task_index""",
         [job_id, since],
     )

@@ -3,6 +3,8 @@
 Figures, metric points and the event commit together with the outcome that completes them, so none is ever half-counted.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,10 +15,14 @@ from psycopg.types.json import Jsonb
 from seamlessflow.core.evaluation.pass_at_k import pass_at_k_mean
 from seamlessflow.core.evaluation.schedule import is_evaluation_due
 from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.lifecycle.groups import EVALUATION_MOVES, EvaluationState
+from seamlessflow.core.lifecycle.groups import EVALUATION_MOVES, EvaluationState, GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import job_event, scheduler_notify
+from seamlessflow.data_plane.store.literals import sql_literal
+
+_GROUP_EVALUATED = sql_literal(GroupState.EVALUATED)
+_SESSION_CLOSED = sql_literal(SessionState.CLOSED)
 
 _TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
 
@@ -105,8 +111,8 @@ async def evaluation_finish_if_whole(
         return False
     project_id, num_tasks = row
     cursor = await connection.execute(
-        """SELECT count(*), min(min_version), max(max_version) FROM trajectory_group
-           WHERE job_id = %s AND evaluation_version = %s AND state = 'evaluated'""",
+        f"""SELECT count(*), min(min_version), max(max_version) FROM trajectory_group
+           WHERE job_id = %s AND evaluation_version = %s AND state = {_GROUP_EVALUATED}""",
         [job_id, version],
     )
     whole = await cursor.fetchone()
@@ -199,11 +205,11 @@ class _Figures:
 
 async def _figures(connection: Connection, job_id: UUID, version: int, spec: JobSpec) -> _Figures:
     cursor = await connection.execute(
-        """SELECT count(*) FILTER (WHERE s.state = 'closed' AND s.reward IS NOT NULL),
-                  count(*) FILTER (WHERE s.state = 'closed' AND s.reward >= %(correct)s),
-                  avg(s.reward) FILTER (WHERE s.state = 'closed'),
-                  sum(s.num_sampled_tokens) FILTER (WHERE s.state = 'closed' AND s.reward IS NOT NULL),
-                  count(*) FILTER (WHERE s.state = 'closed' AND s.is_timeout), sum(s.num_sampled_tokens),
+        f"""SELECT count(*) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL),
+                  count(*) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.reward >= %(correct)s),
+                  avg(s.reward) FILTER (WHERE s.state = {_SESSION_CLOSED}),
+                  sum(s.num_sampled_tokens) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.reward IS NOT NULL),
+                  count(*) FILTER (WHERE s.state = {_SESSION_CLOSED} AND s.is_timeout), sum(s.num_sampled_tokens),
                   (SELECT extract(epoch FROM now() - e.started_at)::float FROM trajectory_evaluation e
                    WHERE e.job_id = %(job)s AND e.version = %(version)s)
            FROM trajectory_group g LEFT JOIN trajectory_session s ON s.group_id = g.id

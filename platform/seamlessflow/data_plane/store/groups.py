@@ -6,6 +6,8 @@ Sessions that a drain requeued (a pause, a retag) fail without counting. Then th
 k ≥ max(2, G/2) outcomes that it has, or is dropped.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 import hashlib
 import math
 import secrets
@@ -20,17 +22,23 @@ from psycopg.types.json import Jsonb
 from seamlessflow.core.lifecycle.groups import (
     GROUP_MOVES,
     RUNNING_GROUP_STATES,
+    SESSION_MOVES,
     DropCause,
     GroupState,
     SessionState,
 )
-from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import group_event
 from seamlessflow.data_plane.store.jobs import month_of
+from seamlessflow.data_plane.store.literals import sql_literal
+
+_PHASE_ENDED = sql_literal(PhaseState.ENDED)
+_SESSION_FAILED = sql_literal(SessionState.FAILED)
+_SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 MAX_FAILURES = 3
 KEY_PREFIX = "sfs_"
@@ -133,6 +141,17 @@ async def groups_leasable(
     return [OpenGroup(*row) for row in await cursor.fetchall()]
 
 
+async def group_open_of_key(connection: Connection, job_id: UUID, external_key: str) -> OpenGroup | None:
+    """The newest open group that external agents named so, locked."""
+    cursor = await connection.execute(
+        """SELECT id, index, task, size FROM trajectory_group
+           WHERE job_id = %s AND state = %s AND external_key = %s ORDER BY index DESC LIMIT 1 FOR UPDATE""",
+        [job_id, GroupState.OPEN.value, external_key],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else OpenGroup(*row)
+
+
 async def group_insert(connection: Connection, group: NewGroup) -> OpenGroup:
     group_id = new_id()
     await connection.execute(
@@ -170,12 +189,13 @@ async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: f
 
 async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]:
     """Fail the open sessions of a group whose runner is gone; one that was drained requeued them, told or not."""
+    SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
-        """UPDATE trajectory_session SET state = 'failed', reason = 'its runner is gone', closed_at = now(),
-                  is_requeued = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
+        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner is gone',
+                  closed_at = now(), is_requeued = EXISTS (SELECT 1 FROM trajectory_group g JOIN scheduling_phase p
                                            ON p.id = g.lease_phase_id AND p.fence = g.lease_fence
-                                           WHERE g.id = %(group)s AND p.state = 'ended')
-           WHERE group_id = %(group)s AND state = 'open' RETURNING id""",
+                                           WHERE g.id = %(group)s AND p.state = {_PHASE_ENDED})
+           WHERE group_id = %(group)s AND state = {_SESSION_OPEN} RETURNING id""",
         {"group": group_id},
     )
     return [row[0] for row in await cursor.fetchall()]
@@ -188,10 +208,11 @@ async def sessions_recall(
 
     `least_age_s`: younger ones may be on their way to it.
     """
+    SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
-        """UPDATE trajectory_session SET state = 'failed', reason = 'its runner never got it', closed_at = now(),
-                  is_requeued = true
-           WHERE group_id = ANY(%s) AND state = 'open' AND NOT id = ANY(%s)
+        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner never got it',
+                  closed_at = now(), is_requeued = true
+           WHERE group_id = ANY(%s) AND state = {_SESSION_OPEN} AND NOT id = ANY(%s)
              AND opened_at < now() - make_interval(secs => %s) RETURNING id""",
         [list(group_ids), list(held), least_age_s],
     )
@@ -201,8 +222,8 @@ async def sessions_recall(
 async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dict[UUID, list[Slot]]:
     """All slots of each group, in order."""
     cursor = await connection.execute(
-        """SELECT group_id, slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
-                  count(*) FILTER (WHERE state = 'failed' AND NOT is_requeued)
+        f"""SELECT group_id, slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
+                  count(*) FILTER (WHERE state = {_SESSION_FAILED} AND NOT is_requeued)
            FROM trajectory_session WHERE group_id = ANY(%s) GROUP BY group_id, slot""",
         [[group.group_id for group in groups]],
     )
@@ -236,10 +257,10 @@ async def sessions_insert(
             LeasedSession(session_id=session_id, slot=slot.slot, attempt=slot.attempt + 1, api_key=key)
         )
     await connection.execute(
-        """INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
+        f"""INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
                key_digest, is_timeout, is_requeued, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
-           SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, 'open', '', new.digest, false, false, false, '{}', 0,
-                  0, %s
+           SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, {_SESSION_OPEN}, '', new.digest, false, false, false,
+                  '{{}}', 0, 0, %s
            FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::bytea[]) AS new (id, slot, attempt, digest)""",
         [
             project_id, job_id, group.group_id, month_of(now), now,

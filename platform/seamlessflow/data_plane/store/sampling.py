@@ -1,11 +1,19 @@
 """What a batch cost beyond itself: groups dropped while it came about, the speed of rollout, groups growing stale."""
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.core.lifecycle.groups import DropCause
+from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.literals import sql_literal
+
+_GROUP_DROPPED = sql_literal(GroupState.DROPPED)
+_GROUP_OPEN = sql_literal(GroupState.OPEN)
+_SESSION_CLOSED = sql_literal(SessionState.CLOSED)
+_SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +26,9 @@ class Waste:
 
 async def waste_read(connection: Connection, job_id: UUID) -> Waste:
     cursor = await connection.execute(
-        """SELECT g.id, g.drop_cause, coalesce(sum(s.num_sampled_tokens), 0)::bigint, g.reward_mean
+        f"""SELECT g.id, g.drop_cause, coalesce(sum(s.num_sampled_tokens), 0)::bigint, g.reward_mean
            FROM trajectory_group g LEFT JOIN trajectory_session s ON s.group_id = g.id
-           WHERE g.job_id = %s AND g.state = 'dropped' AND g.replaced_for IS NULL GROUP BY g.id""",
+           WHERE g.job_id = %s AND g.state = {_GROUP_DROPPED} AND g.replaced_for IS NULL GROUP BY g.id""",
         [job_id],
     )
     rows = await cursor.fetchall()
@@ -39,10 +47,10 @@ async def waste_read(connection: Connection, job_id: UUID) -> Waste:
 async def rollout_costs(connection: Connection, group_ids: Sequence[UUID]) -> dict[str, float]:
     """How long groups took from admission to their last outcome, and how often their turns changed engines."""
     cursor = await connection.execute(
-        """SELECT avg(took_s)::float, max(took_s)::float, sum(handovers)::float, sum(continuations)::float FROM (
+        f"""SELECT avg(took_s)::float, max(took_s)::float, sum(handovers)::float, sum(continuations)::float FROM (
                SELECT extract(epoch FROM g.ready_at - g.created_at) AS took_s, sum(n.num_handovers) AS handovers,
                       sum(n.num_continuations) AS continuations
-               FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id AND s.state = 'closed'
+               FROM trajectory_group g JOIN trajectory_session s ON s.group_id = g.id AND s.state = {_SESSION_CLOSED}
                JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
                WHERE g.id = ANY(%s) GROUP BY g.id) took""",
         [list(group_ids)],
@@ -71,10 +79,10 @@ async def seconds_since_last_batch(connection: Connection, job_id: UUID) -> floa
 async def oldest_open_version(connection: Connection, job_id: UUID) -> int | None:
     """The oldest version that sampled a token of a session that still runs; None: there is no such token."""
     cursor = await connection.execute(
-        """SELECT min(n.min_version) FROM trajectory_session s
-           JOIN trajectory_group g ON g.id = s.group_id AND g.state = 'open'
+        f"""SELECT min(n.min_version) FROM trajectory_session s
+           JOIN trajectory_group g ON g.id = s.group_id AND g.state = {_GROUP_OPEN}
            JOIN trajectory_node n ON n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
-           WHERE g.job_id = %s AND s.state IN ('open', 'closed')""",
+           WHERE g.job_id = %s AND s.state IN ({_SESSION_OPEN}, {_SESSION_CLOSED})""",
         [job_id],
     )
     row = await cursor.fetchone()

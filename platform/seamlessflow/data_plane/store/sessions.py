@@ -1,5 +1,7 @@
 """Session rows: read to bring a session back to life, moved to their outcome by compare-and-set."""
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +11,9 @@ from psycopg.types.json import Jsonb
 
 from seamlessflow.core.lifecycle.groups import SESSION_MOVES, SessionState
 from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.literals import sql_literal
+
+_SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +88,12 @@ async def sessions_end(connection: Connection, outcomes: Mapping[UUID, SessionOu
         SESSION_MOVES.check(SessionState.OPEN, outcome.state)
     given = outcomes.values()
     cursor = await connection.execute(
-        """UPDATE trajectory_session s
+        f"""UPDATE trajectory_session s
            SET state = v.state, reward = v.reward, reason = v.reason, is_timeout = v.is_timeout,
                is_requeued = v.is_requeued, metrics = s.metrics || v.metrics, closed_at = now()
            FROM unnest(%s::uuid[], %s::text[], %s::float8[], %s::text[], %s::bool[], %s::bool[], %s::jsonb[])
                 AS v (id, state, reward, reason, is_timeout, is_requeued, metrics)
-           WHERE s.id = v.id AND s.state = 'open' RETURNING s.id""",
+           WHERE s.id = v.id AND s.state = {_SESSION_OPEN} RETURNING s.id""",
         [
             list(outcomes),
             [outcome.state.value for outcome in given],

@@ -4,28 +4,34 @@ All moments are the database's. Invariant: no statement here waits for a session
 none can cross the writer of turns; what is skipped is taken up by the next poll.
 """
 
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.literals import sql_literal
+
+_GROUP_OPEN = sql_literal(GroupState.OPEN)
+_SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 _TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
 # 900 s: of jobs whose stored spec says nothing. At most 500 rows a poll.
-_SILENT = """
+_SILENT = f"""
     SELECT s.id, s.job_id, s.group_id FROM trajectory_session s JOIN jobs_job j ON j.id = s.job_id
-    WHERE s.state = 'open' AND s.expires_at < now()
+    WHERE s.state = {_SESSION_OPEN} AND s.expires_at < now()
       AND least(coalesce((j.spec->'environment'->>'session_ttl_s')::float8, 900), %s) <= %s
     ORDER BY s.id LIMIT 500"""
-_GIVEN_UP = """
+_GIVEN_UP = f"""
     SELECT g.id, g.job_id FROM jobs_job j
     CROSS JOIN LATERAL (SELECT coalesce((j.spec->'environment'->>'session_ttl_s')::float8, 900) AS ttl_s) t
-    JOIN trajectory_group g ON g.job_id = j.id AND g.state = 'open'
+    JOIN trajectory_group g ON g.job_id = j.id AND g.state = {_GROUP_OPEN}
     WHERE j.state <> ALL(%s) AND j.spec->'environment'->>'name' = 'external' AND least(t.ttl_s, %s) <= %s
       AND NOT EXISTS (SELECT FROM trajectory_session s WHERE s.group_id = g.id AND (
-              s.state = 'open' OR s.closed_at > now() - make_interval(secs => greatest(t.ttl_s, %s))))
+              s.state = {_SESSION_OPEN} OR s.closed_at > now() - make_interval(secs => greatest(t.ttl_s, %s))))
     ORDER BY g.id LIMIT 500"""
 
 
@@ -52,9 +58,10 @@ async def sessions_renew(connection: Connection, ttls_s: Mapping[UUID, float]) -
     if not due:
         return set(), over
     cursor = await connection.execute(
-        """UPDATE trajectory_session s SET expires_at = now() + make_interval(secs => t.ttl_s)
+        f"""UPDATE trajectory_session s SET expires_at = now() + make_interval(secs => t.ttl_s)
            FROM unnest(%s::uuid[], %s::float8[]) AS t (id, ttl_s)
-           WHERE t.id = s.id AND s.id IN (SELECT id FROM trajectory_session WHERE id = ANY(%s) AND state = 'open'
+           WHERE t.id = s.id AND s.id IN (SELECT id FROM trajectory_session
+                                          WHERE id = ANY(%s) AND state = {_SESSION_OPEN}
                                           FOR UPDATE SKIP LOCKED) RETURNING s.id""",
         [list(due), [ttls_s[session] for session in due], list(due)],
     )
@@ -72,8 +79,8 @@ async def sessions_silent(
 async def silent_lock(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, float | None]:
     """Those that are silent still, locked, with the reward that was noted of each."""
     cursor = await connection.execute(
-        """SELECT id, reward FROM trajectory_session WHERE id = ANY(%s) AND state = 'open' AND expires_at < now()
-           ORDER BY id FOR UPDATE SKIP LOCKED""",
+        f"""SELECT id, reward FROM trajectory_session
+           WHERE id = ANY(%s) AND state = {_SESSION_OPEN} AND expires_at < now() ORDER BY id FOR UPDATE SKIP LOCKED""",
         [list(session_ids)],
     )
     return dict(await cursor.fetchall())

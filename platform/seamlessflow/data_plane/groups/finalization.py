@@ -1,0 +1,105 @@
+"""Group finalization: groups that got outcomes are moved on when no slot of theirs can run any more.
+
+Takes groups that `store/finalization` has locked. Gives their new states: ready, dropped with a cause, or evaluated.
+Any number of groups takes the same few statements; only a group that is moved on takes more.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
+from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.evaluations import evaluation_finish_if_whole
+from seamlessflow.data_plane.store.events import scheduler_notify
+from seamlessflow.data_plane.store.finalization import (
+    LockedGroup,
+    contrast_read,
+    num_ready,
+    num_rewarded_note,
+    statistics_store,
+)
+from seamlessflow.data_plane.store.groups import OpenGroup, Slot, group_move, num_rewarded_needed, slots_read
+
+
+async def groups_finalize(
+    connection: Connection, locked: Sequence[LockedGroup], spec: JobSpec, *, are_given_up: bool = False
+) -> dict[UUID, GroupState]:
+    """Move on the groups of which no slot can run any more. Call it in the transaction that ended their sessions.
+
+    `are_given_up`: nobody will open their free slots, so they are moved on unless a session of theirs is open.
+    Returns the new states of these groups; the others stay as they are.
+    """
+    if not locked:
+        return {}
+    slots = await slots_read(connection, [each.group for each in locked])
+    moved: dict[UUID, GroupState] = {}
+    num_rewarded = {}
+    for each in locked:
+        group_id = each.group.group_id
+        num = sum(slot.state is SessionState.CLOSED for slot in slots[group_id])
+        if is_at_its_end(slots[group_id], is_given_up=are_given_up):
+            moved[group_id] = await _finalized(connection, each, spec, num_rewarded=num)
+        else:
+            num_rewarded[group_id] = num
+    await num_rewarded_note(connection, num_rewarded)
+    return moved
+
+
+def is_at_its_end(slots: Sequence[Slot], *, is_given_up: bool) -> bool:
+    """Whether no slot can run any more, or, of a group that was given up, whether no session is open."""
+    if is_given_up:
+        return all(slot.state is not SessionState.OPEN for slot in slots)
+    return all(slot.is_over for slot in slots)
+
+
+async def _finalized(
+    connection: Connection, locked: LockedGroup, spec: JobSpec, *, num_rewarded: int
+) -> GroupState:
+    job_id, group = locked.job_id, locked.group
+    needed = num_rewarded_needed(group.size)
+    reason, cause = f"{num_rewarded} of {group.size} sessions have an outcome", None
+    if group.evaluation_version is not None:
+        return await _measured(connection, job_id, group, spec, num_rewarded=num_rewarded, reason=reason)
+    if num_rewarded < needed:
+        reason, cause = f"{reason}; {needed} are needed", DropCause.TOO_FEW_REWARDED
+    elif (flat := await _flat_reward(connection, job_id, group.group_id, spec)) is not None:
+        reason, cause = (
+            f"every session has the reward {flat:g}; another group takes its place",
+            DropCause.NO_CONTRAST,
+        )
+    target = GroupState.READY if cause is None else GroupState.DROPPED
+    await group_move(connection, group.group_id, GroupState.OPEN, target, reason=reason, cause=cause)
+    await statistics_store(connection, group.group_id, num_rewarded=num_rewarded)
+    if target is GroupState.READY:
+        await _ready_tell(connection, job_id, spec)
+    return target
+
+
+async def _ready_tell(connection: Connection, job_id: UUID, spec: JobSpec) -> None:
+    """Notify the scheduler of whole batches; one group before as well, as two may become ready side by side."""
+    if (await num_ready(connection, job_id) + 1) % spec.rollout.groups_per_batch <= 1:
+        await scheduler_notify(connection, "group ready")
+
+
+async def _measured(
+    connection: Connection, job_id: UUID, group: OpenGroup, spec: JobSpec, *, num_rewarded: int, reason: str
+) -> GroupState:
+    """A held-out task is measured by the outcomes that it has, however few they are."""
+    assert group.evaluation_version is not None
+    target = GroupState.EVALUATED
+    await group_move(connection, group.group_id, GroupState.EVALUATING, target, reason=reason)
+    await statistics_store(connection, group.group_id, num_rewarded=num_rewarded)
+    await evaluation_finish_if_whole(connection, job_id, group.evaluation_version, spec)
+    return target
+
+
+async def _flat_reward(connection: Connection, job_id: UUID, group_id: UUID, spec: JobSpec) -> float | None:
+    """The reward that all sessions of a group share, if dynamic sampling replaces such groups and may still do so."""
+    sampling = spec.algorithm.sampling
+    if not sampling.dynamic:
+        return None
+    contrast = await contrast_read(connection, job_id, group_id)
+    max_replaced = sampling.dynamic_limit * spec.rollout.groups_per_batch
+    is_replaced = contrast.lowest == contrast.highest and contrast.num_replaced < max_replaced
+    return contrast.lowest if is_replaced else None

@@ -1,0 +1,96 @@
+"""States stand in statements as members of the enums of core, and move by the tables of core/lifecycle."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.core.lifecycle import groups, jobs, phases
+from seamlessflow.data_plane.store.literals import sql_literal
+from tests.fixtures.repository import ROOT
+
+PLATFORM = ROOT / "platform" / "seamlessflow"
+STATES = {
+    member.value
+    for module in (groups, jobs, phases)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, StrEnum)
+    for member in kind
+}
+SQL = re.compile(r"\b(SELECT|UPDATE|INSERT INTO|DELETE FROM|WHERE|VALUES|FILTER|JOIN|AND state)\b")
+STATE_SET = re.compile(r"\bUPDATE\s+\w+(\s+\w+)?\s+SET\s+state\s*=")
+# What is left of the control plane, by file; a file whose number falls has its number lowered here.
+LEFT = {
+    "control_plane/jobs/datasets.py": 4,
+    "control_plane/jobs/self_pause.py": 1,
+    "control_plane/scheduling/previews.py": 3,
+    "control_plane/scheduling/selectors.py": 5,
+    "control_plane/trajectories/audit.py": 8,
+    "control_plane/trajectories/parquet.py": 1,
+    "control_plane/trajectories/summary.py": 4,
+}
+
+
+def sources(plane: str) -> list[Path]:
+    return [path for path in sorted((PLATFORM / plane).rglob("*.py")) if "migrations" not in path.parts]
+
+
+def statements(tree: ast.AST) -> Iterator[str]:
+    """Strings that hold SQL; of an f-string, its text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.search(node.value):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
+            # A part that looks like SQL by itself was counted above.
+            if SQL.search(text):
+                yield from (
+                    str(part.value)
+                    for part in node.values
+                    if isinstance(part, ast.Constant) and not SQL.search(str(part.value))
+                )
+
+
+def literals(plane: str) -> Counter[str]:
+    """How many states stand as text in the statements of each file."""
+    found: Counter[str] = Counter()
+    for path in sources(plane):
+        for text in statements(ast.parse(path.read_text())):
+            number = sum(word in STATES for word in re.findall(r"'([a-z_]+)'", text))
+            if number:
+                found[path.relative_to(PLATFORM).as_posix()] += number
+    return found
+
+
+def test_no_statement_of_the_gateway_names_a_state_as_text() -> None:
+    assert literals("data_plane") == {}
+
+
+def test_the_control_plane_gains_no_state_as_text() -> None:
+    more = {path: number for path, number in literals("control_plane").items() if number > LEFT.get(path, 0)}
+    assert more == {}, "take the state from its enum in core/lifecycle"
+
+
+def test_every_move_of_a_state_by_the_gateway_goes_through_its_table() -> None:
+    moves = {
+        f"{path.name}: {function.name}": "_MOVES.check(" in text
+        for path in sources("data_plane")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.AsyncFunctionDef)
+        and (text := ast.get_source_segment(path.read_text(), function) or "")
+        and STATE_SET.search(text)
+    }
+    assert len(moves) >= 8, "the pattern finds the moves no more"
+    assert [function for function, is_checked in moves.items() if not is_checked] == []
+
+
+def test_only_members_of_enums_become_text_of_a_statement() -> None:
+    assert sql_literal(groups.GroupState.OPEN) == "'open'"
+    with pytest.raises(ValueError, match="is no state"):
+        sql_literal("open")  # type: ignore[arg-type]
