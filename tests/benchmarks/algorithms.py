@@ -125,7 +125,7 @@ def _jobs(wanted: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int, Curve]]
 def _toy_runs(wanted: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int, Curve]]:
     if not wanted:
         return
-    from seamlessflow_workers.train.distributed import process_group_start
+    from seamlessflow_workers.train.step.process_group import process_group_start
 
     process_group_start()
     for case, seed in wanted:

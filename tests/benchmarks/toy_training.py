@@ -22,7 +22,7 @@ from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
-from seamlessflow_workers.train.engine import TrainEngine
+from seamlessflow_workers.train.step.engine import TrainEngine
 from tests.benchmarks.toy_domains import CHARACTERS, JUDGE_END, STOP, THINK, ToyTask, transcript
 
 IDS = {character: index for index, character in enumerate(CHARACTERS)}

@@ -26,9 +26,9 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from seamlessflow.core.algorithms.tree_weights import token_weights
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 from seamlessflow.core.job_spec import TrainObjective
-from seamlessflow_workers.train.policy import Policy
-from seamlessflow_workers.train.tree_blocks import TreeBlocks
-from seamlessflow_workers.train.tree_support import tree_attention_enable
+from seamlessflow_workers.train.step.policy import Policy
+from seamlessflow_workers.train.trees.blocks import TreeBlocks
+from seamlessflow_workers.train.trees.support import tree_attention_enable
 from tests.benchmarks.measuring import Side, interleaved
 from tests.benchmarks.report import Goal, Measured, Quantity, Row
 

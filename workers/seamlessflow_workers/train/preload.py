@@ -11,7 +11,7 @@ import transformers.models.llama.modeling_llama
 import transformers.models.qwen2.modeling_qwen2
 import transformers.models.qwen3.modeling_qwen3
 
-import seamlessflow_workers.train.gang
+import seamlessflow_workers.train.distributed.gang
+import seamlessflow_workers.train.distributed.rank_group
 import seamlessflow_workers.train.main
-import seamlessflow_workers.train.rank_group
 import seamlessflow_workers.train.weight_offers

@@ -1,6 +1,7 @@
 """What the trainer asks of the thing that computes: one batch in, one optimizer step, weights out.
 
-`engine.TrainEngine` computes with DeepSpeed; whatever else keeps to this protocol can take its place. Free of torch.
+`step.engine.TrainEngine` computes with DeepSpeed; whatever else keeps to this protocol can take its place.
+Free of torch.
 """
 
 from collections.abc import Mapping, Sequence

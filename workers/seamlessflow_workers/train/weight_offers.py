@@ -28,7 +28,7 @@ from seamlessflow_workers.rollout.transfer.broadcast import BroadcastGroup, shar
 from seamlessflow_workers.rollout.transfer.bucket_memory import BucketMemory, CudaMemory
 from seamlessflow_workers.rollout.transfer.buckets import BUCKET_BYTES as CARD_BUCKET_BYTES
 from seamlessflow_workers.rollout.transfer.buckets import buckets_send
-from seamlessflow_workers.train.distributed import training_device
+from seamlessflow_workers.train.step.process_group import training_device
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.weights.offers import (
     Ask,

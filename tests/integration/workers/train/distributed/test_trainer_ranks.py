@@ -1,0 +1,201 @@
+"""Several processes that train together, from outside: one's loss curve, and a kill -9 of any of them."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from seamlessflow.core.protocol.child import Ended, Failed, Ready
+from seamlessflow.core.protocol.worker import Publication
+from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
+from tests.fixtures.trainer_harness import (
+    DEADLINE_S,
+    JOB,
+    RECORDED,
+    Planes,
+    PublicationLost,
+    TrainerProcess,
+    as_it_is,
+    as_recorded,
+    folder_with,
+    make_spec,
+    run_check,
+)
+
+NUM_UPDATES = 6
+CHECKPOINT_EVERY = 4
+METRICS = ("train/loss", "train/grad_norm", "train/entropy", "train/ess", "train/num_trained_tokens")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+Sequence = dict[int, Publication]
+
+
+def start_trainer(
+    folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int, **changes: Any
+) -> TrainerProcess:
+    """`changes`: of the spec; those under `train` are added to its own."""
+    train = {"num_updates": NUM_UPDATES, "checkpoint_every_updates": CHECKPOINT_EVERY}
+    own = make_spec(**train, zero_stage=zero_stage, num_ranks=num_ranks, **changes.pop("train", {}))
+    spec = {**own, **changes}
+    trainer = TrainerProcess(folder, planes, spec)
+    trainer.receive_until(Ready)
+    return trainer
+
+
+def run_through(folder: Path, planes: Planes, *, zero_stage: int, num_ranks: int, **changes: Any) -> Sequence:
+    trainer = start_trainer(folder, planes, zero_stage=zero_stage, num_ranks=num_ranks, **changes)
+    try:
+        trainer.begin(1)
+        trainer.receive_until(Ended)
+    finally:
+        trainer.kill()
+    return planes.publications
+
+
+def digests(folder: Path, version: int) -> dict[str, str]:
+    manifest = manifest_read(versions_folder((folder / "artifacts").as_uri(), JOB) / str(version))
+    return {name: shard.sha256 for name, shard in manifest.shards.items()}
+
+
+def other_rank(trainer: TrainerProcess) -> psutil.Process:
+    (other,) = psutil.Process(trainer.process.pid).children()
+    return other
+
+
+@pytest.fixture(scope="module")
+def alone(
+    tmp_path_factory: pytest.TempPathFactory, trainer_model: Path, start_planes: Callable[..., Planes]
+) -> Sequence:
+    folder = folder_with(trainer_model, tmp_path_factory.mktemp("alone") / "run")
+    return run_through(folder, start_planes(num_updates=NUM_UPDATES), zero_stage=1, num_ranks=1)
+
+
+@pytest.fixture(scope="module")
+def together(
+    tmp_path_factory: pytest.TempPathFactory, trainer_model: Path, start_planes: Callable[..., Planes]
+) -> dict[int, tuple[Path, Sequence]]:
+    """Folder and publications of an undisturbed run of two ranks, by ZeRO stage."""
+    folders = {
+        stage: folder_with(trainer_model, tmp_path_factory.mktemp("together") / str(stage))
+        for stage in (1, 2, 3)
+    }
+    return {
+        stage: (
+            folder,
+            run_through(folder, start_planes(num_updates=NUM_UPDATES), zero_stage=stage, num_ranks=2),
+        )
+        for stage, folder in folders.items()
+    }
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_two_ranks_give_the_loss_curve_of_one(
+    alone: Sequence, together: dict[int, tuple[Path, Sequence]], stage: int
+) -> None:
+    """Sums of float32 in another order: within 1e-4 after six steps of a learning rate of 0.01."""
+    _, publications = together[stage]
+    assert list(publications) == list(alone) == list(range(1, NUM_UPDATES + 1))
+    for name in METRICS:
+        curve = [publication.metrics[name] for publication in publications.values()]
+        assert curve == pytest.approx([publication.metrics[name] for publication in alone.values()], rel=1e-4)
+
+
+LORA = {"rank": 3, "alpha": 12.0}
+KL_IN_REWARD = {"name": "reinforce_plus_plus", "kl_coef": 0.1}
+TOGETHER_WITH: dict[str, tuple[int, dict[str, Any]]] = {
+    # What else a job asks for, with the stage of ZeRO.
+    "recorded trajectories": (2, RECORDED),
+    "recorded trajectories, an adapter, branches": (3, {**RECORDED, "train": {"lora": LORA, "tree": False}}),
+    "an adapter": (2, {"train": {"lora": LORA}}),
+    "checkpointed activations": (3, {"train": {"gradient_checkpointing": True}}),
+    "a reference in the reward": (3, {"algorithm": KL_IN_REWARD}),
+}
+
+
+@pytest.mark.parametrize("case", TOGETHER_WITH)
+def test_two_ranks_do_what_one_does_whatever_else_is_asked_for(
+    tmp_path: Path, trainer_model: Path, start_planes: Callable[..., Planes], case: str
+) -> None:
+    stage, changes = TOGETHER_WITH[case]
+    alone, together = (
+        run_through(
+            folder_with(trainer_model, tmp_path / str(num_ranks)),
+            start_planes(num_updates=NUM_UPDATES, change=as_recorded if "data" in changes else as_it_is),
+            zero_stage=stage,
+            num_ranks=num_ranks,
+            **changes,
+        )
+        for num_ranks in (1, 2)
+    )
+    assert list(together) == list(alone) == list(range(1, NUM_UPDATES + 1))
+    for version, publication in together.items():
+        ours, theirs = publication.metrics, alone[version].metrics
+        assert ours.keys() == theirs.keys()
+        for name in ("train/loss", "train/grad_norm", "train/entropy", "train/num_trained_tokens"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-4), (version, name)
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_whichever_rank_is_killed_the_weights_are_the_same_to_the_bit(
+    tmp_path: Path,
+    trainer_model: Path,
+    start_planes: Callable[..., Planes],
+    together: dict[int, tuple[Path, Sequence]],
+    stage: int,
+) -> None:
+    """Rank 0 before version 3 is recorded (no checkpoint yet), rank 1 after version 5 is (one of batch 4)."""
+    folder, own_planes = folder_with(trainer_model, tmp_path / "run"), start_planes(num_updates=NUM_UPDATES)
+    trainer = start_trainer(folder, own_planes, zero_stage=stage, num_ranks=2)
+    other = other_rank(trainer)
+
+    def kill_rank_0(publication: Publication) -> None:
+        if publication.version == 3:
+            trainer.process.kill()
+            raise PublicationLost
+
+    own_planes.before_publication = kill_rank_0
+    trainer.begin(1)
+    assert trainer.process.wait(DEADLINE_S) == -signal.SIGKILL
+    trainer.close()
+    psutil.wait_procs([other], timeout=DEADLINE_S)
+    assert not other.is_running(), "no rank outlives rank 0"
+
+    trainer = start_trainer(folder, own_planes, zero_stage=stage, num_ranks=2)
+    own_planes.before_publication = lambda _publication: None
+    own_planes.num_batches_ready = 5
+    trainer.begin(2)
+    while own_planes.latest_version < 5:
+        trainer.receive()
+    other_rank(trainer).kill()
+    own_planes.num_batches_ready = NUM_UPDATES
+    failed, _ = trainer.receive_until(Failed)
+    assert failed.reason == "rank 1 of the trainer ended with exit code -9"
+    trainer.close()
+
+    run_through(folder, own_planes, zero_stage=stage, num_ranks=2)
+    assert own_planes.conflicts == []
+    assert list(own_planes.publications) == list(range(1, NUM_UPDATES + 1))
+    undisturbed, _ = together[stage]
+    for version in range(1, NUM_UPDATES + 1):
+        assert digests(folder, version) == digests(undisturbed, version)
+
+
+def test_weights_are_gathered_by_bucket_never_the_whole_model_at_once(
+    trainer_model: Path, tmp_path: Path
+) -> None:
+    rows = run_check(
+        [
+            "tests.integration.workers.train.distributed.trainer_gather_check",
+            str(trainer_model),
+            str(tmp_path),
+        ]
+    )
+    whole, small = rows["whole"], rows["small"]
+    assert small["sha256"] == whole["sha256"]
+    assert whole["num_gathers"] == 1
+    assert small["most_bytes"] <= max(8 * 1024, small["largest_tensor"]) < whole["most_bytes"] / 4
+    assert small["num_gathers"] > 4

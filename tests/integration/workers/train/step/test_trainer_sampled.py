@@ -1,0 +1,81 @@
+"""Logprobs and entropies in chunks: values and gradients of the plain computation, and no wide copy of the logits."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from seamlessflow_workers.train.step import sampled
+from seamlessflow_workers.train.step.sampled import logprobs_and_entropies
+
+NUM_ROWS, NUM_TOKENS = 37, 19
+
+
+def plain(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    log_probabilities = torch.log_softmax(logits / temperature, dim=-1)
+    entropies = torch.distributions.Categorical(logits=logits / temperature).entropy()
+    return log_probabilities.gather(-1, targets[:, None])[:, 0], entropies
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
+@pytest.mark.parametrize("chunk_elements", [1, 5 * NUM_TOKENS, 2**26])
+def test_values_and_gradients_are_those_of_the_plain_computation(
+    temperature: float, chunk_elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "CHUNK_ELEMENTS", chunk_elements)
+    torch.manual_seed(3)
+    logits = (5 * torch.randn(NUM_ROWS, NUM_TOKENS, dtype=torch.float64)).requires_grad_()
+    targets = torch.randint(NUM_TOKENS, (NUM_ROWS,))
+    of_logprobs, of_entropies = torch.randn(2, NUM_ROWS, dtype=torch.float64)
+    for weight in (0.0, 1.0):
+        found = logprobs_and_entropies(logits, targets, temperature, has_entropy_gradient=bool(weight))
+        expected = plain(logits, targets, temperature)
+        torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+        assert found[1].requires_grad == bool(weight)
+        losses = [(of_logprobs * a + weight * of_entropies * b).sum() for a, b in (found, expected)]
+        gradients = [torch.autograd.grad(loss, logits)[0] for loss in losses]
+        torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)
+
+
+def test_the_gradient_is_the_derivative() -> None:
+    torch.manual_seed(4)
+    logits = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(7, (5,))
+    assert torch.autograd.gradcheck(
+        lambda x: logprobs_and_entropies(x, targets, 0.8, has_entropy_gradient=True), (logits,)
+    )
+
+
+def test_tokens_that_cannot_be_sampled_leave_numbers() -> None:
+    logits = torch.tensor([[0.5, -torch.inf, 1.5], [-torch.inf, 2.0, -torch.inf]], requires_grad=True)
+    logprobs, entropies = logprobs_and_entropies(logits, torch.tensor([2, 1]), 1.0, has_entropy_gradient=True)
+    (logprobs.sum() + entropies.sum()).backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    assert entropies[1] == 0
+    torch.testing.assert_close(logprobs[0], torch.tensor([0.5, 1.5]).log_softmax(0)[1])
+
+
+def test_bfloat16_logits_are_widened_chunk_by_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampled, "CHUNK_ELEMENTS", 4 * NUM_TOKENS)
+    logits = torch.randn(NUM_ROWS, NUM_TOKENS).bfloat16().requires_grad_()
+    targets = torch.randint(NUM_TOKENS, (NUM_ROWS,))
+    with WidestTensor() as widest:
+        logprobs, entropies = logprobs_and_entropies(logits, targets, 1.0, has_entropy_gradient=True)
+        (logprobs + entropies).sum().backward()
+    assert widest.num_elements == 4 * NUM_TOKENS
+    assert logprobs.dtype == torch.float32
+    torch.testing.assert_close(logprobs, plain(logits.float(), targets, 1.0)[0])
+    assert logits.grad is not None
+    assert logits.grad.dtype == torch.bfloat16
+
+
+class WidestTensor(torch.utils._python_dispatch.TorchDispatchMode):
+    """Notes the largest float32 tensor that any operation makes."""
+
+    num_elements = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
+        made = function(*arguments, **(options or {}))
+        if isinstance(made, Tensor) and made.dtype == torch.float32:
+            self.num_elements = max(self.num_elements, made.numel())
+        return made

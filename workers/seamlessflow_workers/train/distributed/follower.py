@@ -1,0 +1,74 @@
+"""A rank of a trainer that is not the first of its machine.
+
+Started as `python -m seamlessflow_workers.train.distributed.follower FD`. Commands come from the first over the
+inherited socket FD; each is carried out on this rank's share. It holds no connection to any plane and no credential.
+"""
+
+import logging
+import socket
+import sys
+from pathlib import Path
+
+from seamlessflow.core.batching.format import batch_decode
+from seamlessflow_workers.train.checkpoint import CheckpointReadError
+from seamlessflow_workers.train.control import die_with_parent, end_process
+from seamlessflow_workers.train.distributed.rank_commands import (
+    Command,
+    Gather,
+    Load,
+    Offload,
+    Reload,
+    Restore,
+    Save,
+    Step,
+    command_receive,
+)
+from seamlessflow_workers.train.distributed.rank_group import follower_join
+from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+
+logger = logging.getLogger(__name__)
+
+EXIT_NOT_LOADED = 2
+
+
+def main(descriptor: int) -> None:
+    die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    connection = socket.socket(fileno=descriptor)
+    try:
+        load = command_receive(connection)
+        assert isinstance(load, Load)
+        obey(connection, follower_join(load))
+    except RankGone as error:
+        end_process(0, str(error))
+    except (ModelLoadError, CheckpointReadError) as error:
+        end_process(EXIT_NOT_LOADED, str(error))
+
+
+def obey(connection: socket.socket, engine: StepEngine) -> None:
+    """Until rank 0 is gone. What rank 0 says in the middle of a collective waits in the socket."""
+    while True:
+        carry_out(command_receive(connection), engine)
+
+
+def carry_out(command: Command, engine: StepEngine) -> None:
+    """This rank's part of what rank 0 does."""
+    match command:
+        case Step(batch=batch, step_version=version, optimizer_step=number):
+            engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
+        case Gather(names=names):
+            engine.tensors(names)
+        case Save(folder=folder, tag=tag):
+            engine.state_save(Path(folder), tag)
+        case Restore(folder=folder, tag=tag):
+            engine.state_load(Path(folder), tag)
+        case Offload():
+            engine.offload()
+        case Reload():
+            engine.reload()
+        case _:
+            raise ValueError(f"a rank that is loaded cannot be told {type(command).__name__}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

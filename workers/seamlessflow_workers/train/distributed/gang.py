@@ -1,0 +1,27 @@
+"""Which part of a gang this machine's trainer has: it leads, or follows."""
+
+import socket
+from concurrent.futures import Executor
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.protocol.worker import GangOrder, WarmProcess
+from seamlessflow_workers.train.control import ControlChannel
+from seamlessflow_workers.train.distributed.gang_follower import GangFollower
+from seamlessflow_workers.train.distributed.gang_leader import GangLeader
+
+
+def gang_worker(
+    gang: GangOrder,
+    *,
+    warm_process: WarmProcess,
+    spec: JobSpec,
+    executor: Executor,
+    channel: ControlChannel,
+    listening: socket.socket,
+) -> GangLeader | GangFollower:
+    """For the gang of a process's first phase, which all its later ones resemble."""
+    if gang.leads:
+        return GangLeader(
+            warm_process=warm_process, spec=spec, executor=executor, channel=channel, listening=listening
+        )
+    return GangFollower(executor=executor, channel=channel)

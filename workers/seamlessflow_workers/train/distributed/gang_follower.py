@@ -1,0 +1,197 @@
+"""The trainer of a machine that another one leads: joins it, then does its part of what it is told.
+
+Enters: phases of gangs of the same machines, and over the connection to the leader its commands. Leaves: words for the
+supervisor (joined, what it does, the end of the phase). It holds no connection to any plane and no credential. A leader
+that is gone takes what both had in memory with it: the process ends, and the next one joins anew.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from seamlessflow.core.protocol.child import Begun, Doing, Ended
+from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow_workers.train.control import ControlChannel, end_process
+from seamlessflow_workers.train.distributed.follower import carry_out
+from seamlessflow_workers.train.distributed.gang_handshake import NotAdmitted, leader_join
+from seamlessflow_workers.train.distributed.rank_commands import (
+    Command,
+    Gather,
+    Here,
+    Load,
+    Refused,
+    Release,
+    Restore,
+    Save,
+    Step,
+    Told,
+    command_receive,
+    report_send,
+)
+from seamlessflow_workers.train.distributed.rank_group import gang_follow
+from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_S = 10.0
+_NOTICE_S = 1.0
+_AWAITING_LEADER = Doing(state=LedgerState.IDLE, cause=IdleCause.AWAITING_GANG)
+_T = TypeVar("_T")
+
+
+class GangFollower:
+    """One per process, in place of a `Trainer`."""
+
+    is_stepping = False  # a step is given up by the leader, with whom this process ends
+    is_discarded = False
+
+    def __init__(self, *, executor: Executor, channel: ControlChannel) -> None:
+        self._executor = executor
+        self._channel = channel
+        self._connection: socket.socket | None = None
+        self._engine: StepEngine | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
+        """Follow until the leader says that the phase is over; returns why. Raises RankGone, ModelLoadError."""
+        assert order.gang is not None
+        self._say(_AWAITING_LEADER)
+        try:
+            if self._connection is None:
+                if not await self._join(order.gang, drained):
+                    return "drained before the machine that leads had let it join"
+            else:
+                self._loop.remove_reader(self._connection)
+                report_send(self._connection, Here(gang_id=order.gang.gang_id))
+            self._channel.send(Begun(phase_id=order.phase_id))
+            self._say(_AWAITING_LEADER)
+            reason = await self._off_loop(self._follow)
+        except RankGone as error:
+            if drained.is_set():
+                await self._leave("the machine that leads has ended", order)
+            raise RankGone(f"{order.gang.machines[0]}, which leads this machine, is gone: {error}") from error
+        self._watch()
+        return reason
+
+    async def device_leave(self) -> None:
+        """The leader had the states put away before it ended the phase."""
+
+    def renew(self, credential: str) -> None:
+        """It has none."""
+
+    async def _join(self, gang: GangOrder, drained: asyncio.Event) -> bool:
+        """False when drained first. Raises RankGone."""
+        host, _, port = gang.address.rpartition(":")
+        try:
+            connection = await self._off_loop(
+                lambda: socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S)
+            )
+        except (OSError, ValueError) as error:
+            raise RankGone(
+                f"it cannot be reached at {gang.address!r} ({error}); see --listen-host and --advertised-host of "
+                "its supervisor"
+            ) from error
+        joining = asyncio.ensure_future(self._off_loop(lambda: leader_join(connection, gang)))
+        drain = asyncio.create_task(drained.wait())
+        await asyncio.wait((joining, drain), return_when=asyncio.FIRST_COMPLETED)
+        drain.cancel()
+        if not joining.done():
+            connection.shutdown(socket.SHUT_RDWR)
+        try:
+            await joining
+        except NotAdmitted as error:
+            connection.close()
+            if drained.is_set():
+                return False
+            raise RankGone(str(error)) from error
+        self._connection = connection
+        return True
+
+    def _follow(self) -> str:
+        """In the thread that computes. Raises RankGone, ModelLoadError."""
+        assert self._connection is not None
+        while True:
+            match command_receive(self._connection):
+                case Release(reason=reason):
+                    return reason
+                case Told(state=LedgerState.IDLE, cause=cause):
+                    self._say_soon(Doing(state=LedgerState.IDLE, cause=cause))
+                case Told():
+                    continue  # at work alone; what it needs of this machine, it orders
+                case Load() as load:
+                    self._load(load)
+                case command:
+                    self._carry_out(command)
+
+    def _load(self, load: Load) -> None:
+        assert self._connection is not None
+        self._say_soon(Doing(state=LedgerState.STARTING))
+        try:
+            self._engine = gang_follow(load, self._connection)
+        except ModelLoadError as error:
+            report_send(self._connection, Refused(reason=str(error)))
+            raise
+        self._say_soon(_AWAITING_LEADER)
+
+    def _carry_out(self, command: Command) -> None:
+        if self._engine is None:
+            raise RankGone(f"it orders a {type(command).__name__} before anything was loaded")
+        if isinstance(command, Step):
+            self._say_soon(Doing(state=LedgerState.TRAINING))
+        elif isinstance(command, Gather | Save | Restore):
+            self._say_soon(Doing(state=LedgerState.SYNCING))
+        try:
+            carry_out(command, self._engine)
+        except RuntimeError as error:
+            if not self._is_leader_gone():
+                raise
+            raise RankGone(str(error).splitlines()[0]) from error  # a collective without the others
+        self._say_soon(_AWAITING_LEADER)
+
+    def _is_leader_gone(self) -> bool:
+        """Whether that is what broke the work; it may show a moment later."""
+        assert self._connection is not None
+        self._connection.settimeout(_NOTICE_S)
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+    def _watch(self) -> None:
+        """Between phases: without the leader, what this process holds is of no use to anybody."""
+        assert self._connection is not None
+        if self._engine is None:  # they never trained together: the next gang may be another's
+            self._connection.close()
+            self._connection = None
+        else:
+            self._loop.add_reader(self._connection, self._look, self._connection)
+
+    def _look(self, connection: socket.socket) -> None:
+        try:
+            is_gone = not connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            is_gone = True
+        if is_gone:
+            end_process(0, "the machine that leads has ended its trainer")
+        self._loop.remove_reader(connection)  # its next phase has begun before this machine's
+
+    async def _leave(self, reason: str, order: PhaseOrder) -> None:
+        """The end that was asked for, though not as the leader would have said it."""
+        self._channel.send(Ended(phase_id=order.phase_id, reason=reason))
+        await self._channel.flush()
+        end_process(0, reason)
+
+    def _say(self, doing: Doing) -> None:
+        self._channel.send(doing)
+
+    def _say_soon(self, doing: Doing) -> None:
+        self._loop.call_soon_threadsafe(self._say, doing)
+
+    async def _off_loop(self, work: Callable[[], _T]) -> _T:
+        return await self._loop.run_in_executor(self._executor, work)

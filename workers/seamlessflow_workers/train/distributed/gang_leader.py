@@ -1,0 +1,201 @@
+"""The trainer of the machine that leads a gang: waits until all are there, then trains as any other trainer does.
+
+Enters: phases of gangs of the same machines, one after another. Leaves: what `trainer.Trainer` leaves, and to the other
+machines the calls of its engine, what it does in the words of the ledger, and the end of each phase. The engine is made
+when the machines first come together, and stays with them: a process never trains with others than its first.
+"""
+
+import asyncio
+import logging
+import socket
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.protocol.child import Begun, Doing
+from seamlessflow.core.protocol.worker import GangOrder, PhaseOrder, WarmProcess
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
+from seamlessflow_workers.train.control import ControlChannel, end_process
+from seamlessflow_workers.train.distributed.gang_members import Member, members_gather
+from seamlessflow_workers.train.distributed.rank_commands import Command, Release, Told, command_send
+from seamlessflow_workers.train.distributed.rank_group import gang_lead
+from seamlessflow_workers.train.step_engine import RankGone
+from seamlessflow_workers.train.trainer import Trainer
+from seamlessflow_workers.train.weight_offers import offers_open
+from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
+
+logger = logging.getLogger(__name__)
+
+EXIT_MEMBER_LOST = 4
+LAST_WORD_S = 3.0
+
+
+class GangLeader:
+    """One per process, in place of its `Trainer`."""
+
+    def __init__(
+        self,
+        *,
+        warm_process: WarmProcess,
+        spec: JobSpec,
+        executor: Executor,
+        channel: ControlChannel,
+        listening: socket.socket,
+    ) -> None:
+        self._warm_process = warm_process
+        self._spec = spec
+        self._executor = executor
+        self._channel = channel
+        self._listening = listening
+        self._members: list[Member] = []
+        self._news = asyncio.Event()  # of a member, for who watches over the phase
+        self._said = asyncio.Event()  # the same, for who waits for members
+        self._is_at_work = False
+        self._trainer: Trainer | None = None
+        self._gang: GangOrder | None = None  # of the phase under way
+        self._is_discarded = False
+
+    async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
+        """As `Trainer.run_phase`, once all machines are there. Raises ModelLoadError and RankGone as well."""
+        self._gang = order.gang
+        working = asyncio.create_task(self._work(order, drained))
+        self._is_at_work = True
+        try:
+            while not working.done():
+                self._news.clear()
+                if (lost := self._lost_member()) is not None:
+                    # What ended it may break the work here as well, which can say it better.
+                    await asyncio.wait({working}, timeout=0.0 if lost.has_said_why else LAST_WORD_S)
+                    if not working.done():
+                        raise RankGone(lost.loss())
+                    break
+                news = asyncio.create_task(self._news.wait())
+                await asyncio.wait((working, news), return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+            return working.result()
+        finally:
+            working.cancel()
+
+    async def _work(self, order: PhaseOrder, drained: asyncio.Event) -> str:
+        self._channel.send(Doing(state=LedgerState.IDLE, cause=IdleCause.AWAITING_GANG))
+        is_complete = await (self._await_members if self._members else self._gather_members)(drained)
+        if not is_complete:
+            return "drained before all machines of the gang were there"
+        self._channel.send(Begun(phase_id=order.phase_id))
+        if self._trainer is None:
+            self._report(Doing(state=LedgerState.STARTING))
+            self._trainer = await self._make_trainer()
+        self._trainer.is_discarded = self._is_discarded
+        return await self._trainer.run_phase(order, drained)
+
+    async def device_leave(self) -> None:
+        """The phase is over, for the other machines too."""
+        if self._trainer is not None:
+            await self._trainer.device_leave()
+        assert self._gang is not None
+        reason = "the machine that leads has ended the phase"
+        await asyncio.wrap_future(self._tell(Release(gang_id=self._gang.gang_id, reason=reason)))
+        self._is_at_work = False
+        asyncio.get_running_loop().call_soon(self._look)  # once the end of the phase has been said
+
+    def renew(self, credential: str) -> None:
+        if self._trainer is not None:
+            self._trainer.renew(credential)
+
+    @property
+    def is_stepping(self) -> bool:
+        return self._trainer is not None and self._trainer.is_stepping
+
+    @property
+    def is_discarded(self) -> bool:
+        return self._is_discarded
+
+    @is_discarded.setter
+    def is_discarded(self, value: bool) -> None:
+        self._is_discarded = value
+        if self._trainer is not None:
+            self._trainer.is_discarded = value
+
+    async def _gather_members(self, drained: asyncio.Event) -> bool:
+        assert self._gang is not None
+        admitted = await members_gather(self._listening, self._gang, drained)
+        if admitted is None:
+            return False
+        loop = asyncio.get_running_loop()
+        self._members = [
+            Member(
+                self._gang.machines[number],
+                admitted[number],
+                self._gang.gang_id,
+                on_news=lambda: loop.call_soon_threadsafe(self._look),
+            )
+            for number in sorted(admitted)
+        ]
+        return True
+
+    async def _await_members(self, drained: asyncio.Event) -> bool:
+        """They are connected; each says when its phase has begun."""
+        assert self._gang is not None
+        gang_id = self._gang.gang_id
+        drain = asyncio.create_task(drained.wait())
+        try:
+            while not drained.is_set():
+                self._said.clear()
+                if all(member.present_in == gang_id for member in self._members):
+                    return True
+                said = asyncio.create_task(self._said.wait())
+                await asyncio.wait((said, drain), return_when=asyncio.FIRST_COMPLETED)
+                said.cancel()
+        finally:
+            drain.cancel()
+        return False
+
+    def _look(self) -> None:
+        """A member has said something, or is gone: between phases nobody else would say so."""
+        self._news.set()
+        self._said.set()
+        if not self._is_at_work and (lost := self._lost_member()) is not None:
+            end_process(EXIT_MEMBER_LOST, f"{lost.loss()}; the next trainer starts from the checkpoint")
+
+    def _lost_member(self) -> Member | None:
+        return next((member for member in self._members if member.loss(wait=False) is not None), None)
+
+    async def _make_trainer(self) -> Trainer:
+        warm_process, spec = self._warm_process, self._spec
+        artifacts = checkpoints_folder(warm_process.artifact_root, warm_process.job_id).parent
+        engine = await asyncio.get_running_loop().run_in_executor(
+            self._executor,
+            lambda: gang_lead(
+                Path(warm_process.model_path),
+                spec,
+                members=self._members,
+                listen_host=self._listening.getsockname()[0],
+                artifacts=artifacts,
+            ),
+        )
+        return Trainer(
+            warm_process=warm_process,
+            spec=spec,
+            engine=engine,
+            executor=self._executor,
+            report=self._report,
+            offers=offers_open(versions_folder(warm_process.artifact_root, warm_process.job_id), spec),
+        )
+
+    def _report(self, doing: Doing) -> None:
+        self._channel.send(doing)
+        self._tell(Told(state=doing.state, cause=doing.cause))
+
+    def _tell(self, command: Command) -> "Future[None]":
+        """In the thread that computes, so that what is told keeps its place among what is ordered."""
+        telling = self._executor.submit(
+            command_send, [member.connection for member in self._members], command
+        )
+        telling.add_done_callback(_note_untold)
+        return telling
+
+
+def _note_untold(telling: "Future[None]") -> None:
+    """Who cannot be told is gone, and the next call of the engine says so."""
+    if not telling.cancelled() and (error := telling.exception()) is not None:
+        logger.warning("%s", error)

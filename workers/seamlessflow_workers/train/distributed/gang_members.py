@@ -1,0 +1,147 @@
+"""The machines that train together with this one, as their leader sees them.
+
+Enters: connections at the machine's rendezvous, of which only proven members are kept. Leaves: one `Member` each, with
+what it reports and, once it is gone, why.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+from seamlessflow.core.protocol.worker import GangOrder
+from seamlessflow_workers.train.distributed.gang_handshake import ANSWER_S, NotAdmitted, member_admit
+from seamlessflow_workers.train.distributed.rank_commands import (
+    Here,
+    Refused,
+    Release,
+    command_send,
+    report_receive,
+)
+from seamlessflow_workers.train.step_engine import RankGone
+
+logger = logging.getLogger(__name__)
+
+_NOTICE_S = 1.0  # between a collective that breaks and the end of a connection that explains it
+_NUM_HANDSHAKES = 16
+
+
+class Member:
+    """The connection to another machine's trainer, read by a thread of its own for as long as it lives."""
+
+    def __init__(
+        self, name: str, connection: socket.socket, gang_id: UUID, *, on_news: Callable[[], object]
+    ) -> None:
+        """`on_news` is called from the thread."""
+        self.name = name
+        self.connection = connection
+        self.present_in = gang_id  # the last gang whose phase has begun there
+        self._reason = ""
+        self._gone = threading.Event()
+        self._on_news = on_news
+        threading.Thread(target=self._listen, name=f"member-{name}", daemon=True).start()
+
+    @property
+    def has_said_why(self) -> bool:
+        """It ended of itself, for a reason that it told."""
+        return bool(self._reason)
+
+    def loss(self, *, wait: bool = True) -> str | None:
+        """Why it is gone, in one sentence; None while it is there, which may show a moment later."""
+        if not self._gone.wait(_NOTICE_S if wait else 0.0):
+            return None
+        return self._reason or f"the trainer of {self.name}, which trains with this one, is gone"
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                match report_receive(self.connection):
+                    case Here(gang_id=gang_id):
+                        self.present_in = gang_id
+                    case Refused(reason=reason):
+                        self._reason = f"{self.name} {reason}"
+                self._on_news()
+        except RankGone as error:
+            logger.warning("%s: %s", self.name, error)
+        self._gone.set()
+        self._on_news()
+
+
+async def members_gather(
+    listening: socket.socket, gang: GangOrder, drained: asyncio.Event
+) -> dict[int, socket.socket] | None:
+    """Connections by member, once all are there; None when drained first. Strangers are sent away."""
+    waiting_room = _WaitingRoom(gang)
+    accepting = asyncio.create_task(waiting_room.accept(listening))
+    drain = asyncio.create_task(drained.wait())
+    complete = asyncio.create_task(waiting_room.complete.wait())
+    try:
+        await asyncio.wait((accepting, drain, complete), return_when=asyncio.FIRST_COMPLETED)
+        if accepting.done():
+            accepting.result()
+        return waiting_room.close(is_complete=complete.done())
+    finally:
+        for task in (accepting, drain, complete):
+            task.cancel()
+        await asyncio.gather(accepting, drain, complete, return_exceptions=True)
+
+
+class _WaitingRoom:
+    def __init__(self, gang: GangOrder) -> None:
+        self.admitted: dict[int, socket.socket] = {}
+        self.complete = asyncio.Event()
+        self._gang = gang
+        self._pool = ThreadPoolExecutor(_NUM_HANDSHAKES, thread_name_prefix="handshake")
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    async def accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, address = await loop.sock_accept(listening)
+            task = asyncio.create_task(self._admit(connection, address[0]))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    def close(self, *, is_complete: bool) -> dict[int, socket.socket] | None:
+        """Nobody is admitted any more; unless all are there, those who were are told that it was for nothing."""
+        self._is_closed = True
+        self._pool.shutdown(wait=False)
+        if is_complete:
+            return self.admitted
+        reason = "drained before all machines of the gang were there"
+        for connection in self.admitted.values():
+            with contextlib.suppress(RankGone), connection:  # who has left already need not be told
+                command_send([connection], Release(gang_id=self._gang.gang_id, reason=reason))
+        return None
+
+    async def _admit(self, connection: socket.socket, host: str) -> None:
+        loop = asyncio.get_running_loop()
+        # However slowly it speaks: a stranger keeps no thread for long.
+        deadline = loop.call_later(2 * ANSWER_S, _hang_up, connection)
+        try:
+            member = await loop.run_in_executor(self._pool, member_admit, connection, self._gang)
+        except NotAdmitted as error:
+            logger.warning("%s was not admitted to the gang: %s", host, error)
+            connection.close()
+            return
+        finally:
+            deadline.cancel()
+        if self._is_closed:
+            connection.close()
+            return
+        if former := self.admitted.pop(member, None):
+            former.close()  # its trainer was started again
+        self.admitted[member] = connection
+        logger.info("%s joined", self._gang.machines[member])
+        if len(self.admitted) == len(self._gang.machines) - 1:
+            self.complete.set()
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended by itself
+        connection.shutdown(socket.SHUT_RDWR)

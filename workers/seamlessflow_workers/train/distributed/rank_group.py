@@ -1,0 +1,286 @@
+"""Several processes that train together, behind the same protocol as one: `step_engine.StepEngine`.
+
+This process is rank 0, or the first rank of another machine of a gang: it starts the others of its machine, tells each
+what it does itself (`rank_commands`) and computes its own share; rank 0 tells the other machines too. All meet in a
+store of rank 0, over a socket bound before anyone is told its port: on the loopback, or where the machine listens to
+others. A rank that ends ends the whole trainer, which starts again from its last checkpoint; without rank 0 the others
+end by themselves.
+"""
+
+import logging
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import torch
+from torch._C._distributed_c10d import Store, TCPStore
+
+from seamlessflow.core.batching.format import Batch, batch_encode
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow_workers.train.control import end_process
+from seamlessflow_workers.train.distributed.gang_members import Member
+from seamlessflow_workers.train.distributed.rank_commands import (
+    Command,
+    Gather,
+    Load,
+    Offload,
+    Reload,
+    Restore,
+    Save,
+    Step,
+    command_send,
+)
+from seamlessflow_workers.train.step.engine import TrainEngine
+from seamlessflow_workers.train.step.process_group import process_group_start
+from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
+from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
+
+logger = logging.getLogger(__name__)
+
+EXIT_RANK_LOST = 4
+_LAST_WORD_S = 10.0  # what stopped a rank may stop rank 0 as well, which can say it better
+_DYING_S = 1.0
+_LOOPBACK = "127.0.0.1"
+_UNSPECIFIED = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - compared with, not bound
+_JOIN_LIMIT = timedelta(minutes=30)  # the others may read their models from slower disks
+_ZERO_STAGE_OF_SPREAD_WEIGHTS = 3
+_PROOF_PREFIX = ".gang-"
+
+
+def engine_load(model_path: Path, spec: JobSpec) -> StepEngine:
+    """The engine of one process, or of `train.num_ranks` of one machine. Raises ModelLoadError."""
+    if spec.train.num_ranks == 1:
+        process_group_start()
+        return TrainEngine(model_path, spec)
+    return gang_lead(model_path, spec, members=(), listen_host=_LOOPBACK, artifacts=None)
+
+
+def gang_lead(
+    model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path | None
+) -> "RankGroup":
+    """Rank 0 with the others of its machine, and the first of each other machine. Raises ModelLoadError, RankGone.
+
+    `artifacts`: a folder that all machines are to see.
+    """
+    num_local = spec.train.num_ranks
+    _require_devices(num_local)
+    family = socket.AF_INET6 if ":" in listen_host else socket.AF_INET
+    with socket.create_server((listen_host, 0), family=family) as listening:
+        port = listening.getsockname()[1]
+        own_host = _UNSPECIFIED.get(listen_host, listen_host)
+        store = TCPStore(
+            own_host,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=listening.detach(),
+            timeout=_JOIN_LIMIT,
+        )
+    address = members[0].connection.getsockname()[0] if members else _LOOPBACK
+    order = Load(
+        rank=0,
+        local_rank=0,
+        num_ranks=num_local * (1 + len(members)),
+        store_host=own_host,
+        store_port=port,
+        address=address,
+        model_path=str(model_path),
+        spec=spec.model_dump_json().encode(),
+    )
+    with _artifacts_proof(artifacts) as (proof_path, proof):
+        for number, member in enumerate(members, 1):
+            there = {"store_host": "", "address": "", "proof_path": proof_path, "proof": proof}
+            command_send(
+                [member.connection], msgspec.structs.replace(order, rank=number * num_local, **there)
+            )
+        return RankGroup(order, store, members)
+
+
+def gang_follow(load: Load, connection: socket.socket) -> StepEngine:
+    """The engine of the first rank of another machine, and of the others there. Raises ModelLoadError."""
+    if load.proof_path and _proof_read(Path(load.proof_path)) != load.proof:
+        raise ModelLoadError(
+            f"does not see the artifacts of the machine that leads: {Path(load.proof_path).parent} must be the same "
+            "folder on all machines that train together (ARTIFACT_ROOT)"
+        )
+    num_local = JobSpec.model_validate_json(load.spec).train.num_ranks
+    _require_devices(num_local)
+    here = msgspec.structs.replace(
+        load, store_host=connection.getpeername()[0], address=connection.getsockname()[0], proof_path=""
+    )
+    return follower_join(here) if num_local == 1 else RankGroup(here, _store_of(here), ())
+
+
+def follower_join(load: Load) -> TrainEngine:
+    """The engine of a rank that has none below it. Raises ModelLoadError."""
+    return _engine_join(load, _store_of(load))
+
+
+def _engine_join(load: Load, store: Store) -> TrainEngine:
+    process_group_start(
+        rank=load.rank,
+        local_rank=load.local_rank,
+        num_ranks=load.num_ranks,
+        store=store,
+        address=load.address,
+    )
+    return TrainEngine(Path(load.model_path), JobSpec.model_validate_json(load.spec))
+
+
+def _store_of(load: Load) -> TCPStore:
+    return TCPStore(load.store_host, load.store_port, is_master=False, timeout=_JOIN_LIMIT)
+
+
+@contextmanager
+def _artifacts_proof(artifacts: Path | None) -> Iterator[tuple[str, str]]:
+    """Path and contents of a file that only who sees the same folder can read; it is there while all load."""
+    if artifacts is None:
+        yield "", ""
+        return
+    artifacts.mkdir(parents=True, exist_ok=True)
+    for left in artifacts.glob(f"{_PROOF_PREFIX}*"):  # of a trainer that was killed while others loaded
+        left.unlink(missing_ok=True)
+    proof = secrets.token_hex(16)
+    path = artifacts / f"{_PROOF_PREFIX}{proof}"
+    path.write_text(proof)
+    try:
+        yield str(path), proof
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _proof_read(path: Path) -> str | None:
+    try:
+        list(path.parent.iterdir())  # a network file system may remember that it was not there
+        return path.read_text()
+    except OSError:
+        return None
+
+
+class RankGroup:
+    """The first rank of a machine and, in processes of their own, those that it tells what to do."""
+
+    def __init__(self, load: Load, store: Store, members: Sequence[Member]) -> None:
+        """Returns when all ranks have loaded. Raises ModelLoadError, and RankGone for one of another machine."""
+        spec = JobSpec.model_validate_json(load.spec)
+        self._is_spread = spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS
+        self._members = tuple(members)
+        self._local = [_Rank(number) for number in range(1, spec.train.num_ranks)]
+        for rank in self._local:
+            command_send(
+                [rank.connection],
+                msgspec.structs.replace(load, rank=load.rank + rank.number, local_rank=rank.number),
+            )
+        self._connections = [*(m.connection for m in self._members), *(r.connection for r in self._local)]
+        with self._explained():
+            self._own = _engine_join(load, store)
+
+    def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
+        command = Step(batch=batch_encode(batch), step_version=step_version, optimizer_step=optimizer_step)
+        with self._together(command):
+            return self._own.step(batch, step_version=step_version, optimizer_step=optimizer_step)
+
+    @property
+    def adapter_config(self) -> bytes | None:
+        return self._own.adapter_config
+
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        return self._own.layouts()
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
+        if not self._is_spread:
+            return self._own.tensors(names)
+        with self._together(Gather(names=list(names))):
+            return self._own.tensors(names)
+
+    def state_save(self, folder: Path, tag: str) -> None:
+        with self._together(Save(folder=str(folder), tag=tag)):
+            self._own.state_save(folder, tag)
+
+    def state_load(self, folder: Path, tag: str) -> None:
+        with self._together(Restore(folder=str(folder), tag=tag)):
+            self._own.state_load(folder, tag)
+
+    def offload(self) -> int:
+        with self._together(Offload()):
+            return self._own.offload()
+
+    def reload(self) -> None:
+        with self._together(Reload()):
+            self._own.reload()
+
+    @contextmanager
+    def _together(self, command: Command) -> Iterator[None]:
+        """Tell the others, do the same here. Raises RankGone where that fails because one of them has ended."""
+        with self._explained():
+            command_send(self._connections, command)
+            yield
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except ModelLoadError:
+            raise
+        except RuntimeError as error:  # of a collective as well
+            for rank in self._local:
+                if (code := rank.exit_code()) is not None:
+                    raise RankGone(
+                        f"rank {rank.number} of the trainer ended with exit code {code}"
+                    ) from error
+            for member in self._members:
+                if (loss := member.loss()) is not None:
+                    raise RankGone(loss) from error
+            raise
+
+
+class _Rank:
+    """The process of another rank, watched for as long as this one lives."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._ended = threading.Event()
+        self.connection, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "seamlessflow_workers.train.distributed.follower",
+                    str(theirs.fileno()),
+                ],
+                pass_fds=[theirs.fileno()],
+            )
+        threading.Thread(target=self._watch, name=f"rank-{number}", daemon=True).start()
+
+    def exit_code(self) -> int | None:
+        """None while the process lives, which one that closed its connections soon does not."""
+        self._ended.wait(_DYING_S)
+        return self._process.returncode
+
+    def _watch(self) -> NoReturn:
+        """A rank never ends before rank 0; if it does, the others would wait for it in their next collective."""
+        code = self._process.wait()
+        self._ended.set()
+        logger.error("rank %d of the trainer ended with exit code %d", self.number, code)
+        time.sleep(_LAST_WORD_S)
+        end_process(
+            EXIT_RANK_LOST, f"rank {self.number} is gone; the trainer starts again from its checkpoint"
+        )
+
+
+def _require_devices(num_ranks: int) -> None:
+    if torch.cuda.is_available() and num_ranks > torch.cuda.device_count():
+        raise ModelLoadError(
+            f"train.num_ranks is {num_ranks}, but this machine has {torch.cuda.device_count()} GPUs; "
+            "set it to at most as many"
+        )

@@ -1,0 +1,46 @@
+"""Reads the files of a DeepSpeed checkpoint without running anything that they say.
+
+They are pickles: DeepSpeed's own reader calls whatever a file names. Here a path enters and what DeepSpeed saved
+leaves: tensors, plain containers and the three classes below; a file that names anything else is refused before the
+first call.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seamlessflow_workers.train.checkpoint import CheckpointReadError
+from seamlessflow_workers.train.step.process_group import (
+    LossScaler,
+    TorchCheckpointEngine,
+    ZeroStageEnum,
+    fragment_address,
+)
+
+# Beside what torch itself takes for data. None has code that runs when it is made from a file.
+_KNOWN_CLASSES = [LossScaler, ZeroStageEnum, fragment_address]
+_NAMED = re.compile(r"(?:GLOBAL|type) (\S+)")
+
+
+class SafeCheckpointFiles(TorchCheckpointEngine):
+    """In the place that DeepSpeed keeps for whoever reads and writes its files; it writes them as always."""
+
+    def load(self, path: str, map_location: Any = None) -> Any:
+        """Raises CheckpointReadError."""
+        try:
+            with torch.serialization.safe_globals(_KNOWN_CLASSES):
+                return torch.load(path, map_location=map_location, weights_only=True)
+        except Exception as error:  # a damaged pickle fails in as many ways as there are bytes
+            raise CheckpointReadError(_refusal(Path(path), error)) from error
+
+
+def _refusal(path: Path, error: Exception) -> str:
+    if named := _NAMED.search(str(error)):
+        return (
+            f"checkpoint file {path} names {named.group(1)}, which no trainer saves; it was not made by one, "
+            "and nothing of it was run: delete its folder to go on from the checkpoint before it"
+        )
+    reason = next(iter(str(error).splitlines()), "")
+    return f"checkpoint file {path} cannot be read: {type(error).__name__} {reason}".rstrip()

@@ -1,0 +1,338 @@
+"""The DeepSpeed engine behind the trainer: one batch in, one optimizer step, metrics out.
+
+Device-agnostic: NCCL where CUDA is, else gloo on the processor. Learning rate and step depend on the batch number only,
+so the same batches from the same start give bit-equal weights. A batch without anything to train leaves the parameters
+and the optimizer untouched, and so does one whose gradient is not finite.
+"""
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seamlessflow.core.algorithms.kl_shaping import kl_estimates
+from seamlessflow.core.batching.format import Batch
+from seamlessflow.core.batching.kl_rewards import kl_into_rewards
+from seamlessflow.core.job_spec import Dtype, JobSpec
+from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
+from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
+from seamlessflow_workers.train.step.metrics import Stopwatch, batch_metrics, speeds, update_metrics
+from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, plan_batch
+from seamlessflow_workers.train.step.offload import StatesMover
+from seamlessflow_workers.train.step.policy import Policy, policy_load
+from seamlessflow_workers.train.step.process_group import deepspeed, training_device
+from seamlessflow_workers.train.step.ranks import own_micro_batches, statistics_of_all_ranks
+from seamlessflow_workers.train.step.statistics import StepStatistics
+from seamlessflow_workers.train.trees.blocks import TreeBlocks
+from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
+
+_SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
+_PREFIX = "model."  # of the wrapper in train.policy
+_MAX_MICRO_BATCH_TOKENS_CPU = 2048  # beyond it the activations leave the processor's cache (a fifth slower)
+
+
+class TrainEngine:
+    """Owns policy, optimizer and (when kl_coef > 0) a frozen copy of the initial policy; with an adapter the policy
+    without it is that copy. Not thread-safe."""
+
+    def __init__(self, model_path: Path, spec: JobSpec) -> None:
+        """Needs `process_group_start` before. Raises ModelLoadError."""
+        self._spec = spec
+        self._device = training_device()
+        self._micro_batch_tokens = spec.train.micro_batch_tokens
+        if self._device.type == "cpu":
+            self._micro_batch_tokens = min(self._micro_batch_tokens, _MAX_MICRO_BATCH_TOKENS_CPU)
+        torch.manual_seed(spec.seed)
+        policy = policy_load(
+            model_path,
+            spec.model.dtype,
+            is_tree=spec.train.tree,
+            has_gradient_checkpoints=spec.train.gradient_checkpointing,
+            has_entropy_gradient=spec.algorithm.entropy_coef > 0,
+            lora=spec.train.lora,
+            source=spec.model.source,
+        )
+        self._head_name = policy.head_name
+        self._adapter = policy.adapter
+        self.adapter_config = policy.adapter.config if policy.adapter else None
+        needs_copy = spec.algorithm.needs_reference and policy.adapter is None
+        self._reference = self._freeze(policy) if needs_copy else None
+        optimizer = torch.optim.AdamW(
+            [parameter for parameter in policy.parameters() if parameter.requires_grad],
+            lr=spec.train.learning_rate,
+            betas=spec.train.adam_betas,
+            weight_decay=spec.train.weight_decay,
+        )
+        self._engine, self._optimizer, _, _ = deepspeed.initialize(
+            model=policy, optimizer=optimizer, config=_deepspeed_config(spec)
+        )
+        self._engine.checkpoint_engine = SafeCheckpointFiles()
+        self._mover = StatesMover(self._engine, self._reference, self._device)
+
+    def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
+        """Train on a batch as step number `optimizer_step` (from 1), with weights of `step_version` before it."""
+        if self._spec.train.lora and self._spec.train.lora.dropout:
+            # What is dropped depends on the step alone: a resumed trainer drops the same.
+            torch.manual_seed(hash((self._spec.seed, optimizer_step, torch.distributed.get_rank())))
+        watch = Stopwatch()
+        with watch.part("step"):
+            kl: dict[str, float] = {}
+            if self._spec.algorithm.is_kl_in_reward:
+                with watch.part("reference"):
+                    batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version)
+            plan = self._plan(batch, step_version)
+            learning_rate = self._set_learning_rate(optimizer_step)
+            statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_offline)
+            with watch.part("measure"):
+                self._measure(plan, batch.header.temperature, step_version, statistics)
+            grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
+        return {
+            **batch_metrics(batch, plan),
+            **statistics_of_all_ranks(statistics).metrics(),
+            **kl,
+            **speeds(plan, watch),
+            **({} if grad_norm is None else update_metrics(grad_norm)),
+            "train/learning_rate": learning_rate,
+            **{f"train/{name}_s": seconds for name, seconds in watch.seconds.items()},
+        }
+
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        """What is published, in the job's number format: all weights, the output head also where it is tied to the
+        embeddings; or those of the adapter."""
+        return {name: _layout(parameter) for name, parameter in self._published().items()}
+
+    def tensors(self, names: Sequence[str] | None = None) -> dict[str, RawTensor]:
+        """Some of them, or all; under ZeRO-3 no others are put together meanwhile. All ranks must ask alike."""
+        published = self._published()
+        wanted = {name: published[name] for name in (published if names is None else names)}
+        with deepspeed.zero.GatheredParameters(list(wanted.values()), modifier_rank=None):
+            return {name: _raw(parameter) for name, parameter in wanted.items()}
+
+    def _published(self) -> dict[str, Tensor]:
+        if self._adapter is not None:
+            return dict(self._adapter.tensors())
+        policy = self._engine.module
+        assert isinstance(policy, Policy)
+        published: dict[str, Tensor] = {
+            name.removeprefix(_PREFIX): parameter for name, parameter in policy.named_parameters()
+        }
+        # Engines keep packed copies of the head: a head that is not sent would stay at its old value.
+        head: Tensor = policy.model.get_output_embeddings().weight  # type: ignore[operator]
+        published.setdefault(self._head_name, head)
+        return published
+
+    def state_save(self, folder: Path, tag: str) -> None:
+        """Write what is trained, its optimizer and random state below `folder/tag`."""
+        random_state = {"cpu": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            random_state["cuda"] = torch.cuda.get_rng_state()
+        client_state = {"random_state": random_state}
+        self._engine.save_checkpoint(
+            str(folder), tag=tag, client_state=client_state, save_latest=False, exclude_frozen_parameters=True
+        )
+        torch.distributed.barrier()  # whole only when every rank has written its part
+
+    def state_load(self, folder: Path, tag: str) -> None:
+        """Raises CheckpointReadError; nothing that the files might ask for is run."""
+        # What is frozen is the model's own, loaded from its folder.
+        path, client_state = self._engine.load_checkpoint(
+            str(folder), tag=tag, load_module_strict=self._adapter is None
+        )
+        if path is None:
+            raise FileNotFoundError(f"DeepSpeed found no checkpoint {tag!r} in {folder}")
+        torch.set_rng_state(client_state["random_state"]["cpu"].cpu())
+        # A checkpoint made on a processor has none.
+        if torch.cuda.is_available() and "cuda" in client_state["random_state"]:
+            torch.cuda.set_rng_state(client_state["random_state"]["cuda"].cpu())
+
+    def offload(self) -> int:
+        """Only where an accelerator's memory is to be had: on a processor the states are where they belong."""
+        return self._mover.take_away() if self._device.type == "cuda" else 0
+
+    def reload(self) -> None:
+        self._mover.bring_back()
+
+    def _freeze(self, policy: Policy) -> Policy:
+        reference = copy.deepcopy(policy).to(self._device)
+        return reference.requires_grad_(False)
+
+    def _set_learning_rate(self, optimizer_step: int) -> float:
+        train = self._spec.train
+        learning_rate = train.learning_rate * min(1.0, optimizer_step / max(1, train.warmup_updates))
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        return learning_rate
+
+    def _plan(self, batch: Batch, step_version: int, *, computes_all: bool = False) -> TrainPlan:
+        return plan_batch(
+            batch,
+            step_version=step_version,
+            algorithm=self._spec.algorithm,
+            aggregation_constant=self._spec.aggregation_constant,
+            micro_batch_tokens=self._micro_batch_tokens,
+            computes_all=computes_all,
+            is_tree=self._spec.train.tree,
+            is_offline=self._spec.data.is_offline,
+        )
+
+    @torch.no_grad()
+    def _measure(
+        self, plan: TrainPlan, temperature: float, step_version: int, statistics: StepStatistics
+    ) -> None:
+        """Take samples without a gradient into the metrics, by a forward pass.
+
+        Groups that are solved or hopeless have no advantages, and their entropy is not that of the others: without them
+        the means would describe only what the policy is still unsure about.
+        """
+        for micro_batch, counts in self._own(plan.measured):
+            self._loss(micro_batch, temperature, step_version, statistics if counts else None)
+
+    def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
+        """The batch with advantages of rewards less the KL from the sampler to the reference; the mean of it."""
+        reference = batch.behaviour_logprobs.astype(np.float64)  # where nothing is trained: no KL
+        for micro_batch in self._plan(batch, step_version, computes_all=True).micro_batches:
+            logprobs = self._reference_logprobs(micro_batch, batch.header.temperature)
+            reference[micro_batch.places] = logprobs.cpu().double().numpy()
+        trained = batch.loss_mask != 0
+        difference = reference[trained] - batch.behaviour_logprobs[trained]
+        mean = (
+            float(kl_estimates(difference, self._spec.algorithm.kl_estimator).mean())
+            if len(difference)
+            else 0.0
+        )
+        return kl_into_rewards(batch, reference, self._spec.algorithm), mean
+
+    @torch.no_grad()
+    def _reference_logprobs(self, micro_batch: MicroBatch, temperature: float) -> Tensor:
+        """[N] of the initial policy."""
+        inputs = self._inputs(micro_batch, temperature)
+        if self._adapter is None:
+            assert self._reference is not None
+            logprobs, _ = self._reference(*inputs)
+        else:
+            with self._adapter.disabled():
+                logprobs, _ = self._engine.module(*inputs)
+        assert isinstance(logprobs, Tensor)
+        return logprobs
+
+    def _inputs(
+        self, micro_batch: MicroBatch, temperature: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float, TreeBlocks | None]:
+        arrays = (micro_batch.token_ids, micro_batch.rows, micro_batch.columns, micro_batch.targets)
+        token_ids, rows, columns, targets = (self._tensor(array) for array in arrays)
+        tree = None if micro_batch.tree is None else TreeBlocks(micro_batch.tree)
+        return token_ids, rows, columns, targets, temperature, tree
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+    def _train(
+        self,
+        plan: TrainPlan,
+        temperature: float,
+        step_version: int,
+        statistics: StepStatistics,
+        watch: Stopwatch,
+    ) -> float | None:
+        """One optimizer step over all micro-batches; the norm of the gradient before clipping, None without any.
+
+        A norm that is not finite says that the step was left out.
+        """
+        grad_norm = None
+        num_ranks = torch.distributed.get_world_size()
+        own = self._own(plan.micro_batches)
+        for number, (micro_batch, counts) in enumerate(own, start=1):
+            is_last = number == len(own)
+            self._engine.set_gradient_accumulation_boundary(is_last)
+            with watch.part("forward"):
+                loss = self._loss(micro_batch, temperature, step_version, statistics if counts else None)
+            with watch.part("backward"):
+                # DeepSpeed takes the mean over ranks; the loss of a batch is the sum of its parts.
+                self._engine.backward(loss * num_ranks, scale_wrt_gas=False)
+            with watch.part("optimizer"):
+                if is_last and self._is_plain:
+                    grad_norm = self._plain_grad_norm()
+                    if not math.isfinite(grad_norm):
+                        self._engine.zero_grad()
+                        self._engine.set_gradient_accumulation_boundary(False)
+                self._engine.step()
+        if plan.micro_batches and grad_norm is None:
+            grad_norm = float(self._engine.get_global_grad_norm())
+        return grad_norm
+
+    def _own(self, micro_batches: Sequence[MicroBatch]) -> list[tuple[MicroBatch, bool]]:
+        """This rank's share; partitioned weights are gathered by all ranks together, so all have equally many."""
+        rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return own_micro_batches(micro_batches, rank=rank, num_ranks=num_ranks)
+
+    def _loss(
+        self,
+        micro_batch: MicroBatch,
+        temperature: float,
+        step_version: int,
+        statistics: StepStatistics | None,
+    ) -> Tensor:
+        tensor = self._tensor
+        inputs = self._inputs(micro_batch, temperature)
+        reference_logprobs = None
+        if self._spec.algorithm.needs_reference and not self._spec.algorithm.is_kl_in_reward:
+            reference_logprobs = self._reference_logprobs(micro_batch, temperature)
+        logprobs, entropies = self._engine(*inputs)
+        terms = TokenTerms(
+            behaviour_logprobs=tensor(micro_batch.behaviour_logprobs),
+            advantages_positive=tensor(micro_batch.advantages_positive),
+            advantages_negative=tensor(micro_batch.advantages_negative),
+            loss_weights=tensor(micro_batch.loss_weights),
+            sequences=tensor(micro_batch.sequences),
+            num_sequences=micro_batch.num_sequences,
+            is_current=tensor(micro_batch.versions) == step_version,
+            reference_logprobs=reference_logprobs,
+        )
+        parts = policy_loss(logprobs, terms, self._spec.algorithm, entropies=entropies)
+        if statistics is not None:
+            statistics.add(logprobs=logprobs, entropies=entropies, terms=terms, parts=parts)
+        return parts.loss
+
+    @property
+    def _is_plain(self) -> bool:
+        """ZeRO 0 in float32: DeepSpeed neither keeps a norm of the gradient nor looks whether it is finite."""
+        return self._spec.train.zero_stage == 0 and self._spec.model.dtype is Dtype.FLOAT32
+
+    def _plain_grad_norm(self) -> float:
+        gradients = [p.grad for p in self._engine.module.parameters() if p.grad is not None]
+        return float(torch.nn.utils.get_total_norm(gradients))
+
+
+def _deepspeed_config(spec: JobSpec) -> dict[str, Any]:
+    return {
+        "train_micro_batch_size_per_gpu": 1,  # unused: we own the accumulation boundary and the scale of the loss
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": spec.train.max_grad_norm,
+        "zero_optimization": {"stage": spec.train.zero_stage},
+        "zero_allow_untested_optimizer": True,  # torch's AdamW: needs no compiler on the machine
+        "bf16": {"enabled": spec.model.dtype is Dtype.BFLOAT16},
+        "steps_per_print": 10**9,
+    }
+
+
+def _layout(parameter: Tensor) -> TensorLayout:
+    shape = tuple(getattr(parameter, "ds_shape", parameter.shape))  # of one that ZeRO-3 has spread
+    num_bytes = math.prod(shape) * parameter.element_size()
+    return TensorLayout(dtype=_SAFETENSORS_DTYPES[parameter.dtype], shape=shape, num_bytes=num_bytes)
+
+
+def _raw(tensor: Tensor) -> RawTensor:
+    """A copy: the file is written while nothing else may change it, and gathered parameters go away."""
+    data = tensor.detach().to("cpu", copy=True).contiguous().reshape(-1).view(torch.uint8).numpy()
+    return RawTensor(
+        dtype=_SAFETENSORS_DTYPES[tensor.dtype],
+        shape=tuple(tensor.shape),
+        data=data.data,
+        num_bytes=data.nbytes,
+    )

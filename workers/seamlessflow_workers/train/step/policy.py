@@ -1,0 +1,134 @@
+"""A causal language model that computes logits only where they are trained.
+
+Enters: a local folder in the transformers format. Leaves: logprob and entropy of the distribution really sampled from
+(logits divided by the sampler's temperature) for N chosen positions. The selection sits in front of the output head, so
+whatever the model's own forward does to its logits still happens, and no more than N × vocabulary of them ever exist.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import logging as transformers_logging
+
+from seamlessflow.core.job_spec import Dtype, LoraSection
+from seamlessflow_workers.train.step.adapter import Adapter, adapter_attach
+from seamlessflow_workers.train.step.sampled import logprobs_and_entropies
+from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.trees.blocks import TreeBlocks
+from seamlessflow_workers.train.trees.support import tree_attention_enable
+
+_DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
+
+
+class Policy(nn.Module):
+    """Wraps the model; parameters keep their names behind the prefix `model.`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        has_gradient_checkpoints: bool = False,
+        has_entropy_gradient: bool = False,
+        adapter: Adapter | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.adapter = adapter
+        self._has_gradient_checkpoints = has_gradient_checkpoints
+        if has_gradient_checkpoints:
+            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+        self._has_entropy_gradient = has_entropy_gradient
+        self._positions: tuple[Tensor, Tensor] | None = None
+        head = model.get_output_embeddings()  # type: ignore[operator]
+        assert isinstance(head, nn.Module)
+        head.register_forward_pre_hook(self._select)
+        names = {id(module): name for name, module in model.named_modules()}
+        self.head_name = f"{names[id(head)]}.weight"
+        if adapter is not None:
+            self.register_state_dict_post_hook(_keep_trained)
+        self.eval()  # no dropout of the model's own: trained logprobs must be those of the sampler
+
+    def train(self, mode: bool = True) -> "Policy":
+        super().train(False)
+        for dropout in self.adapter.dropouts() if self.adapter else ():
+            dropout.training = True  # asked for by the job, and no part of the model
+        if self._has_gradient_checkpoints:
+            # A layer drops its activations only in training mode; what is inside it stays without dropout.
+            for module in self.modules():
+                if isinstance(module, GradientCheckpointingLayer):
+                    module.training = True
+        return self
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        targets: Tensor,
+        temperature: float,
+        tree: TreeBlocks | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """(logprobs [N] with a gradient, entropies [N] with one if wanted), float32 or wider.
+
+        `tree`: the one row of `token_ids` is a flat tree; the model must have been loaded for it.
+        """
+        self._positions = (rows, columns)
+        structure = {} if tree is None else {"tree": tree, "position_ids": _positions(tree, token_ids.device)}
+        logits = self.model(input_ids=token_ids, use_cache=False, **structure).logits
+        self._positions = None
+        return logprobs_and_entropies(
+            logits, targets, temperature, has_entropy_gradient=self._has_entropy_gradient
+        )
+
+    def _select(self, _head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._positions is None:
+            return arguments
+        (hidden,) = arguments
+        return (hidden[self._positions],)
+
+
+def _keep_trained(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: object) -> None:
+    """A checkpoint of an adapter holds nothing of the model: not its tied head either, which DeepSpeed overlooks."""
+    trained = {prefix + name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    for name in state.keys() - trained:
+        del state[name]
+
+
+def _positions(tree: TreeBlocks, device: torch.device) -> Tensor:
+    """[1, T] of each token on its own path."""
+    return torch.from_numpy(tree.layout.positions).to(device)[None]
+
+
+def policy_load(
+    model_path: Path,
+    dtype: Dtype,
+    *,
+    is_tree: bool = False,
+    has_gradient_checkpoints: bool = False,
+    has_entropy_gradient: bool = False,
+    lora: LoraSection | None = None,
+    source: str = "",
+) -> Policy:
+    """Load from local files only; `is_tree`: every row will be a flat tree. Raises ModelLoadError.
+
+    With `lora` only an adapter takes gradients; `source` names the model in the adapter's configuration.
+    """
+    transformers_logging.disable_progress_bar()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            model_path, dtype=_DTYPES[dtype], local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelLoadError(f"no causal language model can be loaded from {model_path}: {error}") from error
+    if is_tree:
+        tree_attention_enable(model)
+    return Policy(
+        model,
+        adapter=None if lora is None else adapter_attach(model, lora, source=source),
+        has_gradient_checkpoints=has_gradient_checkpoints,
+        has_entropy_gradient=has_entropy_gradient,
+    )

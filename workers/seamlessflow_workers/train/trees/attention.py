@@ -1,0 +1,174 @@
+"""Attention of each token to its ancestors in a flat tree, skipping what the tree masks.
+
+Registered with transformers as `TREE_ATTENTION`; the model's forward is given `tree=TreeBlocks` and positions of the
+tokens on their own paths. On a processor every block of `TreeBlocks` is one call of torch's flash kernel without any
+mask; partial results of a query are joined by their log-sum-exp, and in the backward pass each block is given the
+joined output and log-sum-exp, which makes its share of the gradient exact (as in ring attention, arXiv 2310.01889). On
+CUDA the same mask goes to flex-attention by tiles. Grouped-query heads are supported by both.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from transformers import AttentionInterface
+
+from seamlessflow_workers.train.trees.blocks import TILE, TreeBlocks
+
+TREE_ATTENTION = "seamlessflow_tree"
+_UNSUPPORTED = (
+    "position_bias",
+    "s_aux",
+    "softcap",
+)  # options of other attentions that would change the result
+
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+
+
+class TreeAttentionError(RuntimeError):
+    """The model asks its attention for something that trees of tokens cannot give."""
+
+
+def tree_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    tree: TreeBlocks | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Query [1, H, T, D]; key, value [1, G, T, D], H a multiple of G; gives [1, T, H, D]. Raises TreeAttentionError."""
+    if tree is None:
+        raise TreeAttentionError(
+            f"{type(module).__name__} was not handed the tree: its model drops arguments"
+        )
+    if query.shape[0] != 1 or query.shape[2] != tree.layout.num_tokens or key.shape[2] != query.shape[2]:
+        raise TreeAttentionError(
+            f"expected one row of {tree.layout.num_tokens} tokens, got {tuple(query.shape)}"
+        )
+    if attention_mask is not None or dropout:
+        raise TreeAttentionError("a further mask or dropout cannot be combined with a tree")
+    if sliding_window is not None and tree.num_path_tokens_max > sliding_window:
+        raise TreeAttentionError(
+            f"a path of {tree.num_path_tokens_max} tokens is longer than the sliding window, {sliding_window}"
+        )
+    if named := [name for name in _UNSUPPORTED if options.get(name) is not None]:
+        raise TreeAttentionError(f"attention with {', '.join(named)} cannot be computed on trees")
+    scale = scaling if scaling is not None else float(query.shape[-1]) ** -0.5
+    if query.device.type == "cuda":
+        return _flex(query, key, value, tree, scale).transpose(1, 2).contiguous(), None
+    return BlockAttention.apply(query, key, value, tree, scale), None
+
+
+AttentionInterface.register(TREE_ATTENTION, tree_attention_forward)
+
+
+class BlockAttention(torch.autograd.Function):
+    """Exact attention over the blocks of a tree, on a processor."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, tree: TreeBlocks, scale: float
+    ) -> Tensor:
+        _, num_heads, num_tokens, width = query.shape
+        wide = _wide(query.dtype)
+        # Laid out as the next projection wants it: [1, T, H, D].
+        output = torch.empty(1, num_tokens, num_heads, width, dtype=wide).transpose(1, 2)
+        logsumexp = torch.empty(1, num_tokens, num_heads, dtype=wide).transpose(1, 2)
+        for own in tree.causal:
+            part, part_sum = _flash(
+                query[:, :, own], key[:, :, own], value[:, :, own], 0.0, True, scale=scale
+            )
+            output[:, :, own], logsumexp[:, :, own] = part, part_sum
+        for block in tree.rectangles:
+            q, k = block.queries, block.keys
+            part, part_sum = _flash(query[:, :, q], key[:, :, k], value[:, :, k], 0.0, False, scale=scale)
+            _join(output[:, :, q], logsumexp[:, :, q], part, part_sum)
+        output = output.to(query.dtype)
+        ctx.save_for_backward(query, key, value, output, logsumexp)
+        ctx.tree, ctx.scale = tree, scale
+        return output.transpose(1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        query, key, value, output, logsumexp = ctx.saved_tensors
+        grad = grad_output.transpose(1, 2)
+        wide = _wide(query.dtype)
+        grad_query, grad_key, grad_value = (torch.zeros_like(x, dtype=wide) for x in (query, key, value))
+        blocks = [(own, own, True) for own in ctx.tree.causal]
+        blocks += [(block.queries, block.keys, False) for block in ctx.tree.rectangles]
+        for q, k, is_causal in blocks:
+            parts = _flash_backward(
+                grad[:, :, q], query[:, :, q], key[:, :, k], value[:, :, k], output[:, :, q], logsumexp[:, :, q],
+                0.0, is_causal, scale=ctx.scale,
+            )  # fmt: skip
+            grad_query[:, :, q] += parts[0]
+            grad_key[:, :, k] += parts[1]
+            grad_value[:, :, k] += parts[2]
+        return grad_query.to(query.dtype), grad_key.to(key.dtype), grad_value.to(value.dtype), None, None
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """Partial sums are kept in at least float32."""
+    return dtype if dtype == torch.float64 else torch.float32
+
+
+def _join(output: Tensor, logsumexp: Tensor, part: Tensor, part_sum: Tensor) -> None:
+    """Attention over the union of two sets of keys, in place: [1, H, N, D] and [1, H, N]."""
+    joined = torch.logaddexp(logsumexp, part_sum)
+    output.mul_((logsumexp - joined).exp_()[..., None])
+    output.addcmul_(part.to(output.dtype), (part_sum - joined).exp_()[..., None])
+    logsumexp.copy_(joined)
+
+
+def tile_mask(tree: TreeBlocks, device: torch.device) -> BlockMask:
+    """The ancestor mask for flex-attention: kv is an ancestor of q, or q, iff kv ≤ q < descendant_ends[kv]."""
+    num_tokens = tree.layout.num_tokens
+    tiles = tree.tiles()
+    # The last tile may reach behind the end: what is there is nobody's ancestor. A padded table, not a clamp: a number
+    # in the mask would be part of what the kernel is compiled for.
+    padded = np.zeros(len(tiles.full_counts) * TILE, dtype=np.int64)
+    padded[:num_tokens] = tree.layout.descendant_ends
+    ends = torch.from_numpy(padded).to(device)
+
+    def is_ancestor(_batch: Tensor, _head: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return (kv <= q) & (q < ends[kv])
+
+    def table(array: NDArray[np.int32]) -> Tensor:
+        return torch.from_numpy(array).to(device)[None, None]
+
+    return BlockMask.from_kv_blocks(
+        table(tiles.partial_counts),
+        table(tiles.partial_columns),
+        table(tiles.full_counts),
+        table(tiles.full_columns),
+        BLOCK_SIZE=TILE,
+        mask_mod=is_ancestor,
+        seq_lengths=(num_tokens, num_tokens),
+    )
+
+
+_compiled_flex: Any = None
+
+
+def _flex(query: Tensor, key: Tensor, value: Tensor, tree: TreeBlocks, scale: float) -> Tensor:
+    """[1, H, T, D]. The kernel is compiled once; the tables of a tree are made once for all its layers."""
+    global _compiled_flex
+    if _compiled_flex is None:
+        _compiled_flex = torch.compile(flex_attention, dynamic=True)
+    mask = tree.__dict__.get("_tile_mask")
+    if mask is None:
+        mask = tree.__dict__["_tile_mask"] = tile_mask(tree, query.device)
+    result: Tensor = _compiled_flex(
+        query, key, value, block_mask=mask, scale=scale, enable_gqa=key.shape[1] != query.shape[1]
+    )
+    return result

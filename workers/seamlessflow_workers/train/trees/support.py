@@ -1,0 +1,87 @@
+"""Whether a model can be trained on flat trees, and switching it over.
+
+On a flat tree siblings stand side by side, so whatever carries a state from token to token (state-space layers,
+convolutions, token shifts) or looks at neighbours (sliding windows) would leak from one branch into the next. Such
+models are refused by what their configuration says; then a small tree is run and compared with its branches, which
+also catches what no configuration tells. A refusal names the reason and the way out, `train.tree: false`.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from seamlessflow.core.batching.tree_layout import TreeLayout
+from seamlessflow_workers.train.step_engine import ModelLoadError
+from seamlessflow_workers.train.trees.attention import TREE_ATTENTION, TreeAttentionError
+from seamlessflow_workers.train.trees.blocks import TreeBlocks
+
+# Of the largest logit: bfloat16 keeps 8 bits, and sums over a model's depth lose some more.
+_PROBE_TOLERANCES = {torch.bfloat16: 0.1, torch.float16: 0.05, torch.float32: 1e-3, torch.float64: 1e-9}
+# A fork in the middle of a sample, one at its beginning, so that siblings stand side by side.
+_PROBE_LAYOUT = TreeLayout(np.array([0, 6, 9, 11]), np.array([-1, 3, 1]))
+_TREE_LAYERS = frozenset({"full_attention", "sliding_attention"})
+
+
+class TreeRefused(ModelLoadError):
+    """The architecture cannot be trained on trees."""
+
+    def __init__(self, model: PreTrainedModel, reason: str) -> None:
+        super().__init__(
+            f"{type(model).__name__} cannot be trained on trees: {reason}; set train.tree to false, "
+            "which trains the branches one by one"
+        )
+
+
+def tree_attention_enable(model: PreTrainedModel) -> None:
+    """Make `model` take `tree=`; afterwards it takes nothing else. Raises TreeRefused, the model then as it was."""
+    reason = _reason_against(model)
+    if reason is not None:
+        raise TreeRefused(model, reason)
+    before = model.config._attn_implementation
+    num_tokens = _PROBE_LAYOUT.num_tokens
+    ids = (torch.arange(num_tokens) * 7 + 3).remainder(min(97, model.config.get_text_config().vocab_size))
+    model.eval()  # a policy never drops anything
+    expected = _branch_logits(model, ids)
+    try:
+        model.set_attn_implementation(TREE_ATTENTION)
+        found = _tree_logits(model, ids)
+    except (TreeAttentionError, TypeError, ValueError, RuntimeError) as error:
+        model.set_attn_implementation(before)
+        raise TreeRefused(model, str(error)) from error
+    worst = float((found - expected).abs().max() / expected.abs().max())
+    if not worst <= _PROBE_TOLERANCES[model.dtype]:
+        model.set_attn_implementation(before)
+        raise TreeRefused(model, f"on a tree its logits differ from those of the branches (by {worst:.1%})")
+
+
+def _reason_against(model: PreTrainedModel) -> str | None:
+    config: Any = model.config.get_text_config()
+    layers = set(getattr(config, "layer_types", None) or ())
+    if model._is_stateful or (others := layers - _TREE_LAYERS):
+        named = f" ({', '.join(sorted(others))})" if not model._is_stateful else ""
+        return f"its layers{named} carry a state from token to token, which would leak between branches"
+    if not model._supports_attention_backend:
+        return "its attention cannot be exchanged"
+    return None
+
+
+@torch.no_grad()
+def _branch_logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
+    """[T, vocabulary] of a tree's tokens, each from the last branch that it is in."""
+    logits: dict[int, Tensor] = {}
+    for pieces in _PROBE_LAYOUT.paths():
+        tokens = torch.cat([torch.arange(piece.start, piece.stop) for piece in pieces])
+        row = model(input_ids=ids[tokens][None].to(model.device), use_cache=False).logits[0]
+        logits.update(zip(tokens.tolist(), row, strict=True))
+    return torch.stack([logits[token] for token in range(len(ids))]).float()
+
+
+@torch.no_grad()
+def _tree_logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
+    positions = torch.from_numpy(_PROBE_LAYOUT.positions)[None].to(model.device)
+    inputs = {"input_ids": ids[None].to(model.device), "position_ids": positions, "use_cache": False}
+    logits: Tensor = model(**inputs, tree=TreeBlocks(_PROBE_LAYOUT)).logits[0]
+    return logits.float()
