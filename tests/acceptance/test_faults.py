@@ -28,7 +28,7 @@ VICTIMS: dict[str, Victims] = {
     "web": lambda p: p.find("control_plane.asgi:application"),
     "agent runner": lambda p: p.find("seamlessflow_workers.agents"),
     "database": lambda p: p.find("bin/postgres", "-D"),
-    "fork servers": lambda p: p.find("seamlessflow_workers.fork_server"),
+    "fork servers": lambda p: p.find("seamlessflow_workers.process.fork_server"),
 }
 
 

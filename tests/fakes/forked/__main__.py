@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seamlessflow_workers.fork_server.preloading import open_descriptors
+from seamlessflow_workers.process.fork_server.preloading import open_descriptors
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
         "environment": dict(os.environ),
         "folder": str(Path.cwd()),
         "is_main": __name__ == "__main__" and sys.modules["__main__"].__dict__ is globals(),
-        "was_forked": "seamlessflow_workers.fork_server.serving" in sys.modules,
+        "was_forked": "seamlessflow_workers.process.fork_server.serving" in sys.modules,
         "descriptors": sorted(open_descriptors()),
         "draw": int(np.random.randint(1 << 62)),
         "priority": os.getpriority(os.PRIO_PROCESS, 0),

@@ -38,7 +38,7 @@ from seamlessflow_workers.agents.environments.registry import NotRunHere, enviro
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.phase import AgentPhase, DrainSignal
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
-from seamlessflow_workers.supervisor.launch import bind_to_parent
+from seamlessflow_workers.process.launch import bind_to_parent
 
 LINE_BYTES = 1 << 20
 

@@ -32,8 +32,8 @@ from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
-from seamlessflow_workers.supervisor.config import DEVICE_ENVIRONMENT
-from seamlessflow_workers.supervisor.process import ChildCommand
+from seamlessflow_workers.process.child import ChildCommand
+from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
 
 LINE_BYTES = 1 << 20
 RENEW_EVERY_S = 3600.0  # credentials live for a day; each heartbeat's answer brings a fresh one
@@ -56,11 +56,13 @@ class ControlledChild(WarmChild):
     async def _prepare(self) -> ChildCommand:
         ours, self._theirs = socket.socketpair()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_BYTES)
-        config = self._dependencies.config
-        program = config.train_command if self.key.role is Role.TRAIN else config.agent_command
-        path = self._dependencies.home.run / f"{self.key.role}-{self.key.job_id}.json"
+        settings = self._dependencies.settings
+        program = settings.train_command if self.key.role is Role.TRAIN else settings.agent_command
+        path = self._dependencies.folders.run / f"{self.key.role}-{self.key.job_id}.json"
         # The address under which this machine reaches the control plane, which need not be the one that people open.
-        warm_process = msgspec.structs.replace(self.warm_process, control_plane_url=config.control_plane_url)
+        warm_process = msgspec.structs.replace(
+            self.warm_process, control_plane_url=settings.control_plane_url
+        )
         path.write_bytes(msgspec.json.encode(warm_process))
         descriptor, meeting = self._theirs.fileno(), self._dependencies.rendezvous_fd
         is_of_gang = self.key.role is Role.TRAIN and _num_machines(warm_process) > 1
@@ -70,9 +72,9 @@ class ControlledChild(WarmChild):
                 *(("--rendezvous-fd", str(meeting)) if is_of_gang else ()),
             ),
             environment={
-                **DEVICE_ENVIRONMENT[config.device],
-                "SEAMLESSFLOW_LISTEN_HOST": config.listen_host,
-                "SEAMLESSFLOW_ADVERTISED_HOST": config.advertised_host,
+                **DEVICE_ENVIRONMENT[settings.device],
+                "SEAMLESSFLOW_LISTEN_HOST": settings.listen_host,
+                "SEAMLESSFLOW_ADVERTISED_HOST": settings.advertised_host,
             },
             inherited_fds=(descriptor, meeting) if is_of_gang else (descriptor,),
         )

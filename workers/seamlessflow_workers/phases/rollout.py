@@ -19,11 +19,12 @@ from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.worker import WarmProcess, WeightsReference
 from seamlessflow.core.types.ledger import LedgerState
 from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.phases.dependencies import Dependencies
 from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
 from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.phases.warm import ChildFailure, Dependencies, WarmChild
+from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
+from seamlessflow_workers.process.child import ChildCommand
 from seamlessflow_workers.rollout.front.front import Front
-from seamlessflow_workers.supervisor.process import ChildCommand
 from seamlessflow_workers.weights.manifest import WeightsReadError
 from seamlessflow_workers.weights.reading import weights_check
 
@@ -44,21 +45,21 @@ class RolloutChild(WarmChild):
 
     def __init__(self, warm_process: WarmProcess, dependencies: Dependencies, *, num_failures: int) -> None:
         self._changed = asyncio.Event()
-        self._socket = dependencies.home.socket_path(f"engine-{uuid.uuid4().hex[:12]}.sock")
+        self._socket = dependencies.folders.socket_path(f"engine-{uuid.uuid4().hex[:12]}.sock")
         super().__init__(warm_process, dependencies, num_failures=num_failures)
 
     async def _prepare(self) -> ChildCommand:
         spec = self._spec()
         self._transport = spec.train.weight_transport
-        config, kind = self._dependencies.config, spec.rollout.engine
-        if problem := config.engines[kind].problem:
+        settings, kind = self._dependencies.settings, spec.rollout.engine
+        if problem := settings.engines[kind].problem:
             raise ChildFailure(f"this machine runs no engines of kind {kind}: {problem}")
         weights = self.phase.order.weights if self.phase else self.warm_process.weights
         flags: tuple[str, ...] = ()
         if weights.version > 0 and (folder := await self._whole_weights(weights)):
             flags = ("--weights", str(folder))
             self._served_version = weights.version
-        return ChildCommand((*config.engine_commands[kind], *self._engine_flags(spec), *flags))
+        return ChildCommand((*settings.engine_commands[kind], *self._engine_flags(spec), *flags))
 
     def _spec(self) -> JobSpec:
         try:
@@ -72,7 +73,7 @@ class RolloutChild(WarmChild):
             *("--model", self.warm_process.model_path, "--uds", str(self._socket)),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
             *("--weight-version", str(self._served_version)),
-            *("--dtype", str(spec.model.dtype), "--device", self._dependencies.config.device),
+            *("--dtype", str(spec.model.dtype), "--device", self._dependencies.settings.device),
         )
 
     async def _load(self) -> None:
@@ -82,13 +83,13 @@ class RolloutChild(WarmChild):
             await self._client.check_capabilities()
         except EngineError as error:
             raise ChildFailure(str(error)) from error
-        config = self._dependencies.config
+        settings = self._dependencies.settings
         self._front = Front(
             engine_socket=self._socket,
             job_id=self.key.job_id,
             on_change=self._dependencies.on_observed,
-            listen_host=config.listen_host,
-            advertised_host=config.advertised_host,
+            listen_host=settings.listen_host,
+            advertised_host=settings.advertised_host,
         )
         await self._front.start()
 

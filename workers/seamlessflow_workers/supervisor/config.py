@@ -1,5 +1,5 @@
 """Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,LISTEN_HOST,
-ADVERTISED_HOST,NURSERY} from the environment.
+ADVERTISED_HOST,FORK_SERVER} from the environment.
 
 Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced and said.
 """
@@ -15,21 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
-from seamlessflow_workers.supervisor.capabilities import (
-    EngineFinding,
-    default_device,
-    find_vllm,
-    vllm_python,
-)
+from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
+from seamlessflow_workers.process.settings import LOOPBACK, ChildSettings, EngineFinding
+from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
 
-# A trainer takes the card that it sees; on a machine that computes on its processor it must see none. DeepSpeed is told
-# either way: what it would find by itself, or in our own environment, need not be the machine's device.
-DEVICE_ENVIRONMENT = {
-    "cpu": {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
-    "cuda": {"DS_ACCELERATOR": "cuda"},
-}
 DEVICES = tuple(DEVICE_ENVIRONMENT)
-LOOPBACK = "127.0.0.1"
 UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 MACHINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -40,26 +30,16 @@ class InvalidSetting(ValueError):
     """A flag or variable that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorConfig:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorConfig(ChildSettings):
+    """What children are started with, and what only the supervisor itself needs."""
+
     name: str
-    control_plane_url: str
     token: str
-    cores: frozenset[int]
     home: Path
-    device: str
     broker_url: str | None
-    # What runs each kind of child, before its flags.
-    engine_commands: Mapping[EngineKind, tuple[str, ...]]
-    # Which kinds of engines can be started here, and why the others cannot.
-    engines: Mapping[EngineKind, EngineFinding]
-    # Where fronts and trainers that meet listen, and the name under which gateways and other machines reach them.
-    listen_host: str = LOOPBACK
-    advertised_host: str = LOOPBACK
     # Whether a process is kept that has imported what children need, and forks them.
     has_fork_server: bool = True
-    train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")
-    agent_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.agents")
 
 
 def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> SupervisorConfig:

@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from seamlessflow_workers.supervisor.backoff import Backoff
-from seamlessflow_workers.supervisor.logs import OutputLog
-from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess
+from seamlessflow_workers.process.backoff import Backoff
+from seamlessflow_workers.process.child import ChildCommand, ChildProcess
+from seamlessflow_workers.process.logs import OutputLog
 
 WAKE_UPS_READ = 4096
 STABLE_S = 30.0

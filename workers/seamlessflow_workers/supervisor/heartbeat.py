@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply
-from seamlessflow_workers.supervisor.backoff import Backoff
+from seamlessflow_workers.process.backoff import Backoff
 
 FIRST_INTERVAL_S = 1.0
 SPACING_S = 0.005  # wakes within it share a heartbeat

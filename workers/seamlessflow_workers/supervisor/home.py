@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from seamlessflow_workers.process.environment import EPISODES_VARIABLE
+
 SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes with its end
-EPISODES_VARIABLE = "SEAMLESSFLOW_EPISODES_FOLDER"
 
 
 class AlreadyRunning(RuntimeError):

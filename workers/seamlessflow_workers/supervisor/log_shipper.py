@@ -14,8 +14,8 @@ from uuid import UUID
 import aiohttp
 import msgspec
 
-from seamlessflow_workers.supervisor.backoff import Backoff
-from seamlessflow_workers.supervisor.logs import RotatedFile
+from seamlessflow_workers.process.backoff import Backoff
+from seamlessflow_workers.process.logs import RotatedFile
 
 CHUNK_BYTES = 65_536
 NUM_LOGS_MAX = 64

@@ -19,24 +19,26 @@ from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseOr
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.controlled import ControlledChild
+from seamlessflow_workers.phases.dependencies import Dependencies
 from seamlessflow_workers.phases.rollout import RolloutChild
 from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.phases.warm import Dependencies, WarmChild
+from seamlessflow_workers.phases.views import ChildKey
+from seamlessflow_workers.phases.warm import WarmChild
+from seamlessflow_workers.process.fork_server.client import ForkServer, programs_of
+from seamlessflow_workers.process.logs import OutputLog
+from seamlessflow_workers.process.rendezvous import Rendezvous
 from seamlessflow_workers.supervisor.capabilities import machine_capabilities
 from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.doorbell_child import Doorbell
-from seamlessflow_workers.supervisor.fork_server import ForkServer, programs_of
 from seamlessflow_workers.supervisor.heartbeat import HeartbeatLink
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.ledger import LedgerRecorder, Reading
 from seamlessflow_workers.supervisor.log_shipper import LogShipper
-from seamlessflow_workers.supervisor.logs import OutputLog
 from seamlessflow_workers.supervisor.reading import MachineView, machine_reading
 from seamlessflow_workers.supervisor.reconcile import (
     AbandonPhase,
     Action,
     BeginPhase,
-    ChildKey,
     DrainPhase,
     ForgetPhase,
     RefreshPhase,
@@ -45,7 +47,6 @@ from seamlessflow_workers.supervisor.reconcile import (
     StopChild,
     reconcile,
 )
-from seamlessflow_workers.supervisor.rendezvous import Rendezvous
 
 NUM_INTERVALS_MAX = 256  # in one heartbeat
 LEAVE_S = 2.5

@@ -10,6 +10,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.views import PhaseView
 from seamlessflow_workers.supervisor.ledger import Reading
 
 _DEFAULT_CAUSE = {
@@ -17,19 +18,6 @@ _DEFAULT_CAUSE = {
     Role.TRAIN: IdleCause.NO_BATCH,
     Role.AGENT: IdleCause.NO_GROUPS,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseView:
-    """The live phase. `doing` is what its child said last (train, agent)."""
-
-    role: Role
-    state: PhaseState
-    job_id: UUID
-    doing: LedgerState | None = None
-    doing_cause: IdleCause | None = None
-    is_awaiting_weights: bool = False
-    num_in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,38 +8,11 @@ whose fence is not above every fence begun before starts nothing.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
-from seamlessflow.core.types.tags import Role
-
-
-class ChildKey(NamedTuple):
-    """A machine runs at most one child for each."""
-
-    job_id: UUID
-    role: Role
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPhase:
-    phase_id: UUID
-    fence: int
-    key: ChildKey
-    state: PhaseState
-    is_abandoned: bool = False  # no longer ordered, being stopped
-
-    @property
-    def is_over(self) -> bool:
-        return self.state in (PhaseState.ENDED, PhaseState.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownChild:
-    key: ChildKey
-    is_loading: bool
+from seamlessflow_workers.phases.views import ChildKey, KnownChild, KnownPhase
 
 
 @dataclass(frozen=True, slots=True)

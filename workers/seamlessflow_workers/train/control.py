@@ -5,7 +5,6 @@ disk is written aside and renamed, so an abrupt end loses no more than a kill -9
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
@@ -13,19 +12,16 @@ import socket
 from typing import NoReturn
 
 from seamlessflow.core.protocol.child import FromChild, Ping, Pong, ToChild, decode_to_child, encode_line
+from seamlessflow_workers.process.launch import bind_to_parent
 
 logger = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
 _MAX_LINE_BYTES = 1 << 20
 
 
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when the thread that started it ends."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    bind_to_parent(parent_pid=os.getppid(), death_signal=signal.SIGKILL)
 
 
 class ControlChannel:

@@ -24,7 +24,7 @@ from seamlessflow.core.types.tags import Role
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.phases import controlled
 from seamlessflow_workers.phases.rollout import local_folder
-from seamlessflow_workers.supervisor.capabilities import EngineFinding
+from seamlessflow_workers.process.settings import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.machine import Machine

@@ -101,7 +101,7 @@ async def test_kill_leaves_no_process(
     await plane.until_state(order, PhaseState.ENDED)
     plane.reside(Role.AGENT)
     plane.order(Role.AGENT)
-    words = ("engine_process", "supervisor.doorbell", "workers.fork_server", "workers.agents")
+    words = ("engine_process", "supervisor.doorbell", "process.fork_server", "workers.agents")
     await until(lambda: all(map(has_child(process), words)), what="all four are there")
     children = psutil.Process(process.pid).children(recursive=True)
     assert len(children) == len(words)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.core.job_spec import EngineKind
+from seamlessflow_workers.process.settings import EngineFinding
 from seamlessflow_workers.supervisor import capabilities
 from seamlessflow_workers.supervisor.capabilities import (
-    EngineFinding,
     find_vllm,
     machine_capabilities,
     vllm_python,

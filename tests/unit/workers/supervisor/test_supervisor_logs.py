@@ -6,8 +6,8 @@ from uuid import UUID
 
 import aiohttp
 
+from seamlessflow_workers.process.logs import OutputLog, RotatedFile
 from seamlessflow_workers.supervisor.log_shipper import LogShipper
-from seamlessflow_workers.supervisor.logs import OutputLog, RotatedFile
 from tests.fakes.fake_control_plane import FakeControlPlane
 
 JOB, PHASE, NEXT_PHASE = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -7,8 +7,9 @@ import pytest
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
+from seamlessflow_workers.phases.views import PhaseView
 from seamlessflow_workers.supervisor.ledger import Reading
-from seamlessflow_workers.supervisor.reading import MachineView, PhaseView, machine_reading
+from seamlessflow_workers.supervisor.reading import MachineView, machine_reading
 
 JOB = UUID(int=1)
 ACTIVE, STARTING, DRAINING = PhaseState.ACTIVE, PhaseState.STARTING, PhaseState.DRAINING

@@ -25,7 +25,7 @@ from seamlessflow_workers.agents import keeper
 from seamlessflow_workers.agents.environments.base import BrokenEpisode, Outcome, PolicyEndpoint, Task
 from seamlessflow_workers.agents.keeper.order import Order
 from seamlessflow_workers.agents.users import session_user
-from seamlessflow_workers.supervisor.home import EPISODES_VARIABLE
+from seamlessflow_workers.process.environment import EPISODES_VARIABLE
 
 KEEPER = Path(keeper.__file__).with_name("main.py")
 KEEPER_GRACE_S = 5.0

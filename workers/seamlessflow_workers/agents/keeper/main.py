@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from seamlessflow_workers.agents.keeper.descendants import end_all_of_user, end_descendants
 from seamlessflow_workers.agents.keeper.mounts import expose
 from seamlessflow_workers.agents.keeper.order import Order
-from seamlessflow_workers.supervisor.launch import bind_to_parent, subreaper_set
+from seamlessflow_workers.process.launch import bind_to_parent, subreaper_set
 
 EXIT_NOT_STARTED = 126
 

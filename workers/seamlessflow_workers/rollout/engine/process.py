@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from seamlessflow_workers.supervisor.launch import bind_to_parent
+from seamlessflow_workers.process.launch import bind_to_parent
 
 if TYPE_CHECKING:
     from seamlessflow_workers.rollout.engine.served_engine import ServedEngine

@@ -16,7 +16,7 @@ import pytest
 from seamlessflow.core.protocol.child import Begun, Doing, Drain, Ended, Failed, FromChild, Ready
 from seamlessflow.core.protocol.worker import GangOrder, Publication
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
-from seamlessflow_workers.supervisor.rendezvous import Rendezvous
+from seamlessflow_workers.process.rendezvous import Rendezvous
 from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,

@@ -18,7 +18,11 @@ from pathlib import Path
 
 from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.fork_server.messages import (
+from seamlessflow_workers.process.adopted import AdoptedProcess, adopting, is_adoption_possible
+from seamlessflow_workers.process.backoff import Backoff
+from seamlessflow_workers.process.child import ChildCommand, ChildProcess
+from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
+from seamlessflow_workers.process.fork_server.messages import (
     MESSAGE_BYTES,
     Fork,
     Forked,
@@ -30,13 +34,10 @@ from seamlessflow_workers.fork_server.messages import (
     decode_from_fork_server,
     encode,
 )
-from seamlessflow_workers.supervisor.adopted import AdoptedProcess, adopting, is_adoption_possible
-from seamlessflow_workers.supervisor.backoff import Backoff
-from seamlessflow_workers.supervisor.config import DEVICE_ENVIRONMENT, SupervisorConfig
-from seamlessflow_workers.supervisor.logs import OutputLog
-from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess
+from seamlessflow_workers.process.logs import OutputLog
+from seamlessflow_workers.process.settings import ChildSettings
 
-MODULE = "seamlessflow_workers.fork_server"
+MODULE = "seamlessflow_workers.process.fork_server"
 # Programs with a module `preload` beside their `__main__`, which imports what they need.
 PROGRAMS = (
     "seamlessflow_workers.train",
@@ -52,12 +53,12 @@ ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 log = logging.getLogger(__name__)
 
 
-def programs_of(tags: Iterable[str], config: SupervisorConfig) -> tuple[str, ...]:
+def programs_of(tags: Iterable[str], settings: ChildSettings) -> tuple[str, ...]:
     """What a machine of these tags starts under our own interpreter, as far as it is ours."""
-    commands = {Role.TRAIN: config.train_command, Role.AGENT: config.agent_command}
-    has_vllm = config.device == "cuda" and config.engines[EngineKind.VLLM].version is not None
+    commands = {Role.TRAIN: settings.train_command, Role.AGENT: settings.agent_command}
+    has_vllm = settings.device == "cuda" and settings.engines[EngineKind.VLLM].version is not None
     if not has_vllm:  # where there is, jobs ask for it, and it has an interpreter and a warm-up of its own
-        commands[Role.ROLLOUT] = config.engine_commands[EngineKind.EMBEDDED]
+        commands[Role.ROLLOUT] = settings.engine_commands[EngineKind.EMBEDDED]
     present = set(tags)
     modules = (_module_of(command) for role, command in commands.items() if role in present)
     return tuple(module for module in modules if module in PROGRAMS)
@@ -73,8 +74,8 @@ def _module_of(arguments: Sequence[str]) -> str | None:
 
 
 class ForkServer:
-    def __init__(self, config: SupervisorConfig, logs: Path) -> None:
-        self._config = config
+    def __init__(self, settings: ChildSettings, logs: Path) -> None:
+        self._settings = settings
         self._logs = logs
         self._wanted: tuple[str, ...] = ()
         self._changed = asyncio.Event()
@@ -190,7 +191,7 @@ class ForkServer:
         try:
             with theirs:
                 process = self._process = await ChildProcess.spawn(
-                    self._command(theirs.fileno()), cores=self._config.cores, log=output
+                    self._command(theirs.fileno()), cores=self._settings.cores, log=output
                 )
             self._control = ours
             keeping = asyncio.create_task(self._keep_warm(ours))
@@ -215,7 +216,7 @@ class ForkServer:
     def _command(self, control_fd: int) -> ChildCommand:
         return ChildCommand(
             (sys.executable, "-m", MODULE, "--control-fd", str(control_fd)),
-            DEVICE_ENVIRONMENT[self._config.device] | ENVIRONMENT,
+            DEVICE_ENVIRONMENT[self._settings.device] | ENVIRONMENT,
             (control_fd,),
         )
 

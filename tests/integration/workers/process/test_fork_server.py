@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from seamlessflow.core.job_spec import EngineKind
-from seamlessflow_workers.supervisor.capabilities import EngineFinding
+from seamlessflow_workers.process.child import ChildCommand, ChildProcess
+from seamlessflow_workers.process.fork_server.client import PROGRAMS, ForkServer
+from seamlessflow_workers.process.logs import OutputLog
+from seamlessflow_workers.process.settings import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
-from seamlessflow_workers.supervisor.fork_server import PROGRAMS, ForkServer
-from seamlessflow_workers.supervisor.logs import OutputLog
-from seamlessflow_workers.supervisor.process import ChildCommand, ChildProcess
 from tests.fakes.fake_control_plane import until
 from tests.fixtures.repository import ROOT
 
@@ -235,7 +235,7 @@ async def test_a_fork_server_that_cannot_be_forked_says_so_and_is_not_kept(
     reason: str,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("seamlessflow_workers.supervisor.fork_server.preload_of", lambda _program: module)
+    monkeypatch.setattr("seamlessflow_workers.process.fork_server.client.preload_of", lambda _program: module)
     async with staged(tmp_path, PROGRAM) as stage:
         await until(lambda: reason in caplog.text, what="it is said", timeout_s=IMPORT_TIMEOUT_S)
         assert "children start from nothing: " in caplog.text

@@ -9,9 +9,9 @@ import resource
 import socket
 import sys
 
-from seamlessflow_workers.fork_server.child import Child
-from seamlessflow_workers.fork_server.forking import fork_adopted
-from seamlessflow_workers.fork_server.messages import (
+from seamlessflow_workers.process.fork_server.child import Child
+from seamlessflow_workers.process.fork_server.forking import fork_adopted
+from seamlessflow_workers.process.fork_server.messages import (
     MESSAGE_BYTES,
     NUM_DESCRIPTORS_MAX,
     Fork,
@@ -23,7 +23,7 @@ from seamlessflow_workers.fork_server.messages import (
     decode_to_fork_server,
     encode,
 )
-from seamlessflow_workers.fork_server.preloading import NotImported, modules_import, unfit
+from seamlessflow_workers.process.fork_server.preloading import NotImported, modules_import, unfit
 
 STANDARD_STREAMS = {0, 1, 2}
 

@@ -1,17 +1,17 @@
-"""`python -m seamlessflow_workers.fork_server --control-fd N`: see `serving`."""
+"""`python -m seamlessflow_workers.process.fork_server --control-fd N`: see `serving`."""
 
 import argparse
 import os
 import signal
 import socket
 
-from seamlessflow_workers.fork_server.preloading import open_descriptors
-from seamlessflow_workers.fork_server.serving import STANDARD_STREAMS, serve
-from seamlessflow_workers.supervisor.launch import bind_to_parent
+from seamlessflow_workers.process.fork_server.preloading import open_descriptors
+from seamlessflow_workers.process.fork_server.serving import STANDARD_STREAMS, serve
+from seamlessflow_workers.process.launch import bind_to_parent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="seamlessflow_workers.fork_server")
+    parser = argparse.ArgumentParser(prog="seamlessflow_workers.process.fork_server")
     parser.add_argument("--control-fd", type=int, required=True, help="inherited socket to the supervisor")
     arguments = parser.parse_args()
     supervisor_pid = os.getppid()

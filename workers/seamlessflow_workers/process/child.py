@@ -16,18 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
-import seamlessflow.core
-import seamlessflow_workers
-from seamlessflow_workers.supervisor.logs import OutputLog
+from seamlessflow_workers.process.environment import child_environment
+from seamlessflow_workers.process.logs import OutputLog
 
 LAUNCH = Path(__file__).with_name("launch.py")
 READ_BYTES = 65_536
 PIPE_DRAIN_S = 0.2  # a grandchild may keep the pipe open
-SECRET_VARIABLES = (
-    "BACKGROUND_BROKER_URL", "BROKER_URL", "DATABASE_URL", "EVENTS_URL", "PGPASSWORD", "SECRET_KEY",
-    "SEAMLESSFLOW_JOIN_TOKEN", "SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_TOKEN",
-)  # fmt: skip
-
 logger = logging.getLogger(__name__)
 
 
@@ -73,7 +67,7 @@ class ChildProcess:
         fork_server: Spawner | None = None,
     ) -> Self:
         """From the fork server if it has the program, else from nothing. Raises OSError when it cannot be started."""
-        environment = _environment(command.environment, num_cores=len(cores))
+        environment = child_environment(command.environment, num_cores=len(cores))
         read_end, write_end = os.pipe()
         try:
             process: Running | None = None
@@ -133,23 +127,6 @@ async def _launch(
         env=environment,
         start_new_session=True,
     )
-
-
-def _environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
-    paths = [*import_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    if paths:
-        inherited["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    threads = {"OMP_NUM_THREADS": str(num_cores), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
-    return {**inherited, **threads, **extra}
-
-
-def import_roots() -> list[str]:
-    """Where our packages are in a source tree, for children under another interpreter; nothing when installed."""
-    packages = (seamlessflow.core, seamlessflow_workers)
-    folders = [Path(package.__path__[0]) for package in packages]
-    roots = [folders[0].parent.parent, folders[1].parent]
-    return [str(root) for root in roots if root.name not in ("site-packages", "dist-packages")]
 
 
 async def _pump(read_end: int, log: OutputLog) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seamlessflow_workers.supervisor.launch import subreaper_set
+from seamlessflow_workers.process.launch import subreaper_set
 
 
 def is_adoption_possible() -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.core.job_spec import EngineKind
-from seamlessflow_workers.fork_server.messages import (
+from seamlessflow_workers.process.fork_server.client import programs_of
+from seamlessflow_workers.process.fork_server.messages import (
     Fork,
     Forked,
     Preload,
@@ -17,9 +18,8 @@ from seamlessflow_workers.fork_server.messages import (
     decode_to_fork_server,
     encode,
 )
-from seamlessflow_workers.supervisor.capabilities import EngineFinding
+from seamlessflow_workers.process.settings import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
-from seamlessflow_workers.supervisor.fork_server import programs_of
 
 TRAIN, ENGINE, AGENTS = (f"seamlessflow_workers.{name}" for name in ("train", "rollout.engine", "agents"))
 

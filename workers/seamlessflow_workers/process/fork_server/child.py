@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import setproctitle
 
-from seamlessflow_workers.fork_server.messages import Fork
-from seamlessflow_workers.supervisor.launch import bind_to_parent
+from seamlessflow_workers.process.fork_server.messages import Fork
+from seamlessflow_workers.process.launch import bind_to_parent
 
 EXIT_NOT_LET_IN = 112
 _LET_IN = b"!"

@@ -1,0 +1,53 @@
+"""What the supervisor lends to each child.
+
+The supervisor's parts satisfy the protocols below; phases know nothing else of it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+from seamlessflow_workers.process.child import Spawner
+from seamlessflow_workers.process.logs import RotatedFile
+from seamlessflow_workers.process.settings import ChildSettings
+
+
+class ChildFolders(Protocol):
+    """Where children's files are on this machine: `supervisor.home.MachineHome`."""
+
+    @property
+    def logs(self) -> Path: ...
+
+    @property
+    def run(self) -> Path: ...
+
+    def socket_path(self, name: str) -> Path: ...
+
+
+class PhaseLogs(Protocol):
+    """Whoever carries the logs of phases to the control plane: `supervisor.log_shipper.LogShipper`."""
+
+    def follow(self, phase_id: UUID, *, stream: str, file: RotatedFile) -> None: ...
+
+    def complete(self, phase_id: UUID) -> None:
+        """Nothing more will be written."""
+        ...
+
+    def notify(self) -> None:
+        """Something was written."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    settings: ChildSettings
+    folders: ChildFolders
+    shipper: PhaseLogs
+    loading: asyncio.Lock
+    on_moved: Callable[[], None]  # a phase or a child changed
+    on_observed: Callable[[], None]  # only the ledger may have
+    rendezvous_fd: int  # listening socket at which trainers of other machines meet one of this machine
+    fork_server: Spawner | None = None

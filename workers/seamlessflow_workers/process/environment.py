@@ -1,0 +1,42 @@
+"""The environment of child processes: what they are told, and what is kept from them.
+
+Enters: what one child's command adds, and how many cores it has. Leaves: all its variables. Invariant: no child knows a
+secret of the supervisor.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import seamlessflow.core
+import seamlessflow_workers
+
+SECRET_VARIABLES = (
+    "BACKGROUND_BROKER_URL", "BROKER_URL", "DATABASE_URL", "EVENTS_URL", "PGPASSWORD", "SECRET_KEY",
+    "SEAMLESSFLOW_JOIN_TOKEN", "SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_TOKEN",
+)  # fmt: skip
+# A trainer takes the card that it sees; on a machine that computes on its processor it must see none. DeepSpeed is told
+# either way: what it would find by itself, or in our own environment, need not be the machine's device.
+DEVICE_ENVIRONMENT = {
+    "cpu": {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
+    "cuda": {"DS_ACCELERATOR": "cuda"},
+}
+EPISODES_VARIABLE = "SEAMLESSFLOW_EPISODES_FOLDER"  # where agents unpack what one episode needs
+
+
+def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:
+    """All variables of a child: ours without the secrets, what every child is told, and `extra` above both."""
+    inherited = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
+    paths = [*import_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    if paths:
+        inherited["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    threads = {"OMP_NUM_THREADS": str(num_cores), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
+    return {**inherited, **threads, **extra}
+
+
+def import_roots() -> list[str]:
+    """Where our packages are in a source tree, for children under another interpreter; nothing when installed."""
+    packages = (seamlessflow.core, seamlessflow_workers)
+    folders = [Path(package.__path__[0]) for package in packages]
+    roots = [folders[0].parent.parent, folders[1].parent]
+    return [str(root) for root in roots if root.name not in ("site-packages", "dist-packages")]
