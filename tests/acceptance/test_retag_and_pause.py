@@ -11,7 +11,7 @@ import pytest
 
 from seamlessflow.client import ApiError, Client
 from seamlessflow.core.types.ids import IdKind, parse_id
-from seamlessflow_workers.weights.reading import weights_check
+from seamlessflow_workers.weights.transports.file.receiving import weights_check
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
 from tests.acceptance.steering import (

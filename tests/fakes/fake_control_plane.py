@@ -27,8 +27,9 @@ from seamlessflow.core.protocol.worker import (
     WeightsReference,
 )
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
 from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.transports.file.sending import weights_publish
 
 TOKEN = "machine-token"
 POLL_S = 0.005

@@ -23,11 +23,11 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch, WeightsError
+from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
 from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
 from seamlessflow_workers.rollout.engine.server import build_app
 from seamlessflow_workers.rollout.engine.service import EngineService
-from seamlessflow_workers.rollout.transfer.receiving import Arrival
+from seamlessflow_workers.weights.arrival import Arrival, WeightsError
 
 NEVER = -1
 

@@ -14,7 +14,7 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.main import main
 from seamlessflow_workers.train.step.micro_batches import plan_batch
-from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
+from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 from tests.fakes.pace import Pace, pace_read
 
 

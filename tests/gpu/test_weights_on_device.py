@@ -15,11 +15,13 @@ import torch
 from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.transfer.bucket_memory import memory_of
-from seamlessflow_workers.rollout.transfer.buckets import fingerprint_of
-from seamlessflow_workers.train.weight_offers import WeightOffers
 from seamlessflow_workers.weights.fingerprint import Fingerprint
-from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
+from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
+from seamlessflow_workers.weights.transports.cuda_ipc.receiving import fingerprint_of
+from seamlessflow_workers.weights.transports.file.sending import weights_publish
+from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.fixtures.trainer_harness import DEADLINE_S, JOB, child_environment
 from tests.gpu.conftest import Figures
 from tests.gpu.models import VOCABULARY, build_model, load_plain, plain_logprobs
@@ -53,7 +55,10 @@ def offer(model: Path, versions: Path, transport: str, on_bucket: Callable[[], N
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     memory = memory_of(device) if transport == WeightTransport.CUDA_IPC else None
     offers = WeightOffers(
-        versions, WeightTransport(transport), memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=on_bucket
+        versions,
+        WeightTransport(transport),
+        SenderSettings(memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=on_bucket),
+        has_cuda=torch.cuda.is_available(),
     )
     held, shards = HeldTensors(), offers.shards()
     for file in sorted(model.glob("*.safetensors")):

@@ -19,7 +19,7 @@ from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group, training_device
-from seamlessflow_workers.weights.publish import weights_publish
+from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from tests.fixtures.trainer_harness import JOB, batch_of_arrays, make_spec
 from tests.gpu.models import VOCABULARY
 from tests.gpu.serving import Answer, runner_of, served

@@ -8,10 +8,12 @@ import pytest
 from safetensors.torch import load_file
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.transfer.bucket_memory import HostMemory
-from seamlessflow_workers.train.weight_offers import WeightOffers
-from seamlessflow_workers.weights.publish import HeldTensors, PublishedWeights, RawTensor, weights_publish
+from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import HostMemory
+from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
+from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.contract.engine.conftest import EngineUnderTest, tokens_of
 from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE, reference_logprobs
 from tests.fixtures.adapters import merge_adapter, save_adapter
@@ -53,7 +55,9 @@ def offered(tmp_path: Path) -> Iterator[Offering]:
             return published
         memory = HostMemory() if transport is CUDA_IPC else None
         opened.append(
-            WeightOffers(versions, transport, memory=memory, bucket_bytes=BUCKET_BYTES, gather_s=0.0)
+            WeightOffers(
+                versions, transport, SenderSettings(memory=memory, bucket_bytes=BUCKET_BYTES, gather_s=0.0)
+            )
         )
         opened[-1].offer(shards, version=1, manifest_sha256=published.manifest_sha256)
         return published

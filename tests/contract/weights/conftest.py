@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.transfer.bucket_memory import BucketMemory, HostMemory
-from seamlessflow_workers.rollout.transfer.receiving import (
-    TIMEOUT_S,
-)
-from seamlessflow_workers.train.weight_offers import WeightOffers
+from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.offers import TIMEOUT_S
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory, HostMemory
+from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.contract.weights.transport_harness import BUCKET_BYTES, CUDA_IPC, GATHER_S
 
 
@@ -30,12 +29,14 @@ def open_offers(tmp_path: Path) -> Iterator[Callable[..., WeightOffers]]:
         offers = WeightOffers(
             tmp_path,
             transport,
-            memory=(memory or HostMemory()) if transport is CUDA_IPC else None,
-            timeout_s=timeout_s,
-            gather_s=gather_s,
-            max_engines=max_engines,
-            bucket_bytes=BUCKET_BYTES,
-            on_bucket=on_bucket,
+            SenderSettings(
+                memory=(memory or HostMemory()) if transport is CUDA_IPC else None,
+                timeout_s=timeout_s,
+                gather_s=gather_s,
+                max_engines=max_engines,
+                bucket_bytes=BUCKET_BYTES,
+                on_bucket=on_bucket,
+            ),
         )
         opened.append(offers)
         return offers

@@ -15,21 +15,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from seamlessflow_workers.rollout.transfer.bucket_memory import Bucket, CudaMemory, HostMemory, _CudaBucket
-from seamlessflow_workers.rollout.transfer.buckets import buckets_receive
-from seamlessflow_workers.rollout.transfer.receiving import (
-    MESSAGE_BYTES,
-    trainer_ask,
+from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.offers import Refusal, TransferFailed, offer_of
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import (
+    Bucket,
+    CudaMemory,
+    HostMemory,
+    _CudaBucket,
 )
-from seamlessflow_workers.train.weight_offers import MAX_BUCKETS, WeightOffers
-from seamlessflow_workers.weights.offers import (
-    Buckets,
-    CudaHandle,
-    HostHandle,
-    Refusal,
-    TransferFailed,
-    offer_of,
-)
+from seamlessflow_workers.weights.transports.cuda_ipc.messages import Buckets, CudaHandle, HostHandle
+from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive
+from seamlessflow_workers.weights.transports.cuda_ipc.sending import MAX_BUCKETS
+from seamlessflow_workers.weights.transports.host_socket import MESSAGE_BYTES, trainer_ask
 from tests.contract.weights.transport_harness import (
     CUDA_IPC,
     DEADLINE_S,

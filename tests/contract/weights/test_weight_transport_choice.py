@@ -11,15 +11,12 @@ from msgspec import structs
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.train.step_engine import ModelLoadError
-from seamlessflow_workers.train.weight_offers import WeightOffers, backend_for, offers_open
-from seamlessflow_workers.weights.offers import (
-    OFFER_NAME,
-    Here,
-    Offer,
-    TransferFailed,
-    offer_of,
-    transport_choose,
-)
+from seamlessflow_workers.train.weight_offers import offers_open, transport_require
+from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.offers import OFFER_NAME, Here, Offer, TransferFailed, offer_of
+from seamlessflow_workers.weights.transports.broadcast.sending import BroadcastSender
+from seamlessflow_workers.weights.transports.sender import SenderSettings
+from seamlessflow_workers.weights.transports.table import TRANSPORTS, transport_choose, transports_opened
 from tests.contract.weights.transport_harness import (
     AUTO,
     CUDA_IPC,
@@ -42,12 +39,14 @@ def test_broadcasts_are_listened_for_where_the_machine_listens_and_nowhere_else(
     monkeypatch.setenv("SEAMLESSFLOW_ADVERTISED_HOST", "localhost")  # however others call it
     opened = offers_open(tmp_path, JobSpec.model_validate(make_spec(num_updates=1, weight_transport="gloo")))
     assert opened is not None
+    (sender,) = opened.senders
+    assert isinstance(sender, BroadcastSender)
     with closing(opened):
         folder = offer(opened, tmp_path, 1)
         known = offer_of(folder)
         assert known is not None
         assert known.host == "localhost"
-        for port in (known.port, opened._store_port):
+        for port in (known.port, sender._store_port):
             socket.create_connection((listen_host, port)).close()
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((others, port))
@@ -67,7 +66,7 @@ def has_ipv6() -> bool:
 @pytest.mark.parametrize("everywhere", ["0.0.0.0", *(("::", "::1") if has_ipv6() else ())])
 def test_machine_that_listens_to_others_serves_broadcasts_there(tmp_path: Path, everywhere: str) -> None:
     host = "::1" if ":" in everywhere else "127.0.0.2"
-    with closing(WeightOffers(tmp_path, GLOO, listen_host=everywhere, host=host)) as offers:
+    with closing(WeightOffers(tmp_path, GLOO, SenderSettings(listen_host=everywhere, host=host))) as offers:
         folder = offer(offers, tmp_path, 1)
         with closing(received(folder, GLOO)) as arrival:
             assert (arrival.transport, arrival.fallback) == (GLOO, "")
@@ -116,9 +115,15 @@ def test_trainer_refuses_what_needs_cuda_without_it_and_takes_gloo_only_when_it_
     for transport in (NCCL, CUDA_IPC):
         refusal = f"is {transport}, which needs CUDA.*accepted here: auto, file, ipc, gloo"
         with pytest.raises(ModelLoadError, match=refusal):
-            backend_for(transport, has_cuda=False)
-    assert backend_for(CUDA_IPC, has_cuda=True) is None
-    assert backend_for(AUTO, has_cuda=False) is None
-    assert backend_for(AUTO, has_cuda=True) is NCCL
-    assert backend_for(GLOO, has_cuda=False) is GLOO
-    assert backend_for(IPC, has_cuda=True) is None
+            transport_require(transport, has_cuda=False)
+        transport_require(transport, has_cuda=True)
+    for transport in (AUTO, FILE, IPC, GLOO):
+        transport_require(transport, has_cuda=False)
+    assert transports_opened(AUTO, has_cuda=False) == (IPC,)
+    assert transports_opened(AUTO, has_cuda=True) == (IPC, NCCL)
+    assert transports_opened(GLOO, has_cuda=True) == (GLOO,)
+    assert transports_opened(CUDA_IPC, has_cuda=True) == (CUDA_IPC,)
+
+
+def test_every_transport_has_one_row() -> None:
+    assert set(TRANSPORTS) == set(WeightTransport) - {AUTO}

@@ -17,15 +17,13 @@ import pytest
 from msgspec import structs
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.transfer.receiving import NUM_TRIES
-from seamlessflow_workers.train.weight_offers import WeightOffers
 from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME
-from seamlessflow_workers.weights.offers import (
-    OFFER_NAME,
-    Seat,
-    offer_of,
-)
+from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.offers import OFFER_NAME, offer_of
 from seamlessflow_workers.weights.sealed_shards import SealedShards, is_sealed
+from seamlessflow_workers.weights.transports.broadcast.messages import Seat
+from seamlessflow_workers.weights.transports.broadcast.receiving import NUM_TRIES
+from seamlessflow_workers.weights.transports.broadcast.sending import BroadcastSender
 from tests.contract.weights.transport_harness import (
     BUCKET_BYTES,
     CUDA_IPC,
@@ -154,10 +152,12 @@ def test_engine_killed_in_mid_broadcast_leaves_the_others_served(
         if num_buckets == 3:
             victims[0].send_signal(signal.SIGKILL)
             victims[0].wait(DEADLINE_S)
-            offers._gather_s = 0.0  # the group of those that are left is not waited for
+            sender._gather_s = 0.0  # the group of those that are left is not waited for
 
     # However long each engine takes to start, the first group is of both.
     offers = open_offers(GLOO, kill_at_the_third, gather_s=DEADLINE_S, max_engines=2)
+    (sender,) = offers.senders
+    assert isinstance(sender, BroadcastSender)
     folder = offer(offers, tmp_path, 1)
     with start(ENGINE, folder, GLOO) as victim, start(ENGINE, folder, GLOO) as survivor:
         victims.append(victim)
@@ -165,7 +165,7 @@ def test_engine_killed_in_mid_broadcast_leaves_the_others_served(
         victim.communicate()
     assert victim.returncode == -signal.SIGKILL
     assert num_buckets > 3
-    assert offers._num_groups == 2
+    assert sender._num_groups == 2
     again = received(folder, GLOO)
     assert again.transport is GLOO
     again.close()

@@ -13,20 +13,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.transfer.bucket_memory import HostMemory
-from seamlessflow_workers.rollout.transfer.buckets import Shards, buckets_receive, shards_tensors
-from seamlessflow_workers.rollout.transfer.receiving import (
-    Arrival,
-    weights_receive,
-)
-from seamlessflow_workers.train.weight_offers import WeightOffers
-from seamlessflow_workers.weights.publish import (
-    HeldTensors,
-    PublishedWeights,
-    RawTensor,
-    weights_publish,
-)
+from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.receiving import weights_receive
 from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import HostMemory
+from seamlessflow_workers.weights.transports.cuda_ipc.receiving import Shards, buckets_receive, shards_tensors
+from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 from tests.fixtures.trainer_harness import JOB, child_environment
 
 FILE, IPC, CUDA_IPC, GLOO, AUTO, NCCL = (
@@ -124,8 +118,9 @@ TRAINER = """
 import os, sys
 from pathlib import Path
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.transfer.bucket_memory import HostMemory
-from seamlessflow_workers.train.weight_offers import WeightOffers
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import HostMemory
+from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.transports.sender import SenderSettings
 from tests.contract.weights.transport_harness import BUCKET_BYTES, offer
 num_buckets = 0
 def die_at_the_third():
@@ -136,7 +131,8 @@ def die_at_the_third():
 versions = Path(sys.argv[1])
 transport = WeightTransport(sys.argv[2])
 memory = HostMemory() if transport is WeightTransport.CUDA_IPC else None
-offers = WeightOffers(versions, transport, memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=die_at_the_third)
+settings = SenderSettings(memory=memory, bucket_bytes=BUCKET_BYTES, on_bucket=die_at_the_third)
+offers = WeightOffers(versions, transport, settings)
 print(offer(offers, versions, 1), flush=True)
 sys.stdin.read()
 """

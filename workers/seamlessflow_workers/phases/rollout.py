@@ -26,7 +26,7 @@ from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
 from seamlessflow_workers.process.child import ChildCommand
 from seamlessflow_workers.rollout.front.front import Front
 from seamlessflow_workers.weights.manifest import WeightsReadError
-from seamlessflow_workers.weights.reading import weights_check
+from seamlessflow_workers.weights.transports.file.receiving import weights_check
 
 WEIGHTS_TIMEOUT_S = 60.0
 WEIGHTS_POLL_S = 0.01

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from seamlessflow_workers.train.step_engine import StepEngine
-from seamlessflow_workers.weights.publish import fsync_folder, write_durably, write_failure
+from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 
 _FORMAT_VERSION = 1
 _NUM_KEPT = 2

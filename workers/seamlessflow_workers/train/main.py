@@ -26,7 +26,7 @@ from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, Ste
 from seamlessflow_workers.train.step_watch import StepStalled
 from seamlessflow_workers.train.trainer import BatchMismatch, Trainer, VersionOffers
 from seamlessflow_workers.weights.manifest import versions_folder
-from seamlessflow_workers.weights.publish import WeightsWriteError
+from seamlessflow_workers.weights.transports.file.sending import WeightsWriteError
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.core.batching.format import Batch
-from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
+from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 
 class ModelLoadError(RuntimeError):

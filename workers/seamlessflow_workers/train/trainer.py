@@ -32,8 +32,8 @@ from seamlessflow_workers.train.checkpoint import (
 from seamlessflow_workers.train.step_engine import StepEngine
 from seamlessflow_workers.train.step_watch import StepWatch
 from seamlessflow_workers.weights.manifest import checkpoints_folder, versions_folder
-from seamlessflow_workers.weights.publish import PublishedWeights, weights_publish
 from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.transports.file.sending import PublishedWeights, weights_publish
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ Reporter = Callable[[Doing], None]
 
 
 class VersionOffers(Protocol):
-    """Whoever hands versions from memory to engines: `weight_offers.WeightOffers`."""
+    """Whoever hands versions from memory to engines: `weights.offering.WeightOffers`."""
 
     def shards(self) -> SealedShards:
         """Of a version that is to be offered, filled while it is written."""

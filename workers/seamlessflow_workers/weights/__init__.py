@@ -1,1 +1,1 @@
-"""Published policy weights as files: safetensors shards and a manifest with checksums."""
+"""Published policy weights: safetensors shards, a manifest with checksums, and the transports that carry them."""

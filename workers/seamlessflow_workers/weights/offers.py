@@ -1,8 +1,8 @@
-"""What a trainer offers beside a version's files, and which way an engine takes.
+"""What a trainer offers beside a version's files, and how an engine asks for it.
 
 The trainer leaves `.offer.json` beside its versions: of the newest one, where and how its shards can be had from the
 trainer's memory. The files remain the record: whoever finds no offer, a stale one, or fails on the way reads those.
-Words of both sides lie here; nothing of a framework does.
+Here are the words of both sides that no transport has for itself; nothing of a framework is among them.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.manifest import MANIFEST_NAME, manifest_digest
 
 OFFER_NAME = ".offer.json"
+TIMEOUT_S = 30.0  # for which either side waits for the other
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # of the host, the same in its containers
 _NETWORK = Path("/proc/self/ns/net")  # beyond which abstract sockets are not seen
 
@@ -30,14 +31,14 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     token: str  # whoever can read the artifacts may have the weights
     place: str  # where shared memory reaches
     socket: str | None = None  # ipc, cuda_ipc: name of an abstract unix socket
-    memory: str | None = None  # cuda_ipc: of which card, in the words of `rollout.transfer.bucket_memory`
+    memory: str | None = None  # cuda_ipc: of which card, in the words of `transports.cuda_ipc.memory`
     host: str = ""  # collective: where the trainer listens
     port: int = 0
     backend: WeightTransport | None = None  # nccl or gloo; None: no collective is offered
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """Engine → trainer, its only word but for `Taken`."""
+    """Engine → trainer: the first word of every transport."""
 
     token: str
     version: int
@@ -46,58 +47,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     reason: str
-
-
-class Handed(msgspec.Struct, frozen=True, tag="handed"):
-    """ipc: the descriptor of this shard comes along; one message a shard, then the end of the connection."""
-
-    shard: str
-
-
-class CudaHandle(msgspec.Struct, frozen=True, tag="cuda"):
-    """Memory of a card as CUDA names it to other processes: what torch exports of a storage, word for word."""
-
-    memory: bytes
-    num_bytes: int
-    offset: int
-    counter: bytes
-    counter_offset: int
-    event: bytes
-    must_wait: bool
-
-
-class HostHandle(msgspec.Struct, frozen=True, tag="host"):
-    """Memory of the host, as a path that a process of the same user can map."""
-
-    path: str
-    num_bytes: int
-
-
-class Buckets(msgspec.Struct, frozen=True, tag="buckets"):
-    """cuda_ipc: the one piece of memory through which all shards come, filled and emptied bucket by bucket."""
-
-    handle: CudaHandle | HostHandle
-    bucket_bytes: int
-    shards: dict[str, int]  # bytes by name, in this order; each begins a bucket
-
-
-class Filled(msgspec.Struct, frozen=True, tag="filled"):
-    """Trainer → engine: the next bucket is there."""
-
-
-class Taken(msgspec.Struct, frozen=True, tag="taken"):
-    """Engine → trainer: it may be overwritten. After the last one the engine lets go of the memory and hangs up."""
-
-
-class Seat(msgspec.Struct, frozen=True, tag="seat"):
-    """collective: the engine's place in a group that exists for one transfer, and what is broadcast in it."""
-
-    rank: int  # 0 is the trainer
-    num_ranks: int
-    store_port: int
-    group: str
-    bucket_bytes: int
-    shards: dict[str, int]  # bytes by name, broadcast in this order in buckets of at most `bucket_bytes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,43 +90,3 @@ def offer_of(folder: Path) -> Offer | None:
     except msgspec.DecodeError:
         return None
     return offer if offer.manifest_sha256 == manifest_digest(manifest) else None
-
-
-def transport_choose(wanted: WeightTransport, offer: Offer | None, here: Here) -> WeightTransport:
-    """The way to take; `auto`: same host → ipc; GPUs on both sides → nccl; else file. Never cuda_ipc: decision 0022.
-
-    Raises TransferFailed where one was asked for by name that cannot be.
-    """
-    if wanted is WeightTransport.FILE:
-        return wanted
-    if offer is None:
-        if wanted is WeightTransport.AUTO:
-            return WeightTransport.FILE
-        raise TransferFailed(f"no trainer offers this version by {wanted}")
-    if wanted is WeightTransport.AUTO:
-        return _best(offer, here)
-    if problem := _problem(wanted, offer, here):
-        raise TransferFailed(f"{wanted} cannot be: {problem}")
-    return wanted
-
-
-def _best(offer: Offer, here: Here) -> WeightTransport:
-    for transport in (WeightTransport.IPC, WeightTransport.NCCL):
-        if not _problem(transport, offer, here):
-            return transport
-    return WeightTransport.FILE
-
-
-def _problem(transport: WeightTransport, offer: Offer, here: Here) -> str:
-    """Why not; nothing where it can."""
-    if transport in (WeightTransport.IPC, WeightTransport.CUDA_IPC):
-        if offer.socket is None or (transport is WeightTransport.CUDA_IPC and offer.memory is None):
-            return "the trainer does not offer it"
-        if offer.place != here.place:
-            return "trainer and engine are on different hosts"
-        if transport is WeightTransport.CUDA_IPC and offer.memory != here.memory:
-            return f"the trainer hands out memory of {offer.memory}, this engine computes in that of {here.memory}"
-        return ""
-    if transport is WeightTransport.NCCL and here.device != "cuda":
-        return f"this engine computes on {here.device}"
-    return "" if offer.backend is transport else "the trainer does not offer it"

@@ -20,7 +20,8 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow_workers.rollout.engine import adapter as engine_adapter
-from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, weights_publish
+from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from tests.fixtures.adapters import merge_adapter, save_adapter
 from tests.fixtures.control_plane import Cast, Person
 

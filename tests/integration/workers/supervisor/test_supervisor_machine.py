@@ -28,8 +28,8 @@ from seamlessflow_workers.process.settings import EngineFinding
 from seamlessflow_workers.supervisor.config import SupervisorConfig
 from seamlessflow_workers.supervisor.home import MachineHome
 from seamlessflow_workers.supervisor.machine import Machine
-from seamlessflow_workers.train.weight_offers import WeightOffers
 from seamlessflow_workers.weights.manifest import MANIFEST_NAME, manifest_digest
+from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from tests.fakes.fake_control_plane import TOKEN, FakeControlPlane, until, weights_in
 from tests.fakes.fake_engine import next_token

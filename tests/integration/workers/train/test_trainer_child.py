@@ -16,7 +16,7 @@ from seamlessflow.core.protocol.child import Doing, Drain, Ended, Failed, FromCh
 from seamlessflow.core.protocol.worker import Publication
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
-from seamlessflow_workers.weights.reading import verified_shards
+from seamlessflow_workers.weights.transports.file.receiving import verified_shards
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
     JOB,

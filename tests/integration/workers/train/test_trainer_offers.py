@@ -7,9 +7,9 @@ import pytest
 
 from seamlessflow.core.protocol.child import Ended, Ready
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.transfer.receiving import weights_receive
 from seamlessflow_workers.weights.manifest import versions_folder
 from seamlessflow_workers.weights.offers import OFFER_NAME
+from seamlessflow_workers.weights.receiving import weights_receive
 from tests.fixtures.trainer_harness import (
     DEADLINE_S,
     JOB,

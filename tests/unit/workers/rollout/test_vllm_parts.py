@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seamlessflow_workers.rollout.engine.runner import WeightsError
 from seamlessflow_workers.rollout.vllm import metrics
 from seamlessflow_workers.rollout.vllm.options import (
     MIN_CPU_CACHE_BYTES,
@@ -20,6 +19,7 @@ from seamlessflow_workers.rollout.vllm.options import (
     engine_arguments,
 )
 from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
+from seamlessflow_workers.weights.arrival import WeightsError
 
 CONFIG = {
     "num_hidden_layers": 4,

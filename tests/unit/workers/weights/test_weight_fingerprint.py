@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from seamlessflow_workers.rollout.transfer import buckets
-from seamlessflow_workers.rollout.transfer.buckets import fingerprint_of
 from seamlessflow_workers.weights.fingerprint import Fingerprint
+from seamlessflow_workers.weights.transports.cuda_ipc import receiving
+from seamlessflow_workers.weights.transports.cuda_ipc.receiving import fingerprint_of
 
 MASK = (1 << 64) - 1
 
@@ -45,7 +45,7 @@ def test_bytes_have_one_fingerprint_however_they_come_and_wherever_they_lie(
     expected = plainly(raw)
     for lengths in ((), (3,), (8, 8), (1, 2, 3, 4), (17, 0, 5)):
         assert of_pieces(raw, *lengths) == expected
-    monkeypatch.setattr(buckets, "_PROOF_WORDS", 5)
+    monkeypatch.setattr(receiving, "_PROOF_WORDS", 5)
     padded = torch.frombuffer(
         bytearray(raw.ljust(-(-num_bytes // 8) * 8, b"\0") or bytes(8)), dtype=torch.uint8
     )

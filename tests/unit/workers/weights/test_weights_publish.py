@@ -22,15 +22,13 @@ from seamlessflow_workers.weights.manifest import (
     manifest_read,
     versions_folder,
 )
-from seamlessflow_workers.weights.publish import (
-    HeldTensors,
+from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor, TensorLayout
+from seamlessflow_workers.weights.transports.file.receiving import verified_shards, weights_verify
+from seamlessflow_workers.weights.transports.file.sending import (
     PublishedWeights,
-    RawTensor,
-    TensorLayout,
     WeightsWriteError,
     weights_publish,
 )
-from seamlessflow_workers.weights.reading import verified_shards, weights_verify
 
 JOB = UUID("01890000-0000-7000-8000-000000000001")
 
@@ -191,7 +189,8 @@ FULL_DISK = """
 import sys, subprocess, pathlib
 from uuid import UUID
 sys.path[:0] = sys.argv[2:]
-from seamlessflow_workers.weights.publish import HeldTensors, RawTensor, WeightsWriteError, weights_publish
+from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
+from seamlessflow_workers.weights.transports.file.sending import WeightsWriteError, weights_publish
 root = pathlib.Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", root], check=True)
 def publish(version, num_bytes):

@@ -16,7 +16,6 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from seamlessflow_workers.rollout.engine.runner import WeightsError
 from seamlessflow_workers.rollout.engine.weights import (
     EMBEDDING,
     HEAD,
@@ -24,6 +23,7 @@ from seamlessflow_workers.rollout.engine.weights import (
     read_tensors,
     safetensors_files,
 )
+from seamlessflow_workers.weights.arrival import WeightsError
 
 CONFIG_NAME = "adapter_config.json"
 FILE_NAME = "adapter_model.safetensors"

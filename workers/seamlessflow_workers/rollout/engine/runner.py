@@ -11,11 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow_workers.rollout.transfer.receiving import Arrival
-
-
-class WeightsError(ValueError):
-    """The offered weights do not fit the model; nothing was changed."""
+from seamlessflow_workers.weights.arrival import Arrival
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from pathlib import Path
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.engine.request import GenerateRequest, parse_generate_body
 from seamlessflow_workers.rollout.engine.sequence import Sequence
-from seamlessflow_workers.rollout.transfer.receiving import Arrival, weights_receive
+from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.receiving import weights_receive
 
 
 class QueueFullError(Exception):

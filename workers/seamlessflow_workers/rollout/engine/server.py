@@ -16,8 +16,8 @@ from seamlessflow_workers.rollout.engine.generation_routes import GenerationRout
 from seamlessflow_workers.rollout.engine.metrics import CONTENT_TYPE
 from seamlessflow_workers.rollout.engine.payloads import error_response, json_response
 from seamlessflow_workers.rollout.engine.request import GenerateRequest, InvalidRequestError
-from seamlessflow_workers.rollout.engine.runner import WeightsError
 from seamlessflow_workers.rollout.engine.served_engine import ServedEngine
+from seamlessflow_workers.weights.arrival import WeightsError
 
 logger = logging.getLogger(__name__)
 

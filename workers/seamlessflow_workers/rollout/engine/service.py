@@ -17,7 +17,7 @@ from seamlessflow_workers.rollout.engine.served_engine import (
     PauseMode,
     ServedEngine,
 )
-from seamlessflow_workers.rollout.transfer.receiving import Arrival
+from seamlessflow_workers.weights.arrival import Arrival
 
 
 class EngineService(ServedEngine):

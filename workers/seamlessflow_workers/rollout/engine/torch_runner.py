@@ -17,9 +17,9 @@ from seamlessflow_workers.rollout.engine.kv_cache import CacheShape, KVCache
 from seamlessflow_workers.rollout.engine.runner import PrefillChunk, Sampled, StepBatch
 from seamlessflow_workers.rollout.engine.sampling import sample
 from seamlessflow_workers.rollout.engine.updates import StagedUpdate, WeightUpdates
-from seamlessflow_workers.rollout.transfer.bucket_memory import memory_of
-from seamlessflow_workers.rollout.transfer.buckets import buckets_receive, shards_tensors
-from seamlessflow_workers.rollout.transfer.receiving import Arrival
+from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
+from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
 
 
 class Decoder(Protocol):

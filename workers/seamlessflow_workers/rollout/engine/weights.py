@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from seamlessflow_workers.rollout.engine.runner import WeightsError
+from seamlessflow_workers.weights.arrival import WeightsError
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"

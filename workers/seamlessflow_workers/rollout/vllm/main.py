@@ -58,10 +58,10 @@ async def _start(arguments: argparse.Namespace) -> "VllmService":
     from seamlessflow_workers.rollout.vllm.options import engine_arguments, set_environment
 
     set_environment(arguments.device)
-    from seamlessflow_workers.rollout.engine.runner import WeightsError
     from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
     from seamlessflow_workers.rollout.vllm.loading import ModelRefused, load_llm, model_limits
     from seamlessflow_workers.rollout.vllm.service import VllmService
+    from seamlessflow_workers.weights.arrival import WeightsError
 
     settings = EngineSettings(
         model_name=arguments.served_model_name or arguments.model.resolve().name,

@@ -17,7 +17,6 @@ from vllm.inputs import tokens_input
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.engine.runner import WeightsError
 from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.engine.served_engine import (
     EngineFailedError,
@@ -26,9 +25,9 @@ from seamlessflow_workers.rollout.engine.served_engine import (
     PauseMode,
     ServedEngine,
 )
-from seamlessflow_workers.rollout.transfer.receiving import Arrival
 from seamlessflow_workers.rollout.vllm.metrics import render_metrics
 from seamlessflow_workers.rollout.vllm.outputs import sampling_params, sequence_take, versions_so_far
+from seamlessflow_workers.weights.arrival import Arrival, WeightsError
 
 logger = logging.getLogger(__name__)
 

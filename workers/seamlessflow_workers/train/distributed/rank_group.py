@@ -42,7 +42,7 @@ from seamlessflow_workers.train.distributed.rank_commands import (
 from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.process_group import process_group_start
 from seamlessflow_workers.train.step_engine import ModelLoadError, RankGone, StepEngine
-from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
+from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from seamlessflow_workers.train.step.process_group import deepspeed, training_de
 from seamlessflow_workers.train.step.ranks import own_micro_batches, statistics_of_all_ranks
 from seamlessflow_workers.train.step.statistics import StepStatistics
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
-from seamlessflow_workers.weights.publish import RawTensor, TensorLayout
+from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 _SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
 _PREFIX = "model."  # of the wrapper in train.policy

@@ -13,7 +13,7 @@ from uuid import UUID
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow_workers.train.distributed.rank_group import engine_load
 from seamlessflow_workers.train.step import process_group
-from seamlessflow_workers.weights.publish import weights_publish
+from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from tests.fixtures.trainer_harness import make_spec
 
 BUCKETS = {"whole": 2**30, "small": 8 * 1024}  # bytes

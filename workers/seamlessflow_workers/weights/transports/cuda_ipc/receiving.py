@@ -1,15 +1,13 @@
-"""A version's shards from a trainer's sealed memory into an engine's own, through one bucket of memory of both.
+"""An engine takes a version's shards out of the bucket that it shares with the trainer, into memory of its own.
 
-Trainer and engine take turns over a unix socket: filled, taken, filled, … So a card holds one bucket beside the
-engine's copy, whatever the size of the model, and that copy depends on nobody once it is whole. It is proven by the
-manifest's fingerprints, computed where it lies; only then does anybody get to see it. Each engine has a bucket and a
-connection of its own: one that hangs or dies holds up no other.
+A card holds one bucket beside the engine's copy, whatever the size of the model, and that copy depends on nobody once
+it is whole. It is proven by the manifest's fingerprints, computed where it lies; only then does anybody get to see it.
 """
 
 import json
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,62 +15,27 @@ import torch
 from torch import Tensor
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.engine.runner import WeightsError
-from seamlessflow_workers.rollout.transfer.bucket_memory import BucketMemory
-from seamlessflow_workers.rollout.transfer.receiving import MESSAGE_BYTES, TIMEOUT_S, Arrival, trainer_ask
+from seamlessflow_workers.weights.arrival import Arrival, WeightsError
 from seamlessflow_workers.weights.fingerprint import WORD_BYTES, fingerprint_show, words_mix
 from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
 from seamlessflow_workers.weights.offers import (
-    Buckets,
-    Filled,
+    TIMEOUT_S,
     Here,
     Offer,
     Refusal,
-    Taken,
     TransferFailed,
     offer_of,
     place,
-    transport_choose,
 )
-from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory
+from seamlessflow_workers.weights.transports.cuda_ipc.messages import Buckets, Filled, Taken
+from seamlessflow_workers.weights.transports.host_socket import MESSAGE_BYTES, trainer_ask
+from seamlessflow_workers.weights.transports.table import transport_choose
 
-BUCKET_BYTES = 64 * 1024**2
 _PROOF_WORDS = 1 << 22  # computed on at a time: 32 MiB, and twice that beside it
 _HEADER_LENGTH_BYTES = 8
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 Shards = dict[str, Tensor]  # by name, the bytes of a safetensors file [num_bytes], uint8
-
-
-# The trainer's side.
-
-
-def buckets_send(
-    connection: socket.socket,
-    shards: SealedShards,
-    memory: BucketMemory,
-    *,
-    bucket_bytes: int,
-    on_bucket: Callable[[], None],
-) -> None:
-    """All shards to one engine. Raises OSError where it dies or hangs, RuntimeError where the card has no room."""
-    sizes = shards.sizes()
-    bucket = memory.make(min(bucket_bytes, max(sizes.values(), default=1)))
-    try:
-        connection.send(msgspec.json.encode(Buckets(bucket.handle, bucket_bytes, sizes)))
-        for name in sizes:
-            shard = torch.frombuffer(shards.map(name), dtype=torch.uint8)
-            for part in shard.split(bucket_bytes):
-                on_bucket()
-                with memory.working():
-                    bucket.tensor[: len(part)].copy_(part)
-                connection.send(msgspec.json.encode(Filled()))
-                msgspec.json.decode(connection.recv(MESSAGE_BYTES), type=Taken)
-        connection.recv(1)  # until it has let go
-    finally:
-        bucket.close()
-
-
-# The engine's side.
 
 
 def buckets_receive(

@@ -1,4 +1,7 @@
-"""Reads a published policy version back, checked against its manifest: a folder in, verified shard bytes out."""
+"""Reads a published policy version back, checked against its manifest: a folder in, verified shard bytes out.
+
+Invariant: bytes that differ from the manifest are never given out.
+"""
 
 import hashlib
 from collections.abc import Iterator

@@ -19,8 +19,9 @@ from torch import Tensor
 from torch._C._distributed_c10d import BroadcastOptions, PrefixStore, Store, TCPStore
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.offers import Seat, TransferFailed
+from seamlessflow_workers.weights.offers import TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.transports.broadcast.messages import Seat
 
 MEETING_S = 10.0  # for all seated to connect to one another
 _POLL_S = 0.0005
@@ -90,6 +91,20 @@ class BroadcastGroup:
         self._group = (
             None  # gloo hangs up with its last reference, of which a failure's traceback must not be one
         )
+
+
+def store_serve(listening: socket.socket, *, host: str) -> TCPStore:
+    """The store in which a trainer's groups meet, on a bound socket, which is the store's from now on.
+
+    `host`: the address of this host under which the trainer reaches itself.
+    """
+    return TCPStore(
+        host,
+        listening.getsockname()[1],
+        is_master=True,
+        wait_for_workers=False,
+        master_listen_fd=listening.detach(),
+    )
 
 
 def _gloo_group(store: Store, rank: int, num_ranks: int, host: str, timeout: timedelta) -> Any:

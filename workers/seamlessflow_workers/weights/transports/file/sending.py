@@ -6,18 +6,15 @@ knows what is pinned and what engines still serve. However large the model, no m
 asked for at a time.
 """
 
-import errno
-import hashlib
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from uuid import UUID
 
 import msgspec
 
+from seamlessflow_workers.weights.durable_files import fsync_folder, write_durably, write_failure
 from seamlessflow_workers.weights.manifest import (
     ADAPTER_CONFIG_NAME,
     ADAPTER_SHARD_NAME,
@@ -29,55 +26,11 @@ from seamlessflow_workers.weights.manifest import (
     manifest_encode,
 )
 from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.tensors import TensorLayout, WeightsSource
 
 MAX_SHARD_BYTES = 2 * 1024**3
 MAX_BUCKET_BYTES = 512 * 1024**2  # gathered and held at a time, but for a tensor that is larger by itself
 _WRITING_PREFIX = ".writing-"
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(frozen=True, slots=True)
-class TensorLayout:
-    """A tensor without its numbers."""
-
-    dtype: str  # F32, BF16, …
-    shape: tuple[int, ...]
-    num_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class RawTensor:
-    """A tensor without a framework: contiguous little-endian bytes."""
-
-    dtype: str  # F32, BF16, …
-    shape: tuple[int, ...]
-    data: bytes | memoryview
-    num_bytes: int
-
-
-class WeightsSource(Protocol):
-    """Where the weights to publish come from; they do not change meanwhile."""
-
-    def layouts(self) -> Mapping[str, TensorLayout]:
-        """Every tensor that is published, by name."""
-        ...
-
-    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
-        """The numbers of some of them."""
-        ...
-
-
-class HeldTensors(dict[str, RawTensor]):
-    """Weights that are in memory as a whole."""
-
-    def layouts(self) -> Mapping[str, TensorLayout]:
-        return {
-            name: TensorLayout(dtype=raw.dtype, shape=raw.shape, num_bytes=raw.num_bytes)
-            for name, raw in self.items()
-        }
-
-    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
-        return {name: self[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +111,6 @@ def weights_publish(
     return PublishedWeights(folder=target, manifest_sha256=manifest_digest(raw), num_bytes=num_bytes)
 
 
-def write_failure(subject: str, folder: Path, error: OSError) -> str:
-    """One sentence for people about a failed write under the artifact root."""
-    if error.errno in _NO_SPACE:
-        return f"cannot write {subject}: no space left in {folder}; free space or change ARTIFACT_ROOT"
-    return f"cannot write {subject} in {folder}: {error.strerror or error}"
-
-
 def _clear_leftovers(versions: Path, *, up_to: int) -> None:
     """Of trainers that were killed while writing."""
     for entry in versions.glob(f"{_WRITING_PREFIX}*"):
@@ -211,27 +157,6 @@ def _safetensors_chunks(
         held = source.tensors(bucket)
         yield from (held[name].data for name in bucket)
         del held  # before the next one is gathered
-
-
-def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> ShardEntry:
-    """Write a new file and fsync it; return its digest and size."""
-    digest, num_bytes = hashlib.sha256(), 0
-    with path.open("xb") as file:
-        for chunk in chunks:
-            digest.update(chunk)
-            num_bytes += file.write(chunk)
-            del chunk  # its memory goes before the next one is made
-        file.flush()
-        os.fsync(file.fileno())
-    return ShardEntry(sha256=digest.hexdigest(), num_bytes=num_bytes)
-
-
-def fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _put_in_place(temporary: Path, target: Path, manifest: bytes) -> None:

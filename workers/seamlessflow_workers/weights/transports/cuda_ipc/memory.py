@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from seamlessflow_workers.weights.offers import CudaHandle, HostHandle, TransferFailed
+from seamlessflow_workers.weights.offers import TransferFailed
+from seamlessflow_workers.weights.transports.cuda_ipc.messages import CudaHandle, HostHandle
 
 Handle = CudaHandle | HostHandle
 

@@ -1,0 +1,42 @@
+"""Files that are there after a crash: chunks of bytes in, a synced file and its digest out.
+
+Under the artifact root everything is written aside, synced and renamed; what fails is said in one sentence for people.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from seamlessflow_workers.weights.manifest import ShardEntry
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> ShardEntry:
+    """Write a new file and fsync it; return its digest and size."""
+    digest, num_bytes = hashlib.sha256(), 0
+    with path.open("xb") as file:
+        for chunk in chunks:
+            digest.update(chunk)
+            num_bytes += file.write(chunk)
+            del chunk  # its memory goes before the next one is made
+        file.flush()
+        os.fsync(file.fileno())
+    return ShardEntry(sha256=digest.hexdigest(), num_bytes=num_bytes)
+
+
+def fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_failure(subject: str, folder: Path, error: OSError) -> str:
+    """One sentence for people about a failed write under the artifact root."""
+    if error.errno in _NO_SPACE:
+        return f"cannot write {subject}: no space left in {folder}; free space or change ARTIFACT_ROOT"
+    return f"cannot write {subject} in {folder}: {error.strerror or error}"

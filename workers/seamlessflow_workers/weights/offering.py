@@ -1,0 +1,57 @@
+"""Offers the version just published from this trainer's memory, while it goes on to train the next one.
+
+The shards as they were written enter, held in sealed memory; engines that ask have them by the transports that the job
+opens. The next version replaces the one on offer. Whatever goes wrong costs one transfer at most: the files are there
+for whoever could not be served.
+"""
+
+from pathlib import Path
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.weights.offers import Offer, offer_withdraw, offer_write, place
+from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.transports.sender import Offered, Sender, SenderSettings
+from seamlessflow_workers.weights.transports.table import TRANSPORTS, transports_opened
+
+
+class WeightOffers:
+    """One per trainer; its threads end with it. `offer` and `close` are called from one thread."""
+
+    def __init__(
+        self,
+        versions: Path,
+        transport: WeightTransport,
+        settings: SenderSettings | None = None,
+        *,
+        has_cuda: bool = False,
+    ) -> None:
+        """`has_cuda`: whether this trainer computes on a GPU, which decides what `auto` opens."""
+        self._versions = versions
+        self._is_fingerprinted = transport is WeightTransport.CUDA_IPC
+        self._offered = Offered()
+        offer_withdraw(versions)  # of a trainer that is gone
+        self.senders: tuple[Sender, ...] = tuple(
+            send(self._offered, settings or SenderSettings())
+            for name in transports_opened(transport, has_cuda=has_cuda)
+            if (send := TRANSPORTS[name].send) is not None
+        )
+
+    def shards(self) -> SealedShards:
+        """To keep the shards of a version in, while they are written."""
+        return SealedShards(are_fingerprinted=self._is_fingerprinted)
+
+    def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
+        """From now on; the version before is offered no more."""
+        self._offered.replace(shards, version=version)
+        offer = Offer(
+            version=version, manifest_sha256=manifest_sha256, token=self._offered.token, place=place()
+        )
+        for sender in self.senders:
+            offer = sender.advertise(offer)
+        offer_write(self._versions, offer)
+
+    def close(self) -> None:
+        offer_withdraw(self._versions)
+        for sender in self.senders:
+            sender.close()
+        self._offered.close()

@@ -1,0 +1,83 @@
+"""The shards of a published version, from wherever the engine can have them fastest.
+
+A version's folder and a transport enter; a folder with the same shards leaves, the version's own or one of links into
+this process's memory. What did not come by a file is proven by the manifest's checksums before anyone may read it. A
+transfer that fails in any way ends at the files, and says why.
+"""
+
+import hashlib
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
+from seamlessflow_workers.weights.offers import TIMEOUT_S, Here, Offer, TransferFailed, offer_of, place
+from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.transports.table import TRANSPORTS, Receive, transport_choose
+
+_DIGEST_THREADS = 8
+
+
+def weights_receive(
+    folder: Path, wanted: WeightTransport, *, device: str, timeout_s: float = TIMEOUT_S
+) -> Arrival:
+    """Never raises for a transfer: the files are always there."""
+    started_s = time.monotonic()
+    try:
+        offer = None if wanted is WeightTransport.FILE else offer_of(folder)
+        transport = transport_choose(wanted, offer, Here(place=place(), device=device))
+        receive = TRANSPORTS[transport].receive
+        if offer is None or receive is None:
+            return Arrival(folder, WeightTransport.FILE, seconds=time.monotonic() - started_s)
+        shards = _receive(folder, offer, receive, timeout_s)
+    except (TransferFailed, WeightsReadError) as error:
+        seconds = time.monotonic() - started_s
+        return Arrival(folder, WeightTransport.FILE, seconds=seconds, fallback=str(error))
+    return Arrival(
+        _linked(folder, shards),
+        transport,
+        num_bytes=sum(shards.sizes().values()),
+        seconds=time.monotonic() - started_s,
+        _shards=shards,
+    )
+
+
+def _receive(folder: Path, offer: Offer, receive: Receive, timeout_s: float) -> SealedShards:
+    """Proven shards. Raises TransferFailed, WeightsReadError."""
+    manifest = manifest_read(folder)
+    shards = receive(offer, timeout_s)
+    try:
+        _prove(shards, manifest)
+    except TransferFailed:
+        shards.close()
+        raise
+    return shards
+
+
+def _prove(shards: SealedShards, manifest: Manifest) -> None:
+    """Raises TransferFailed unless these are exactly the shards of the manifest."""
+    if shards.sizes().keys() != manifest.shards.keys():
+        raise TransferFailed(f"{len(shards.sizes())} shards came, the manifest has {len(manifest.shards)}")
+    with ThreadPoolExecutor(_DIGEST_THREADS) as threads:
+        digests = list(threads.map(lambda name: _digest(shards, name), manifest.shards))
+    for (name, entry), digest in zip(manifest.shards.items(), digests, strict=True):
+        if digest != entry.sha256:
+            raise TransferFailed(
+                f"shard {name} was damaged on the way: sha256 {digest}, the manifest says {entry.sha256}"
+            )
+
+
+def _digest(shards: SealedShards, name: str) -> str:
+    with shards.map(name) as shard:
+        return hashlib.sha256(shard).hexdigest()
+
+
+def _linked(folder: Path, shards: SealedShards) -> Path:
+    """A folder that reads like the version's own, its shards from memory."""
+    links = Path(tempfile.mkdtemp(prefix="seamlessflow-weights-"))
+    for entry in folder.iterdir():
+        (links / entry.name).symlink_to(shards.path(entry.name) if entry.name in shards.sizes() else entry)
+    return links

@@ -1,0 +1,49 @@
+"""Weights without a framework: their layouts, their bytes, and where a publication takes them from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLayout:
+    """A tensor without its numbers."""
+
+    dtype: str  # F32, BF16, …
+    shape: tuple[int, ...]
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RawTensor:
+    """A tensor without a framework: contiguous little-endian bytes."""
+
+    dtype: str  # F32, BF16, …
+    shape: tuple[int, ...]
+    data: bytes | memoryview
+    num_bytes: int
+
+
+class WeightsSource(Protocol):
+    """Where the weights to publish come from; they do not change meanwhile."""
+
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        """Every tensor that is published, by name."""
+        ...
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
+        """The numbers of some of them."""
+        ...
+
+
+class HeldTensors(dict[str, RawTensor]):
+    """Weights that are in memory as a whole."""
+
+    def layouts(self) -> Mapping[str, TensorLayout]:
+        return {
+            name: TensorLayout(dtype=raw.dtype, shape=raw.shape, num_bytes=raw.num_bytes)
+            for name, raw in self.items()
+        }
+
+    def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
+        return {name: self[name] for name in names}

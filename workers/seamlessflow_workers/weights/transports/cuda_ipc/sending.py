@@ -1,0 +1,109 @@
+"""A trainer sends a version's shards through a bucket of memory that it shares with an engine.
+
+Trainer and engine take turns over a unix socket: filled, taken, filled, … Each engine has a bucket, a connection and a
+thread of its own: one that hangs or dies holds up no other.
+"""
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+import msgspec
+import torch
+from msgspec import structs
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.weights.offers import Offer, Refusal
+from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory
+from seamlessflow_workers.weights.transports.cuda_ipc.messages import Buckets, Filled, Taken
+from seamlessflow_workers.weights.transports.host_socket import MESSAGE_BYTES, ask_receive, host_listen
+from seamlessflow_workers.weights.transports.sender import (
+    Offered,
+    SenderSettings,
+    connections_serve,
+    listening_close,
+)
+
+logger = logging.getLogger(__name__)
+
+BUCKET_BYTES = 64 * 1024**2
+MAX_BUCKETS = 8  # on the card at a time; further engines read the files
+
+
+class CudaIpcSender:
+    def __init__(self, offered: Offered, settings: SenderSettings) -> None:
+        assert settings.memory is not None
+        self._offered = offered
+        self._memory = settings.memory
+        self._timeout_s = settings.timeout_s
+        self._bucket_bytes = settings.bucket_bytes or BUCKET_BYTES
+        self._on_bucket = settings.on_bucket
+        self._free_buckets = threading.BoundedSemaphore(MAX_BUCKETS)
+        self._name, self._listening = host_listen()
+        connections_serve(self._listening, self._hand_over)
+
+    def advertise(self, offer: Offer) -> Offer:
+        return structs.replace(offer, socket=self._name, memory=self._memory.name)
+
+    def close(self) -> None:
+        listening_close(self._listening)
+
+    def _hand_over(self, connection: socket.socket) -> None:
+        ask = ask_receive(connection)
+        shards, (refusal,) = self._offered.take([ask], WeightTransport.CUDA_IPC)
+        if refusal is None and not self._free_buckets.acquire(blocking=False):
+            refusal = Refusal(f"{MAX_BUCKETS} engines are being served")
+        if refusal is None:
+            threading.Thread(
+                target=self._send, args=(connection, shards, ask.version), name="weights-buckets", daemon=True
+            ).start()
+            return
+        with connection, shards:
+            connection.send(msgspec.json.encode(refusal))
+
+    def _send(self, connection: socket.socket, shards: SealedShards, version: int) -> None:
+        """To one engine, beside all others."""
+        name = self._memory.name
+        try:
+            with connection, shards:
+                connection.settimeout(self._timeout_s)
+                buckets_send(
+                    connection,
+                    shards,
+                    self._memory,
+                    bucket_bytes=self._bucket_bytes,
+                    on_bucket=self._on_bucket,
+                )
+            logger.info("version %d was handed to an engine through %s", version, name)
+        except (OSError, msgspec.DecodeError, RuntimeError) as error:
+            logger.warning("an engine did not take version %d through %s: %s", version, name, error)
+        finally:
+            self._free_buckets.release()
+
+
+def buckets_send(
+    connection: socket.socket,
+    shards: SealedShards,
+    memory: BucketMemory,
+    *,
+    bucket_bytes: int,
+    on_bucket: Callable[[], None],
+) -> None:
+    """All shards to one engine. Raises OSError where it dies or hangs, RuntimeError where the card has no room."""
+    sizes = shards.sizes()
+    bucket = memory.make(min(bucket_bytes, max(sizes.values(), default=1)))
+    try:
+        connection.send(msgspec.json.encode(Buckets(bucket.handle, bucket_bytes, sizes)))
+        for name in sizes:
+            shard = torch.frombuffer(shards.map(name), dtype=torch.uint8)
+            for part in shard.split(bucket_bytes):
+                on_bucket()
+                with memory.working():
+                    bucket.tensor[: len(part)].copy_(part)
+                connection.send(msgspec.json.encode(Filled()))
+                msgspec.json.decode(connection.recv(MESSAGE_BYTES), type=Taken)
+        connection.recv(1)  # until it has let go
+    finally:
+        bucket.close()

@@ -1,0 +1,119 @@
+"""What the sending half of every transport is given, and what is asked of it.
+
+Enters: the version on offer, in sealed memory, and how this trainer listens. Leaves: engines that are served by threads
+of the sender's own. Invariant: what an engine gets is a copy of what was on offer when it asked, so no engine waits for
+a training step and no step for an engine.
+"""
+
+import contextlib
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.weights.offers import TIMEOUT_S, Ask, Offer, Refusal
+from seamlessflow_workers.weights.sealed_shards import SealedShards
+
+if TYPE_CHECKING:  # its module imports torch
+    from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+GATHER_S = 0.1  # engines are told of a version within about this of one another
+MAX_ENGINES = 64  # of one broadcast; the next ones form another
+_ASK_S = 5.0
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderSettings:
+    listen_host: str = LOOPBACK  # the address of this host that is listened on
+    host: str = LOOPBACK  # under which others reach it
+    memory: "BucketMemory | None" = None  # which engines share, for cuda_ipc
+    gather_s: float = GATHER_S
+    timeout_s: float = TIMEOUT_S
+    max_engines: int = MAX_ENGINES
+    bucket_bytes: int | None = None  # None: what suits the transport
+    on_bucket: Callable[[], None] = _nothing  # called before each bucket
+
+
+class Sender(Protocol):
+    """Serves engines from its making until `close`."""
+
+    def advertise(self, offer: Offer) -> Offer:
+        """The offer, with what engines need to find this sender."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Offered:
+    """The version on offer, shared by the threads of all senders."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(24)
+        self._lock = threading.Lock()  # of the two below
+        self._version = 0
+        self._shards = SealedShards()
+
+    def replace(self, shards: SealedShards, *, version: int) -> None:
+        """Becomes the owner of `shards`; the version before is offered no more."""
+        with self._lock:
+            former, self._shards, self._version = self._shards, shards, version
+            former.close()
+
+    def take(
+        self, asks: Sequence[Ask], transport: WeightTransport
+    ) -> tuple[SealedShards, list[Refusal | None]]:
+        """A copy of the shards, and for each of those who ask why it is refused, all of one moment."""
+        with self._lock:
+            return self._shards.copy(), [self._refusal(ask, transport) for ask in asks]
+
+    def close(self) -> None:
+        with self._lock:
+            self._shards.close()
+
+    def _refusal(self, ask: Ask, transport: WeightTransport) -> Refusal | None:
+        if not secrets.compare_digest(ask.token, self.token):
+            return Refusal("the token is not that of the offer")
+        if ask.version != self._version:
+            return Refusal(f"version {ask.version} is no longer offered, version {self._version} is")
+        if ask.backend is not transport:
+            return Refusal(f"{ask.backend} was asked for, {transport} is offered")
+        return None
+
+
+def connections_serve(listening: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    """Hand each connection to `serve` in a thread of its own, until `listening_close`."""
+    listening.listen()
+
+    def run() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return  # closed
+            connection.settimeout(_ASK_S)
+            try:
+                serve(connection)
+            except (OSError, msgspec.DecodeError, UnicodeError) as error:
+                logger.warning("an engine that asked for weights was not served: %s", error)
+                connection.close()
+
+    threading.Thread(target=run, name="weights-offer", daemon=True).start()
+
+
+def listening_close(listening: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        listening.shutdown(socket.SHUT_RDWR)
+    listening.close()

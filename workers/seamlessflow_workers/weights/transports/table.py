@@ -1,0 +1,124 @@
+"""The transports, one row each: when an engine can take one, and where its two halves are.
+
+Enters: what a job wants, what a trainer offers, where an engine is. Leaves: the transport to open or to take.
+Invariant: this module imports no torch. A half that needs it is imported when it is first used, so a process that reads
+files or maps shared memory never loads it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.weights.offers import Here, Offer, TransferFailed
+from seamlessflow_workers.weights.sealed_shards import SealedShards
+from seamlessflow_workers.weights.transports.broadcast.receiving import shards_join
+from seamlessflow_workers.weights.transports.sender import Offered, Sender, SenderSettings
+from seamlessflow_workers.weights.transports.shared_memory.receiving import shards_take_over
+from seamlessflow_workers.weights.transports.shared_memory.sending import SharedMemorySender
+
+Problem = Callable[[Offer, Here], str]  # why an engine cannot take it; nothing where it can
+Send = Callable[[Offered, SenderSettings], Sender]
+Receive = Callable[[Offer, float], SealedShards]  # within so many seconds. Raises TransferFailed
+
+_NOT_OFFERED = "the trainer does not offer it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    problem: Problem
+    send: Send | None = None  # None: nothing is to be opened, the files are written in any case
+    receive: Receive | None = None  # None: not as shards in the host's memory
+    needs_cuda: bool = False  # of the trainer
+
+
+def _never(_offer: Offer, _here: Here) -> str:
+    return ""
+
+
+def _unless_on_one_host(offer: Offer, here: Here) -> str:
+    if offer.socket is None:
+        return _NOT_OFFERED
+    return "" if offer.place == here.place else "trainer and engine are on different hosts"
+
+
+def _unless_on_one_card(offer: Offer, here: Here) -> str:
+    if offer.memory is None:
+        return _NOT_OFFERED
+    if problem := _unless_on_one_host(offer, here):
+        return problem
+    if offer.memory == here.memory:
+        return ""
+    return f"the trainer hands out memory of {offer.memory}, this engine computes in that of {here.memory}"
+
+
+def _unless_nccl(offer: Offer, here: Here) -> str:
+    if here.device != "cuda":
+        return f"this engine computes on {here.device}"
+    return "" if offer.backend is WeightTransport.NCCL else _NOT_OFFERED
+
+
+def _unless_gloo(offer: Offer, _here: Here) -> str:
+    return "" if offer.backend is WeightTransport.GLOO else _NOT_OFFERED
+
+
+def _cuda_ipc_send(offered: Offered, settings: SenderSettings) -> Sender:
+    from seamlessflow_workers.weights.transports.cuda_ipc.sending import CudaIpcSender
+
+    return CudaIpcSender(offered, settings)
+
+
+def _broadcast_send(offered: Offered, settings: SenderSettings, *, backend: WeightTransport) -> Sender:
+    from seamlessflow_workers.weights.transports.broadcast.sending import BroadcastSender
+
+    return BroadcastSender(offered, settings, backend=backend)
+
+
+TRANSPORTS: Mapping[WeightTransport, Transport] = {
+    # Every version is written and checked by `file.sending` and `file.receiving`, whatever else is opened.
+    WeightTransport.FILE: Transport(problem=_never),
+    WeightTransport.IPC: Transport(
+        problem=_unless_on_one_host, send=SharedMemorySender, receive=shards_take_over
+    ),
+    # An engine takes these as tensors: `cuda_ipc.receiving.buckets_receive`.
+    WeightTransport.CUDA_IPC: Transport(problem=_unless_on_one_card, send=_cuda_ipc_send, needs_cuda=True),
+    WeightTransport.NCCL: Transport(
+        problem=_unless_nccl,
+        send=partial(_broadcast_send, backend=WeightTransport.NCCL),
+        receive=partial(shards_join, backend=WeightTransport.NCCL),
+        needs_cuda=True,
+    ),
+    WeightTransport.GLOO: Transport(
+        problem=_unless_gloo,
+        send=partial(_broadcast_send, backend=WeightTransport.GLOO),
+        receive=partial(shards_join, backend=WeightTransport.GLOO),
+    ),
+}
+# What `auto` stands for. Never cuda_ipc (decision 0022), and gloo only where it is named.
+BEST_FIRST = (WeightTransport.IPC, WeightTransport.NCCL)
+
+
+def transports_opened(wanted: WeightTransport, *, has_cuda: bool) -> tuple[WeightTransport, ...]:
+    """Those that a trainer opens for a job."""
+    if wanted is WeightTransport.AUTO:
+        return tuple(name for name in BEST_FIRST if has_cuda or not TRANSPORTS[name].needs_cuda)
+    return (wanted,)
+
+
+def transport_choose(wanted: WeightTransport, offer: Offer | None, here: Here) -> WeightTransport:
+    """The way that an engine takes; `auto`: the best that can be, else the files.
+
+    Raises TransferFailed where one was asked for by name that cannot be.
+    """
+    if wanted is WeightTransport.FILE:
+        return wanted
+    if offer is None:
+        if wanted is WeightTransport.AUTO:
+            return WeightTransport.FILE
+        raise TransferFailed(f"no trainer offers this version by {wanted}")
+    if wanted is WeightTransport.AUTO:
+        possible = (name for name in BEST_FIRST if not TRANSPORTS[name].problem(offer, here))
+        return next(possible, WeightTransport.FILE)
+    if problem := TRANSPORTS[wanted].problem(offer, here):
+        raise TransferFailed(f"{wanted} cannot be: {problem}")
+    return wanted
