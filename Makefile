@@ -28,11 +28,13 @@ vllm-if-possible: setup
 demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy through every plane (knobs: LR, LAYOUT, KEEP, ENGINE, UPDATES)
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
-# The environment of vLLM is made beside the checks. The acceptance tests measure times: they have the machine alone.
+# The environment of vLLM is made beside the checks. Tests start in the order of their folders, so that the short ones
+# of tests/unit come last and no process waits long for another. The acceptance tests measure times: they have the
+# machine alone.
 test: setup ## every check and every test that needs no GPU (WORKERS=2 processes where tests may run in parallel)
 	@$(MAKE) --no-print-directory -j2 vllm-if-possible lint imports schema types frontend-check
 	@failed=0; set -x; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --ignore=tests/acceptance || failed=1; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/acceptance || failed=1; \
 	$(BIN)/python -m pytest tests/acceptance || failed=1; \
 	exit $$failed
 

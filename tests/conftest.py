@@ -13,6 +13,8 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import Settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from tests.fixtures.control_plane import Cast
@@ -32,7 +34,7 @@ pytest_plugins = [
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("patient")
 
-TESTS = Path(__file__).parent
+ENGINE_CONTRACT = "tests/contract/engine/"
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
 
@@ -49,16 +51,21 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What one process of a parallel run (`-n 2 --dist loadgroup`) gets as a whole.
+class FilesWhole(LoadFileScheduling):
+    """What one process of a parallel run gets as a whole: a file, for the fixtures of its module.
 
-    A file, for the fixtures of its module; the contract tests of engines together, since each vLLM server that they
-    share takes half a minute to start.
+    The contract tests of engines go together, since each vLLM server that they share takes half a minute to start.
     """
-    for item in items:
-        file = item.path.relative_to(TESTS)
-        group = file.parent if file.parts[0] == "contract" else file
-        item.add_marker(pytest.mark.xdist_group(str(group)))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return ENGINE_CONTRACT if file.startswith(ENGINE_CONTRACT) else file
+
+
+@pytest.hookimpl(optionalhook=True)  # there is no such hook where xdist is switched off
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesWhole:
+    """Whatever `--dist` says. Groups of `loadgroup` are no help: xdist 3.8 loses their names under pytest 9.2."""
+    return FilesWhole(config, log)
 
 
 @pytest.fixture(scope="session")
