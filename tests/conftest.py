@@ -13,8 +13,8 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from psycopg.conninfo import conninfo_to_dict
 from pytest_django import Settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from tests.fixtures.control_plane import Cast
