@@ -46,7 +46,7 @@ class FinishedRun:
 
     def __init__(self, folder: Path, planes: Planes) -> None:
         self.folder, self.planes = folder, planes
-        trainer = TrainerProcess(folder, self.planes, SPEC)
+        trainer = TrainerProcess(folder, self.planes, SPEC, is_forked=False)
         try:
             trainer.receive_until(Ready)
             trainer.begin(1)
