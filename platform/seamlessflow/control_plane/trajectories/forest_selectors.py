@@ -17,7 +17,7 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
-from seamlessflow.core.algorithms.advantage import session_advantages
+from seamlessflow.core.algorithms.estimators import built_in_estimator, session_advantages
 from seamlessflow.core.algorithms.options import AdvantageEstimator
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, show_id
@@ -237,8 +237,7 @@ def _with_advantages(group: RolloutGroup, rows: list[dict[str, Any]]) -> list[Fo
     values = session_advantages(
         rewards,
         np.zeros(len(rewards), dtype=np.int32),
-        estimator=algorithm.advantage,
-        norm=algorithm.advantage_norm,
+        built_in_estimator(AdvantageEstimator(algorithm.advantage), norm=algorithm.advantage_norm),
     )
     advantages = dict(zip([row["id"] for row in trained], values.tolist(), strict=True))
     return [_forest_session(row, advantages.get(row["id"])) for row in rows]

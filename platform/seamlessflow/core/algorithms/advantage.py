@@ -5,12 +5,10 @@ within a group give advantages of exactly zero (but for the batch-wide estimator
 recognised and skipped.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.algorithms.options import AdvantageEstimator, AdvantageNorm
+from seamlessflow.core.algorithms.options import AdvantageNorm
 
 Floats = NDArray[np.float64]
 _STD_FLOOR = 1e-6  # added to the deviation, as in the public GRPO implementations
@@ -55,35 +53,14 @@ def batch_normalised(values: Floats) -> Floats:
     return result
 
 
-def session_advantages(
-    rewards: Floats,
-    groups: NDArray[np.int32],
-    *,
-    estimator: AdvantageEstimator,
-    norm: AdvantageNorm,
-    num_tokens: NDArray[np.int64] | None = None,
-    sft_min_reward: float = 1.0,
-) -> Floats:
-    """Advantages of the M sessions of a batch, all arrays [M]; `groups` numbers the group of each.
-
-    The batch-wide estimators normalise over tokens: a session weighs as its trained tokens (`num_tokens`, by default
-    1 each). Mode-aware advantages need the spans: see `core.algorithms.mode_aware`.
-    """
-    rewards = _finite(rewards)
-    match estimator:
-        case AdvantageEstimator.GROUP:
-            return _by_group(rewards, groups, lambda of_group: group_advantages(of_group, norm))
-        case AdvantageEstimator.LEAVE_ONE_OUT:
-            return _by_group(rewards, groups, leave_one_out_advantages)
-        case AdvantageEstimator.BATCH:
-            return _weighted_normalised(rewards, num_tokens)
-        case AdvantageEstimator.BATCH_WITH_BASELINE:
-            centred = _by_group(rewards, groups, lambda r: group_advantages(r, AdvantageNorm.MEAN))
-            return _weighted_normalised(centred, num_tokens)
-        case AdvantageEstimator.ONE:
-            return (rewards >= sft_min_reward).astype(np.float64)
-        case AdvantageEstimator.MODE_AWARE:
-            raise ValueError("mode-aware advantages differ within a session; use mode_aware_advantages")
+def weighted_normalised(values: Floats, num_tokens: NDArray[np.int64]) -> Floats:
+    """`batch_normalised` over tokens: each value counts as often as its session has trained tokens, all [M]."""
+    if _is_flat(values[num_tokens > 0]):
+        return np.zeros_like(values)
+    mean = np.average(values, weights=num_tokens)
+    std = np.sqrt(np.average((values - mean) ** 2, weights=num_tokens))
+    result: Floats = (values - mean) / (std + _STD_FLOOR)
+    return result
 
 
 def returns_to_go(rewards: Floats, kl: Floats, sessions: NDArray[np.int32], kl_coef: float) -> Floats:
@@ -96,23 +73,6 @@ def returns_to_go(rewards: Floats, kl: Floats, sessions: NDArray[np.int32], kl_c
         of_session = np.flatnonzero(sessions == session)
         to_go = np.cumsum(kl[of_session][::-1])[::-1]
         result[of_session] = rewards[session] - kl_coef * to_go
-    return result
-
-
-def _by_group(rewards: Floats, groups: NDArray[np.int32], estimate: Callable[[Floats], Floats]) -> Floats:
-    result = np.zeros_like(rewards)
-    for group in np.unique(groups):
-        members = groups == group
-        result[members] = estimate(rewards[members])
-    return result
-
-
-def _weighted_normalised(values: Floats, weights: NDArray[np.int64] | None) -> Floats:
-    if _is_flat(values if weights is None else values[weights > 0]):
-        return np.zeros_like(values)
-    mean = np.average(values, weights=weights)
-    std = np.sqrt(np.average((values - mean) ** 2, weights=weights))
-    result: Floats = (values - mean) / (std + _STD_FLOOR)
     return result
 
 

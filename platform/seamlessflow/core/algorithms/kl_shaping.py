@@ -7,12 +7,8 @@ rewards, groups and sessions that the batch carries.
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.algorithms.advantage import (
-    Floats,
-    batch_normalised,
-    returns_to_go,
-    session_advantages,
-)
+from seamlessflow.core.algorithms.advantage import Floats, batch_normalised, returns_to_go
+from seamlessflow.core.algorithms.estimators import built_in_estimator, session_advantages
 from seamlessflow.core.algorithms.options import MAX_LOG_RATIO, AdvantageEstimator, KlEstimator
 from seamlessflow.core.algorithms.section import AlgorithmSection
 
@@ -50,8 +46,7 @@ def kl_shaped_advantages(
     advantages = session_advantages(
         rewards - algorithm.kl_coef * _with_unknown_kl(of_session, groups, is_known=num_tokens > 0),
         groups,
-        estimator=algorithm.advantage,
-        norm=algorithm.advantage_norm,
+        built_in_estimator(AdvantageEstimator(algorithm.advantage), norm=algorithm.advantage_norm),
         num_tokens=num_tokens,
     )
     result: Floats = advantages[sessions]

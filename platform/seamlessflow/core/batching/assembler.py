@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seamlessflow.core.algorithms.estimators import Estimator
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
 from seamlessflow.core.algorithms.options import AdvantageEstimator, StalenessScope
 from seamlessflow.core.algorithms.section import AlgorithmSection
@@ -37,6 +38,7 @@ class BatchPlan:
         None  # limit on a single answer; none: answers are not judged one by one
     )
     judge_markers: JudgeMarkers | None = None  # needed by mode-aware advantages
+    installed_estimator: Estimator | None = None  # needed where the algorithm names one that is not built in
     metrics: Mapping[str, float] = field(default_factory=dict)  # of how the groups came about
     objective: TrainObjective = TrainObjective.ONCE
     is_tree: bool = False  # the sessions of a group become trees; else every branch is written out
@@ -51,7 +53,7 @@ def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan)
     if not any(part.trees.loss_mask.any() for part in parts):
         # All sessions are filtered: what they are can be computed and compared all the same.
         parts = [_part(group, plan, may_mask=False) for group in groups]
-    weights = token_weights_of(parts, plan.algorithm)
+    weights = token_weights_of(parts, plan.algorithm, plan.installed_estimator)
     bases = np.cumsum([0, *(part.trees.layout.num_tokens for part in parts)])
     firsts = np.cumsum(
         [0, *(len(part.rewards) for part in parts)]

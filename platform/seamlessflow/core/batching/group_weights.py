@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.core.algorithms.advantage import Floats, session_advantages
+from seamlessflow.core.algorithms.advantage import Floats
+from seamlessflow.core.algorithms.estimators import Estimator, built_in_estimator, session_advantages
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers, judge_span, mode_advantages
 from seamlessflow.core.algorithms.options import AdvantageEstimator, OverlongRule
 from seamlessflow.core.algorithms.overlong import is_overlong, soft_penalties
@@ -136,24 +137,32 @@ def _soft_penalties(
     return worst
 
 
-def token_weights_of(parts: Sequence[GroupPart], algorithm: AlgorithmSection) -> list[TokenWeights]:
-    """The arrays of each part."""
+def token_weights_of(
+    parts: Sequence[GroupPart], algorithm: AlgorithmSection, installed: Estimator | None = None
+) -> list[TokenWeights]:
+    """The arrays of each part. `installed`: the estimator that the algorithm names, if it is not built in."""
     if algorithm.advantage is AdvantageEstimator.MODE_AWARE:
         return [_mode_aware_weights(part, algorithm.judge) for part in parts]
     sizes = [len(part.rewards) for part in parts]
     advantages = session_advantages(
         np.concatenate([part.rewards for part in parts]),
         np.repeat(np.arange(len(parts)), sizes).astype(np.int32),
-        estimator=algorithm.advantage,
-        norm=algorithm.advantage_norm,
+        installed or _built_in(algorithm),
         num_tokens=np.concatenate([part.num_trained_tokens for part in parts]),
-        sft_min_reward=algorithm.sft_min_reward,
     )
     bounds = np.cumsum([0, *sizes])
     return [
         _session_weights(part, advantages[first:end] * part.has_advantage)
         for part, first, end in zip(parts, bounds[:-1], bounds[1:], strict=True)
     ]
+
+
+def _built_in(algorithm: AlgorithmSection) -> Estimator:
+    return built_in_estimator(
+        AdvantageEstimator(algorithm.advantage),
+        norm=algorithm.advantage_norm,
+        sft_min_reward=algorithm.sft_min_reward,
+    )
 
 
 def _session_weights(part: GroupPart, advantages: Floats) -> TokenWeights:

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from seamlessflow.core.algorithms.advantage import (
     group_advantages,
     leave_one_out_advantages,
     returns_to_go,
-    session_advantages,
 )
+from seamlessflow.core.algorithms.estimators import built_in_estimator, session_advantages
 from seamlessflow.core.algorithms.options import AdvantageEstimator, AdvantageNorm
 
 BOTH = list(AdvantageNorm)
@@ -54,13 +55,17 @@ def test_leave_one_out_compares_with_the_mean_of_the_others() -> None:
     assert leave_one_out_advantages(np.array([0.3] * 5)).tolist() == [0.0] * 5
 
 
-def estimate(estimator: AdvantageEstimator, **options: object) -> list[float]:
+def estimate(
+    name: AdvantageEstimator,
+    *,
+    num_tokens: NDArray[np.int64] | None = None,
+    sft_min_reward: float = 1.0,
+) -> list[float]:
     advantages = session_advantages(
         np.array([0.0, 1.0, 1.0, 1.0]),
         np.array([0, 0, 1, 1], dtype=np.int32),
-        estimator=estimator,
-        norm=AdvantageNorm.MEAN,
-        **options,  # type: ignore[arg-type]
+        built_in_estimator(name, norm=AdvantageNorm.MEAN, sft_min_reward=sft_min_reward),
+        num_tokens=num_tokens,
     )
     return [float(advantage) for advantage in advantages]
 
