@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import click
 
 from seamlessflow.cli.local.state import find_home
+from seamlessflow.core.extensions.built_in import BUILT_IN
+from seamlessflow.runtime.extensions import extensions_discover
 from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
 
 MIN_FREE_BYTES = 2 * 1024**3
@@ -50,6 +52,7 @@ def _findings() -> Iterator[Finding]:
         yield _package(package)
     vllm = find_vllm(vllm_python(os.environ), device=default_device())
     yield Finding(True, "vllm", vllm.version or f"not available (optional): {vllm.problem}")
+    yield from _extensions()
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     yield Finding(True, "browser", browser or "none on PATH: browser tests are skipped")
     run = home.read_run()
@@ -64,6 +67,19 @@ def _findings() -> Iterator[Finding]:
             "gateway role",
             run.gateway_role_shortfall or "its own, with the documented grants (docs/operations.md)",
         )
+
+
+def _extensions() -> Iterator[Finding]:
+    """What third parties added to this environment: its names, and whatever cannot be used."""
+    found = extensions_discover()
+    names = [
+        *(found.extensions.environments.keys() - BUILT_IN.environments.keys()),
+        *found.extensions.advantages,
+        *(found.extensions.rewards.keys() - BUILT_IN.rewards.keys()),
+    ]
+    yield Finding(True, "extensions", ", ".join(sorted(names)) or "none installed (optional)")
+    for problem in found.problems:
+        yield Finding(False, "extension", problem)
 
 
 def _package(name: str) -> Finding:

@@ -24,6 +24,7 @@ from seamlessflow.control_plane.common.spooling import SpoolingHandler  # noqa: 
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
 from seamlessflow.control_plane.liveness import LiveApplication  # noqa: E402
 from seamlessflow.control_plane.uploads.incoming import leftovers_remove  # noqa: E402
+from seamlessflow.runtime.extensions import extensions_installed  # noqa: E402
 
 try:
     database_wait()
@@ -31,6 +32,7 @@ except DatabaseUnavailable as error:
     sys.exit(f"seamlessflow: {error}")
 
 leftovers_remove(settings.INCOMING_DIR)
+extensions_installed()  # now rather than with the first job, so that the log of the start says what is unusable
 
 application = LiveApplication(
     ProtocolTypeRouter(

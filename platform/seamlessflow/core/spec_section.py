@@ -5,7 +5,17 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MAX_NAME_CHARS = 64
 Reference = Annotated[str, Field(min_length=1, max_length=1024)]
+InstalledName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
+"""A name that the operator has installed; which ones these are is checked when a job is submitted."""
+
+
+def extension_name(given: object) -> object:
+    """Refuses what is no name in one sentence, where a union would report one fault per branch."""
+    if not isinstance(given, str) or not 1 <= len(given) <= MAX_NAME_CHARS:
+        raise ValueError(f"must be a name of 1 to {MAX_NAME_CHARS} characters, got {str(given)[:100]!r}")
+    return given
 
 
 class SpecSection(BaseModel):

@@ -8,17 +8,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamlessflow.core.algorithms.ineffective import ineffective_options
+from seamlessflow.core.extensions.checks import name_problems, option_problems, options_filled
+from seamlessflow.core.extensions.declarations import Extensions
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.core.spec_problems import SpecProblem
 
 
-def submitted_spec_parse(body: Mapping[str, Any]) -> JobSpec:
-    """Raises InvalidJobSpec with every fault found."""
-    spec = job_spec_parse(body)
+def submitted_spec_parse(body: Mapping[str, Any], extensions: Extensions | None = None) -> JobSpec:
+    """The spec with the options of its extensions filled in. Raises InvalidJobSpec with every fault found.
+
+    Without `extensions`, the names of environment, reward function and advantage estimator are not checked: a command
+    line does not know what its server has installed.
+    """
+    unknown = [] if extensions is None else name_problems(body, extensions)
+    try:
+        spec = job_spec_parse(body)
+    except InvalidJobSpec as error:
+        raise InvalidJobSpec([*unknown, *error.problems]) from error
     problems = [
-        SpecProblem(field=f"algorithm.{field}", detail=detail)
-        for field, detail in ineffective_options(spec.algorithm)
+        *unknown,
+        *(
+            SpecProblem(field=f"algorithm.{field}", detail=detail)
+            for field, detail in ineffective_options(spec.algorithm)
+        ),
     ]
+    if extensions is not None and not unknown:
+        problems += option_problems(spec, extensions)
     if problems:
         raise InvalidJobSpec(problems)
-    return spec
+    return spec if extensions is None else options_filled(spec, extensions)

@@ -44,6 +44,7 @@ from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, PromptHelpers
 from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.runtime.extensions import extensions_installed
 from seamlessflow.runtime.liveness import PATH as LIVEZ_PATH
 from seamlessflow.runtime.liveness import Liveness
 from seamlessflow.runtime.tasks import task_supervised
@@ -107,7 +108,7 @@ class Gateway:
             held,
             GroupFeed(settings, self._pool, registry, room=room),
             RunnerOutcomes(self._pool, registry, news),
-            BatchFeed(self._trainer_pool, registry, room=room, ready=ready),
+            BatchFeed(self._trainer_pool, registry, extensions_installed(), room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
             Outcomes(self._pool, registry, news),
             bodies,

@@ -16,14 +16,14 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from seamlessflow.core.job_spec import EnvironmentSection
-from seamlessflow_workers.agents.environments.base import (
+from seamlessflow.core.environment.episodes import (
     POLICY_MODEL,
     BrokenEpisode,
     Outcome,
     PolicyEndpoint,
     Task,
 )
+from seamlessflow.core.job_spec import EnvironmentSection
 from seamlessflow_workers.agents.main import main
 
 COMMAND = "long-tail"  # in the place of a program's name

@@ -67,7 +67,6 @@ def test_every_fault_is_named_with_its_value() -> None:
     [
         ({"name": "command", "tasks": "artifact://art_1"}, "command"),
         ({"name": "calculator"}, "tasks"),
-        ({"name": "chess", "tasks": "artifact://art_1"}, "calculator"),
     ],
 )
 def test_environment_that_lacks_what_it_needs_is_refused(environment: dict[str, Any], word: str) -> None:

@@ -10,15 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from seamlessflow.core.protocol.data_plane import SessionFinish
-from seamlessflow.core.types.rewards import reward_problem
-from seamlessflow_workers.agents.environments.base import (
+from seamlessflow.core.environment.episodes import (
     BrokenEpisode,
     Environment,
     Outcome,
     PolicyEndpoint,
     Task,
 )
+from seamlessflow.core.protocol.data_plane import SessionFinish
+from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 MAX_FAILURE_CHARACTERS = 2000

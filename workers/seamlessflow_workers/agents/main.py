@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from seamlessflow.core.environment.episodes import Environment
 from seamlessflow.core.job_spec import EnvironmentSection, JobSpec
 from seamlessflow.core.protocol.child import (
     Begin,
@@ -33,7 +34,7 @@ from seamlessflow.core.protocol.child import (
     encode_line,
 )
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
-from seamlessflow_workers.agents.environments.base import Environment
+from seamlessflow.runtime.extensions import UnusableExtension
 from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.phase import AgentPhase, DrainSignal
@@ -142,7 +143,7 @@ class AgentRunner:
             await self._run_until_drained(order, drained)
         except FencedOff as error:
             self._send(Ended(phase_id=phase_id, reason=f"fenced off: {error}"))
-        except (NotRunHere, RequestRefused) as error:
+        except (NotRunHere, RequestRefused, UnusableExtension) as error:
             self._send(Failed(phase_id=phase_id, reason=str(error)))
         except Exception as error:
             logger.exception("phase %s failed", phase_id)

@@ -7,10 +7,10 @@ their own (`loop`), so neither waits for room that the other takes.
 import asyncio
 from collections.abc import Callable
 
+from seamlessflow.core.environment.episodes import Environment
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
-from seamlessflow_workers.agents.environments.base import Environment
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.session_loop import SessionLoop
 

@@ -2,4 +2,7 @@
 
 # ruff: noqa: F401 - importing is the purpose
 
-import seamlessflow_workers.agents.main  # with all environments
+import seamlessflow_workers.agents.environments.arithmetic
+import seamlessflow_workers.agents.environments.calculator
+import seamlessflow_workers.agents.environments.command
+import seamlessflow_workers.agents.main

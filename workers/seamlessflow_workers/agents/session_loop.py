@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
 
+from seamlessflow.core.environment.episodes import Environment, PolicyEndpoint, Task
 from seamlessflow.core.protocol.data_plane import GroupLeaseRequest, LeasedGroup, LeasedSession, SessionFinish
-from seamlessflow_workers.agents.environments.base import Environment, PolicyEndpoint, Task
 from seamlessflow_workers.agents.episode import run_episode
 from seamlessflow_workers.agents.gateway_client import RunnerClient
 from seamlessflow_workers.agents.reports import Reports

@@ -32,6 +32,7 @@ from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec
 from seamlessflow.core.lifecycle.jobs import JOB_MOVES, TERMINAL_JOB_STATES, DesiredJobState, JobState
 from seamlessflow.core.spec_submission import submitted_spec_parse
+from seamlessflow.runtime.extensions import extensions_installed
 
 PLATFORM = "platform"  # the author of what no person asked for
 # A concurrent move changes the state between reading and writing; each round sees one more such move.
@@ -215,7 +216,7 @@ def _request_record(job: Job, kind: str, reason: str, author: str, data: dict[st
 def _spec_parse(submitted: Mapping[str, Any]) -> JobSpec:
     json_check(submitted)
     try:
-        return submitted_spec_parse(submitted)
+        return submitted_spec_parse(submitted, extensions_installed())
     except InvalidJobSpec as error:
         faults = tuple(FieldFault(problem.field, problem.detail) for problem in error.problems)
         raise ApplicationError(str(error), faults=faults) from error

@@ -28,7 +28,8 @@ class AdvantageEstimator(StrEnum):
     """group: relative to the group's mean. leave_one_out: relative to the mean of the group's other
     sessions. batch: normalised over the whole batch. batch_with_baseline: minus the group's mean,
     then normalised over the whole batch. mode_aware: one for the judge span, one for the answer
-    span. one: 1 for every token (likelihood)."""
+    span. one: 1 for every token (likelihood). Any other name is an estimator that the operator has
+    installed."""
 
     GROUP = "group"
     LEAVE_ONE_OUT = "leave_one_out"

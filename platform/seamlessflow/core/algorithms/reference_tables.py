@@ -18,6 +18,7 @@ OURS = "ours"
 SOURCES: Mapping[str, str] = {
     "name": OURS,
     "advantage": "GRPO 2402.03300, RLOO 2402.14740, REINFORCE++ 2501.03262, HiPO 2509.23967",
+    "advantage_options": OURS,
     "advantage_norm": "GRPO 2402.03300 (mean_std), Dr. GRPO 2503.20783 (mean)",
     "ratio": "PPO 1707.06347 (token), RLOO 2402.14740 (sequence), GSPO 2507.18071 (sequence_mean)",
     "objective": "PPO 1707.06347 (clip), MiniMax-M1 2506.13585 (cispo), REINFORCE (policy_gradient)",
@@ -141,7 +142,7 @@ def _accepted(shapes: list[Mapping[str, Any]]) -> str:
         if low is not None:
             return f"{low if isinstance(low, str) else 'from ' + _shown(low)}"
     kinds = [str(shape["type"]) for shape in shapes if "type" in shape]
-    return {"boolean": "`true`, `false`", "string": "text", "array": "a list"}.get(
+    return {"boolean": "`true`, `false`", "string": "text", "array": "a list", "object": "a mapping"}.get(
         kinds[0] if kinds else "", ""
     )
 

@@ -7,7 +7,7 @@ resolved spec states all of them. Impossible combinations are refused.
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from seamlessflow.core.algorithms.options import (
     AdvantageEstimator,
@@ -26,7 +26,7 @@ from seamlessflow.core.algorithms.options import (
 )
 from seamlessflow.core.algorithms.presets import PRESETS, preset_fill
 from seamlessflow.core.algorithms.staleness import StalenessBound
-from seamlessflow.core.spec_section import SpecSection
+from seamlessflow.core.spec_section import InstalledName, SpecSection, extension_name
 from seamlessflow.core.types.rewards import Reward
 
 Coefficient = Annotated[float, Field(ge=0, le=10)]
@@ -138,7 +138,13 @@ class AlgorithmSection(SpecSection):
 
     name: AlgorithmName = AlgorithmName.GRPO
     """Named algorithm. It sets every option of this section that is left out (see x-presets)."""
-    advantage: AdvantageEstimator = AdvantageEstimator.GROUP
+    advantage: Annotated[
+        AdvantageEstimator | InstalledName,
+        Field(union_mode="left_to_right"),
+        BeforeValidator(extension_name),
+    ] = AdvantageEstimator.GROUP
+    advantage_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of an installed advantage estimator, which declares their names and types."""
     advantage_norm: AdvantageNorm = AdvantageNorm.MEAN_STD
     """Whether advantages are divided by the group's standard deviation."""
     ratio: RatioLevel = RatioLevel.TOKEN
@@ -188,6 +194,11 @@ class AlgorithmSection(SpecSection):
             if is_wrong:
                 raise ValueError(reason)
         return self
+
+    @property
+    def installed_advantage(self) -> str | None:
+        """The name of the estimator, unless it is a built-in one."""
+        return None if isinstance(self.advantage, AdvantageEstimator) else self.advantage
 
     @property
     def needs_reference(self) -> bool:
@@ -253,7 +264,7 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
         ),
         (
             is_kl_in_reward and estimator in (AdvantageEstimator.MODE_AWARE, AdvantageEstimator.ONE),
-            f"kl_placement: 'reward' has no meaning with {estimator.value} advantages; use 'loss'",
+            f"kl_placement: 'reward' has no meaning with {estimator} advantages; use 'loss'",
         ),
         (
             is_kl_in_reward and section.overlong.rule is OverlongRule.ZERO_ADVANTAGE,
@@ -262,7 +273,7 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
         (
             section.sampling.dynamic and estimator in (*_BATCH_WIDE, AdvantageEstimator.ONE),
             (
-                f"sampling.dynamic: groups of equal rewards still teach with {estimator.value} advantages; only "
+                f"sampling.dynamic: groups of equal rewards still teach with {estimator} advantages; only "
                 "advantages relative to the group are zero there"
             ),
         ),
@@ -270,8 +281,27 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
             estimator is AdvantageEstimator.ONE and section.objective is not Objective.POLICY_GRADIENT,
             "objective: likelihood (advantage 'one') has no ratio; use 'policy_gradient'",
         ),
+        *_impossible_extension(section),
         (
             len({stage.name for stage in section.stages}) != len(section.stages),
             "stages: names must differ, because a stage is selected by its name",
+        ),
+    ]
+
+
+def _impossible_extension(section: AlgorithmSection) -> list[tuple[bool, str]]:
+    """As `_impossible`, of estimators that the operator has installed."""
+    installed = section.installed_advantage
+    return [
+        (
+            section.is_kl_in_reward and installed is not None,
+            f"kl_placement: 'reward' needs a built-in estimator, but advantage is {installed!r}; use 'loss'",
+        ),
+        (
+            bool(section.advantage_options) and installed is None,
+            (
+                f"advantage_options: belong to an installed estimator, but {section.advantage} is built in; leave "
+                "them out"
+            ),
         ),
     ]

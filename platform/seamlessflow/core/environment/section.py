@@ -2,11 +2,13 @@
 rewards."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from seamlessflow.core.spec_section import Reference, SpecSection
+from seamlessflow.core.spec_section import InstalledName, Reference, SpecSection, extension_name
+
+UNMANAGED = ("external", "none")  # the platform runs no agents for these
 
 
 class RewardBy(StrEnum):
@@ -18,9 +20,21 @@ class RewardBy(StrEnum):
 
 
 class EnvironmentSection(SpecSection):
-    name: Literal["calculator", "arithmetic", "command", "external", "none"] = "command"
+    name: Annotated[
+        Literal["calculator", "arithmetic", "command", "external", "none"] | InstalledName,
+        Field(union_mode="left_to_right"),
+        BeforeValidator(extension_name),
+    ] = "command"
     """A built-in environment, `command` for any program, `external` if agents run outside the
-    platform, or `none` for a job that trains on an offline dataset (`data.source`)."""
+    platform, `none` for a job that trains on an offline dataset (`data.source`), or the name of an
+    environment that the operator has installed."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of an installed environment, which declares their names and types."""
+    reward: Annotated[InstalledName, BeforeValidator(extension_name)] | None = None
+    """Reward function that grades each session's final answer, by name: `exact_answer` or an
+    installed one. If left out, the environment's own reward counts."""
+    reward_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the reward function."""
     tasks: Reference | None = None
     """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
     command: list[str] = Field(default_factory=list, max_length=256)
@@ -51,11 +65,22 @@ class EnvironmentSection(SpecSection):
             raise ValueError("command: must name a program when environment.name is 'command'")
         if self.name == "none" and self.tasks is not None:
             raise ValueError("tasks: no agent runs them when environment.name is 'none'; leave tasks out")
-        if self.name not in ("external", "none") and self.tasks is None:
+        if self.name not in UNMANAGED and self.tasks is None:
             raise ValueError(f"tasks: is required when environment.name is {self.name!r}")
         if self.name != "external" and self.reward_by is RewardBy.SESSION:
             raise ValueError(
                 f"reward_by: 'session' is for agents outside the platform; when environment.name is {self.name!r}, the "
                 "platform's agent runner reports the outcome, so leave reward_by out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _extensions_are_used(self) -> "EnvironmentSection":
+        if self.name in UNMANAGED and (self.options or self.reward is not None):
+            option = "options" if self.options else "reward"
+            raise ValueError(
+                f"{option}: the platform runs no agents when environment.name is {self.name!r}; leave {option} out"
+            )
+        if self.reward_options and self.reward is None:
+            raise ValueError("reward_options: belong to a reward function; name it in reward")
         return self

@@ -6,6 +6,8 @@ nothing beyond the staleness bound is in any.
 
 import asyncio
 import contextlib
+import dataclasses
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
@@ -19,6 +21,7 @@ from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.freshness import marked_stale
+from seamlessflow.core.extensions.declarations import Extensions
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
@@ -51,14 +54,26 @@ from seamlessflow.data_plane.store.sampling import (
 )
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.runtime.extensions import UnusableExtension, estimator_make
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.2
 MAX_NUMBER = 2**62
 
 
 class BatchFeed:
-    def __init__(self, pool: Pool, registry: Registry, *, room: JobNotifier, ready: JobNotifier) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        registry: Registry,
+        extensions: Extensions,
+        *,
+        room: JobNotifier,
+        ready: JobNotifier,
+    ) -> None:
         """`ready`: a group became ready; `room`: more groups may begin."""
+        self._extensions = extensions
         self._pool = pool
         self._registry = registry
         self._room = room
@@ -123,7 +138,7 @@ class BatchFeed:
             oldest_allowed = bound.oldest_version(step_version=request.policy_version)
             finished = [marked_stale(sessions, oldest_allowed=oldest_allowed) for sessions in finished]
         plan = _plan(claims, request, job, {**waste.metrics, **costs, **_speed(finished, elapsed_s)})
-        batch = await asyncio.to_thread(assemble_batch, finished, plan)
+        batch = await asyncio.to_thread(assembled, finished, plan, self._extensions)
         return await self._store(claims, batch, groups, waste.group_ids)
 
     async def _offline_batch(
@@ -225,6 +240,19 @@ async def _must_wait(connection: Connection, claims: PhaseClaims, policy_version
     oldest = await oldest_open_version(connection, claims.job_id)
     bound = spec.algorithm.staleness_bound
     return oldest is not None and bound.is_beyond(oldest, step_version=policy_version + 1)
+
+
+def assembled(
+    finished: Sequence[Sequence[FinishedSession]], plan: BatchPlan, extensions: Extensions
+) -> Batch:
+    """Raises ApiError when the installed estimator that the job names does not work here."""
+    try:
+        estimator = estimator_make(plan.algorithm, extensions)
+        return assemble_batch(finished, dataclasses.replace(plan, installed_estimator=estimator))
+    except UnusableExtension as error:
+        log.error("batch %d of job %s cannot be made: %s", plan.number, plan.job_id, error)
+        message = f"batch {plan.number} cannot be made: {error}."
+        raise bad_request(message, code="extension_unusable") from error
 
 
 def _speed(finished: Sequence[Sequence[FinishedSession]], elapsed_s: float | None) -> dict[str, float]:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from seamlessflow_workers.agents.environments.base import BrokenEpisode, PolicyEndpoint
+from seamlessflow.core.environment.episodes import BrokenEpisode, PolicyEndpoint
 from seamlessflow_workers.agents.environments.command import CommandEnvironment
 from seamlessflow_workers.agents.episode import run_episode
 from tests.fixtures.runner_gateway import until

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from seamlessflow.core.environment.episodes import BrokenEpisode, Environment, PolicyEndpoint
 from seamlessflow.core.job_spec import EnvironmentSection
 from seamlessflow_workers.agents.environments import policy_client
-from seamlessflow_workers.agents.environments.base import BrokenEpisode, Environment, PolicyEndpoint
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL
 from seamlessflow_workers.agents.environments.registry import NotRunHere, environment_create
 from tests.fixtures.runner_gateway import (

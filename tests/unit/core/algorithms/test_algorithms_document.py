@@ -50,9 +50,7 @@ def test_the_loss_written_out_has_the_numbers_of_the_preset(name: AlgorithmName)
         assert f"min(ρ, {1 + section.clip_high:g})" in line
     named = f"{section.kl_coef:g}·{'Σ ' if section.is_kl_in_reward else ''}{section.kl_estimator.value}"
     assert (named in line) == (section.kl_coef > 0)
-    assert ("/std" in line) == (
-        section.advantage_norm.value == "mean_std" and section.advantage.value == "group"
-    )
+    assert ("/std" in line) == (section.advantage_norm.value == "mean_std" and section.advantage == "group")
     factor = {"token_mean": "1/n ", "sequence_mean": "1/M ", "constant": "1/(M·C) "}
     assert factor[section.aggregation.value] in line
 

@@ -4,8 +4,8 @@ import asyncio
 import time
 from uuid import UUID
 
+from seamlessflow.core.environment.episodes import Outcome, PolicyEndpoint, Task
 from seamlessflow.core.protocol.data_plane import SessionFinish
-from seamlessflow_workers.agents.environments.base import Outcome, PolicyEndpoint, Task
 from seamlessflow_workers.agents.episode import run_episode
 
 TIMEOUT_S = 2.0

@@ -3,8 +3,10 @@
 Task: `{"question": "What is 7+12?", "answer": "19"}`. The reward is 1 when the answer is exactly `answer`.
 """
 
-from seamlessflow_workers.agents.environments.base import Outcome, PolicyEndpoint, Task
+from seamlessflow.core.environment.episodes import Outcome, PolicyEndpoint, Task
+from seamlessflow.core.extensions.declarations import EnvironmentContext
 from seamlessflow_workers.agents.environments.policy_client import PolicyClient
+from seamlessflow_workers.agents.rewards.exact_answer import exact_reward
 
 
 class ArithmeticEnvironment:
@@ -13,7 +15,12 @@ class ArithmeticEnvironment:
 
     async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
         said = await self._client.ask(policy, [{"role": "user", "content": task["question"]}])
-        return Outcome(float((said.content or "").strip() == task["answer"]))
+        answer = said.content or ""
+        return Outcome(exact_reward(task, answer), answer=answer)
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def create(context: EnvironmentContext) -> ArithmeticEnvironment:
+    return ArithmeticEnvironment(PolicyClient())

@@ -5,9 +5,11 @@ Task: `{"question": "What is 285*966?", "answer": "275310"}`. The reward is 1 wh
 
 import msgspec
 
-from seamlessflow_workers.agents.environments.base import Outcome, PolicyEndpoint, Task
+from seamlessflow.core.environment.episodes import Outcome, PolicyEndpoint, Task
+from seamlessflow.core.extensions.declarations import EnvironmentContext
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, InvalidExpression, calculate
 from seamlessflow_workers.agents.environments.policy_client import PolicyClient, ToolCall
+from seamlessflow_workers.agents.rewards.exact_answer import exact_reward
 
 TOOL_ERROR = "error"
 
@@ -28,17 +30,23 @@ class CalculatorEnvironment:
             said = await self._client.ask(policy, messages, tools=[CALC_TOOL])
             calls = said.tool_calls or []
             if not calls:
-                reward = float((said.content or "").strip() == task["answer"])
-                return Outcome(reward, metrics={"num_turns": turn, "num_tool_calls": num_calls})
+                answer = said.content or ""
+                counts = {"num_turns": turn, "num_tool_calls": num_calls}
+                return Outcome(exact_reward(task, answer), metrics=counts, answer=answer)
             messages += [said]
             messages += [
                 {"role": "tool", "tool_call_id": call.id, "content": _tool_answer(call)} for call in calls
             ]
             num_calls += len(calls)
-        return Outcome(0.0, metrics={"num_turns": self._max_turns, "num_tool_calls": num_calls})
+        counts = {"num_turns": self._max_turns, "num_tool_calls": num_calls}
+        return Outcome(0.0, metrics=counts, answer="")
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def create(context: EnvironmentContext) -> CalculatorEnvironment:
+    return CalculatorEnvironment(PolicyClient(), max_turns=context.section.max_turns)
 
 
 def _tool_answer(call: ToolCall) -> str:

@@ -21,8 +21,9 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.environment.episodes import BrokenEpisode, Outcome, PolicyEndpoint, Task
+from seamlessflow.core.extensions.declarations import EnvironmentContext
 from seamlessflow_workers.agents import keeper
-from seamlessflow_workers.agents.environments.base import BrokenEpisode, Outcome, PolicyEndpoint, Task
 from seamlessflow_workers.agents.keeper.order import Order
 from seamlessflow_workers.agents.users import session_user
 from seamlessflow_workers.process.environment import EPISODES_VARIABLE
@@ -93,6 +94,10 @@ class CommandEnvironment:
         finally:
             output.close_write_end()
             errors.close_write_end()
+
+
+def create(context: EnvironmentContext) -> CommandEnvironment:
+    return CommandEnvironment(context.section.command)
 
 
 class _Tail(asyncio.Protocol):

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import aiohttp
 import msgspec
 
-from seamlessflow_workers.agents.environments.base import POLICY_MODEL, BrokenEpisode, PolicyEndpoint
+from seamlessflow.core.environment.episodes import POLICY_MODEL, BrokenEpisode, PolicyEndpoint
 
 MAX_RETRIES = 10  # with the pauses below about 50 s: a gateway restart is ridden out
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0

@@ -1,7 +1,8 @@
-"""What an environment is: one episode of an agent on one task.
+"""What an environment is: one episode of an agent on one task; and what grades an answer.
 
 A task (one line of the tasks file) and the address of the policy enter; an outcome or a failure leaves. A reward and
 the task's own timeout are outcomes. An episode that broke for another reason has none, and runs again elsewhere.
+Built-in and installed environments implement the same protocols (docs/extensions.md).
 """
 
 from collections.abc import Mapping
@@ -30,11 +31,20 @@ class Outcome:
     reward: float
     is_timeout: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
+    answer: str | None = None  # the agent's final answer, which a reward function grades
 
 
 class Environment(Protocol):
     async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
-        """Run one episode. May be cancelled at any time. Raises BrokenEpisode."""
+        """Run one episode; many run at once. May be cancelled at any time. Raises BrokenEpisode."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class RewardFunction(Protocol):
+    async def grade(self, task: Task, answer: str) -> float:
+        """The reward of an answer, finite and from -1e6 to 1e6. May be cancelled. Raises BrokenEpisode."""
         ...
 
     async def close(self) -> None: ...

@@ -1,0 +1,73 @@
+"""What an installed extension declares, and the registry of all that are installed.
+
+A declaration is a small object that every process can load: options, a summary, and by name the factory of what does
+the work, which only the process that needs it imports. Invariant: nothing here imports an extension; the registry is a
+value that each process is handed by its composition root (`runtime.extensions`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seamlessflow.core.environment.section import UNMANAGED, EnvironmentSection
+from seamlessflow.core.spec_section import SpecSection
+
+ENVIRONMENTS = "seamlessflow.environments"
+ADVANTAGES = "seamlessflow.advantages"
+REWARDS = "seamlessflow.rewards"
+
+
+class ExtensionOptions(SpecSection):
+    """Base of an extension's options: strict and frozen. Field docstrings become descriptions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentExtension:
+    """`factory` names a callable, `module:name`: it takes an EnvironmentContext and returns an Environment."""
+
+    summary: str
+    factory: str
+    options: type[ExtensionOptions] = ExtensionOptions
+    gives_answer: bool = False
+    """Its outcomes have an `answer`, so a job may name a reward function that grades it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvantageExtension:
+    """`factory` names a callable, `module:name`: it takes the options and returns an Estimator."""
+
+    summary: str
+    factory: str
+    options: type[ExtensionOptions] = ExtensionOptions
+    is_group_relative: bool = True
+    """Equal rewards within a group give advantages of exactly zero, which dynamic sampling relies on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardExtension:
+    """`factory` names a callable, `module:name`: it takes the options and returns a RewardFunction."""
+
+    summary: str
+    factory: str
+    options: type[ExtensionOptions] = ExtensionOptions
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentContext:
+    """What the factory of an environment gets; it is called inside the running event loop."""
+
+    section: EnvironmentSection
+    options: ExtensionOptions  # an instance of the declared model
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """Everything that a job spec may name, built-ins included, by name."""
+
+    environments: Mapping[str, EnvironmentExtension]
+    advantages: Mapping[str, AdvantageExtension]  # installed ones; built-in: `AdvantageEstimator`
+    rewards: Mapping[str, RewardExtension]
+
+    @property
+    def environment_names(self) -> list[str]:
+        """Those whose agents the platform runs, and those whose agents it does not."""
+        return sorted({*self.environments, *UNMANAGED})

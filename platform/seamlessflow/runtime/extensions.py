@@ -1,0 +1,207 @@
+"""Finds the extensions that are installed in this process's environment, and loads what they name.
+
+Entry points enter; the registry that core and planes are handed leaves, with one sentence per extension that cannot be
+used. Invariant: nothing that an extension does at import, at creation or in a call ends the process: it counts as not
+installed, or fails as what it is part of. Only what the operator has installed is ever imported.
+"""
+
+import functools
+import importlib.metadata
+import logging
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from seamlessflow.core.algorithms.advantage import Floats
+from seamlessflow.core.algorithms.estimators import Counts, Estimator
+from seamlessflow.core.algorithms.options import AdvantageEstimator
+from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.environment.section import UNMANAGED
+from seamlessflow.core.extensions.built_in import BUILT_IN
+from seamlessflow.core.extensions.declarations import (
+    ADVANTAGES,
+    ENVIRONMENTS,
+    REWARDS,
+    AdvantageExtension,
+    EnvironmentExtension,
+    ExtensionOptions,
+    Extensions,
+    RewardExtension,
+)
+from seamlessflow.core.spec_section import MAX_NAME_CHARS
+
+Declaration = EnvironmentExtension | AdvantageExtension | RewardExtension
+DECLARATIONS: Mapping[str, type[Declaration]] = {
+    ENVIRONMENTS: EnvironmentExtension,
+    ADVANTAGES: AdvantageExtension,
+    REWARDS: RewardExtension,
+}
+_TAKEN: Mapping[str, frozenset[str]] = {
+    ENVIRONMENTS: frozenset({*BUILT_IN.environments, *UNMANAGED}),
+    ADVANTAGES: frozenset(AdvantageEstimator),
+    REWARDS: frozenset(BUILT_IN.rewards),
+}
+_NAME = re.compile(rf"[a-z][a-z0-9_.-]{{0,{MAX_NAME_CHARS - 1}}}")
+
+log = logging.getLogger(__name__)
+
+
+class UnusableExtension(RuntimeError):
+    """An extension is not installed here, or what it names does not work; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    extensions: Extensions
+    problems: tuple[str, ...]  # one sentence per extension that cannot be used
+
+
+@functools.cache
+def extensions_installed() -> Extensions:
+    """Those of this process's environment. The first call looks for them and logs what cannot be used."""
+    found = extensions_discover()
+    for problem in found.problems:
+        log.error("%s", problem)
+    return found.extensions
+
+
+def extensions_discover(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> Discovery:
+    """By default over all packages on this process's path."""
+    points = _all_entry_points() if entry_points is None else entry_points
+    named: dict[tuple[str, str], list[importlib.metadata.EntryPoint]] = {}
+    for point in points:
+        named.setdefault((point.group, point.name), []).append(point)
+    found: dict[str, dict[str, Any]] = {group: {} for group in DECLARATIONS}
+    problems = []
+    for (group, name), claims in sorted(named.items()):
+        try:
+            found[group][name] = _declaration(group, name, claims)
+        except UnusableExtension as error:
+            problems.append(f"{group}: {name!r} counts as not installed: {error}")
+    return Discovery(
+        Extensions(
+            environments={**BUILT_IN.environments, **found[ENVIRONMENTS]},
+            advantages={**BUILT_IN.advantages, **found[ADVANTAGES]},
+            rewards={**BUILT_IN.rewards, **found[REWARDS]},
+        ),
+        tuple(problems),
+    )
+
+
+def factory_call(name: str, factory: str, argument: object) -> Any:
+    """What the factory of extension `name` makes. Raises UnusableExtension."""
+    try:
+        make = cast("Callable[[object], Any]", pkgutil.resolve_name(factory))
+        return make(argument)
+    except (Exception, SystemExit) as error:
+        raise UnusableExtension(f"{name!r} could not be created by {factory}: {_shown(error)}") from error
+
+
+def options_load(field: str, options: Mapping[str, Any], model: type[ExtensionOptions]) -> ExtensionOptions:
+    """The options of a stored spec. Raises UnusableExtension: the extension may have changed since."""
+    try:
+        return model.model_validate(options)
+    except ValueError as error:
+        raise UnusableExtension(
+            f"{field}: the installed extension refuses {dict(options)}: {_shown(error)}"
+        ) from error
+
+
+def not_installed(field: str, name: str, names: Iterable[str]) -> UnusableExtension:
+    return UnusableExtension(
+        f"{field}: {name!r} is not installed here; installed: {', '.join(sorted(names))}"
+    )
+
+
+def estimator_make(algorithm: AlgorithmSection, extensions: Extensions) -> Estimator | None:
+    """The installed estimator that an algorithm names; None for a built-in one. Raises UnusableExtension."""
+    name = algorithm.installed_advantage
+    if name is None:
+        return None
+    extension = extensions.advantages.get(name)
+    if extension is None:
+        raise not_installed("algorithm.advantage", name, [*AdvantageEstimator, *extensions.advantages])
+    options = options_load("algorithm.advantage_options", algorithm.advantage_options, extension.options)
+    return GuardedEstimator(name, factory_call(name, extension.factory, options))
+
+
+class GuardedEstimator:
+    """An installed estimator, of which whatever goes wrong is an UnusableExtension that names it."""
+
+    def __init__(self, name: str, inner: Estimator) -> None:
+        self._name = name
+        self._inner = inner
+
+    def of_group(self, rewards: Floats) -> Floats:
+        return self._checked("of_group", rewards, lambda: self._inner.of_group(rewards))
+
+    def of_batch(self, advantages: Floats, num_tokens: Counts) -> Floats:
+        return self._checked("of_batch", advantages, lambda: self._inner.of_batch(advantages, num_tokens))
+
+    def _checked(self, method: str, given: Floats, call: Callable[[], Floats]) -> Floats:
+        try:
+            result: Floats = np.asarray(call(), dtype=np.float64)
+        except Exception as error:
+            raise UnusableExtension(f"advantage {self._name!r}: {method} raised {_shown(error)}") from error
+        if result.shape != given.shape:
+            raise UnusableExtension(
+                f"advantage {self._name!r}: {method} returned the shape {result.shape} for {given.shape}"
+            )
+        if not np.isfinite(result).all():
+            raise UnusableExtension(f"advantage {self._name!r}: {method} returned a value that is not finite")
+        return result
+
+
+def _all_entry_points() -> list[importlib.metadata.EntryPoint]:
+    return [point for group in DECLARATIONS for point in importlib.metadata.entry_points(group=group)]
+
+
+def _declaration(group: str, name: str, claims: list[importlib.metadata.EntryPoint]) -> Declaration:
+    """Raises UnusableExtension."""
+    if not _NAME.fullmatch(name):
+        raise UnusableExtension("its name must begin with a-z and go on with a-z, 0-9, '_', '.' or '-'")
+    if name in _TAKEN[group]:
+        raise UnusableExtension(f"the name is built in; {_package(claims[0])} must choose another")
+    if len({point.value for point in claims}) > 1:
+        raise UnusableExtension(f"several packages claim it: {', '.join(sorted(map(_package, claims)))}")
+    try:
+        loaded = claims[0].load()
+    except (Exception, SystemExit) as error:
+        raise UnusableExtension(f"{claims[0].value} cannot be loaded: {_shown(error)}") from error
+    wanted = DECLARATIONS[group]
+    if not isinstance(loaded, wanted):
+        raise UnusableExtension(f"{claims[0].value} is no {wanted.__name__} but {type(loaded).__name__}")
+    if problem := _declaration_problem(loaded):
+        raise UnusableExtension(problem)
+    return loaded
+
+
+def _declaration_problem(loaded: Declaration) -> str:
+    """What is wrong with a declaration of the right type, or nothing."""
+    # A third party's values: their types are promises.
+    options: object = loaded.options
+    factory: object = loaded.factory
+    if not isinstance(options, type) or not issubclass(options, ExtensionOptions):
+        return "options must be a class that extends ExtensionOptions"
+    if options.model_config.get("extra") != "forbid":
+        return f"{options.__name__} must forbid unknown keys"
+    try:
+        options.model_json_schema()
+    except Exception as error:  # noqa: BLE001 - of whatever kind: the extension is unusable
+        return f"{options.__name__} has no JSON Schema: {_shown(error)}"
+    if not isinstance(factory, str) or ":" not in factory:
+        return f"factory must name a callable, 'module:name', got {factory!r}"
+    return ""
+
+
+def _package(point: importlib.metadata.EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else point.dist.name
+
+
+def _shown(error: BaseException) -> str:
+    """One line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

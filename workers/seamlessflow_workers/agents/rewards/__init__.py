@@ -1,0 +1,1 @@
+"""Reward functions: they grade the final answer of a session."""

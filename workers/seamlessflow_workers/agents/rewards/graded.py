@@ -1,0 +1,34 @@
+"""An environment whose outcomes a reward function grades instead."""
+
+import dataclasses
+
+from seamlessflow.core.environment.episodes import (
+    BrokenEpisode,
+    Environment,
+    Outcome,
+    PolicyEndpoint,
+    RewardFunction,
+    Task,
+)
+
+
+class GradedEnvironment:
+    """The outcome keeps its metrics; a session that ran out of time or gave no answer keeps its own reward."""
+
+    def __init__(self, environment: Environment, reward: RewardFunction) -> None:
+        self._environment = environment
+        self._reward = reward
+
+    async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
+        outcome = await self._environment.run(task, policy)
+        if outcome.is_timeout:
+            return outcome
+        if outcome.answer is None:
+            raise BrokenEpisode("the environment gave no answer that the reward function could grade")
+        return dataclasses.replace(outcome, reward=await self._reward.grade(task, outcome.answer))
+
+    async def close(self) -> None:
+        try:
+            await self._environment.close()
+        finally:
+            await self._reward.close()
