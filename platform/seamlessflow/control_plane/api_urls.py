@@ -8,6 +8,7 @@ from seamlessflow.control_plane.accounts import member_apis as members
 from seamlessflow.control_plane.cluster import apis as cluster
 from seamlessflow.control_plane.common import fields
 from seamlessflow.control_plane.jobs import apis as jobs
+from seamlessflow.control_plane.jobs import extension_apis as extensions
 from seamlessflow.control_plane.policies import apis as policies
 from seamlessflow.control_plane.scheduling import apis as scheduling
 from seamlessflow.control_plane.storage import apis as storage
@@ -34,6 +35,7 @@ urlpatterns = [
     path("jobs/<job:job_id>/phases", jobs.JobPhaseListApi.as_view()),
     path("jobs/<job:job_id>/summary", summaries.JobSummaryApi.as_view()),
     path("jobs/<job:job_id>/ledger", cluster.JobLedgerApi.as_view()),
+    path("extensions", extensions.ExtensionListApi.as_view()),
     path("machines", cluster.MachineListRegisterApi.as_view()),
     path("machines/<machine:machine_id>", cluster.MachineDetailApi.as_view()),
     path("machines/preview", scheduling.MachinesPreviewApi.as_view()),

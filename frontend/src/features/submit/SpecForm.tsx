@@ -69,6 +69,7 @@ function SpecField({ field, fallback, value, fault, project, onChange }: FieldPr
     "aria-invalid": fault !== undefined,
     "aria-required": field.isRequired,
     className: "input",
+    list: field.kind === "name" ? `${id}-names` : undefined,
   };
   const isLong = field.kind === "lines";
   return (
@@ -90,6 +91,7 @@ function SpecField({ field, fallback, value, fault, project, onChange }: FieldPr
         ) : (
           <TextInput field={field} fallback={fallback} text={text} common={common} onChange={onChange} />
         )}
+        {field.kind === "name" ? <Suggestions id={`${id}-names`} names={field.choices} /> : null}
         {field.hasJobs ? <JobPicker value={value} onChange={onChange} /> : null}
         {field.upload ? <UploadButton kind={field.upload} project={project} onUploaded={onChange} /> : null}
       </div>
@@ -98,6 +100,16 @@ function SpecField({ field, fallback, value, fault, project, onChange }: FieldPr
         {withCode([field.help, field.range ? `${capital(field.range)}.` : ""].filter(Boolean).join(" "))}
       </p>
     </div>
+  );
+}
+
+function Suggestions({ id, names }: { id: string; names: readonly string[] }) {
+  return (
+    <datalist id={id}>
+      {names.map((name) => (
+        <option key={name}>{name}</option>
+      ))}
+    </datalist>
   );
 }
 

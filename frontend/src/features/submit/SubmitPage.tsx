@@ -11,7 +11,8 @@ import { Loading } from "../../ui/Loading";
 import { Problem } from "../../ui/Problem";
 import { useTitle } from "../../ui/useTitle";
 import { isMapping } from "../../values/guards";
-import { sections, sectionsFor } from "./fields";
+import { sections, sectionsFor, withInstalled } from "./fields";
+import { useInstalledNames } from "./queries";
 import { SpecForm } from "./SpecForm";
 import { faultsByField, isOffline, type Spec } from "./spec";
 import { imitationOf, rolloutJob, STARTER_SPECS, starterSpecOf } from "./starterSpecs";
@@ -48,7 +49,8 @@ function Submit({ starter }: { starter: Spec }) {
   const [draft, setDraft] = useState<Draft>(() => ofSpec(starter));
   const [others, setOthers] = useState<Record<string, Draft>>({});
   const [project, setProject] = useState("");
-  const all = useMemo(sections, []);
+  const installed = useInstalledNames();
+  const all = useMemo(() => withInstalled(sections(), installed), [installed]);
   const hasDataset = isOffline(draft.spec);
   const concerned = useMemo(() => sectionsFor(all, hasDataset), [all, hasDataset]);
   const send = useMutation({

@@ -2,7 +2,7 @@
 import schema from "../../../../api_schema/job_spec.schema.json";
 
 export type Path = readonly string[];
-export type FieldKind = "text" | "integer" | "number" | "flag" | "choice" | "lines" | "tags" | "numbers";
+export type FieldKind = "text" | "integer" | "number" | "flag" | "choice" | "name" | "lines" | "tags" | "numbers";
 
 export interface Field {
   path: Path;
@@ -15,6 +15,7 @@ export interface Field {
   fallback: unknown;
   /** Defaults that apply instead once the sibling field of that name is set. */
   fallbackWith: Readonly<Record<string, unknown>>;
+  /** Accepted values; for a name only suggestions, because the operator may have installed others. */
   choices: readonly string[];
   range: string;
   /** Accepts a file upload, whose address becomes the value. */
@@ -100,6 +101,15 @@ export function sectionsFor(all: readonly Section[], isOffline: boolean): Sectio
   return kept.map((section) => ({ ...section, isOpen: OPEN_OFFLINE.has(section.name) }));
 }
 
+/** The sections with the names that the operator has installed, by the path of the field that takes them. */
+export function withInstalled(all: readonly Section[], names: ReadonlyMap<string, readonly string[]>): Section[] {
+  const extended = (field: Field): Field => {
+    const installed = names.get(field.path.join("."));
+    return installed ? { ...field, kind: "name", choices: [...new Set([...field.choices, ...installed])] } : field;
+  };
+  return all.map((section) => ({ ...section, fields: section.fields.map(extended) }));
+}
+
 function sectionOf(name: string, node: Node): Section {
   return {
     name,
@@ -110,10 +120,14 @@ function sectionOf(name: string, node: Node): Section {
   };
 }
 
-/** Fields of a nested section are listed with the others, prefixed with its title. */
+/**
+ * Fields of a nested section are listed with the others, prefixed with its title. A mapping without declared keys, such
+ * as the options of an installed extension, is written in the editor alone.
+ */
 function fieldsOf(path: Path, node: Node): Field[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, child]) => {
     const shape = resolved(child);
+    if (shape.type === "object" && !shape.properties) return [];
     if (!shape.properties) return fieldOf([...path, key], child, node.required ?? []);
     const inner = fieldsOf([...path, key], shape);
     return inner.map((field) => ({ ...field, label: `${titled(key)}: ${field.label.toLowerCase()}` }));
@@ -140,13 +154,17 @@ function fieldOf(path: Path, node: Node, required: readonly string[]): Field {
 }
 
 function kindOf(node: Node): FieldKind {
-  if (node.enum) return "choice";
+  if (node.enum) return node.anyOf?.some(isAnyName) ? "name" : "choice";
   if (node.type === "boolean") return "flag";
   if (node.type === "integer") return "integer";
   if (node.type === "number") return "number";
   if (node.prefixItems || node.items?.type === "integer") return "numbers";
   if (node.type === "array") return node.items && "pattern" in node.items ? "tags" : "lines";
   return "text";
+}
+
+function isAnyName(node: Node): boolean {
+  return node.type === "string" && !node.enum && !node.$ref;
 }
 
 function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Node): string {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { itemAt } from "../../values/columns";
-import { type Field, sections } from "./fields";
+import { type Field, sections, withInstalled } from "./fields";
 import { fallbackIn, faultsByField, parsed, shown, valueAt, withValue } from "./spec";
 
 const all = sections().flatMap((section) => section.fields);
@@ -30,6 +30,10 @@ it("makes a field of every property of the schema", () => {
     help: "The job completes when this many updates are published.",
   });
   expect(field("model.dtype")).toMatchObject({ kind: "choice", choices: ["float32", "bfloat16"] });
+  expect(field("environment.name")).toMatchObject({ kind: "name", fallback: "command" });
+  expect(field("environment.name").choices).toContain("calculator");
+  expect(field("algorithm.advantage")).toMatchObject({ kind: "name", fallback: "group" });
+  expect(field("environment.options")).toBeUndefined();
   expect(field("environment.tasks")).toMatchObject({ kind: "text", upload: "file" });
   expect(field("data.jobs")).toMatchObject({ kind: "lines", hasJobs: true });
   expect(field("placement.train").kind).toBe("tags");
@@ -39,6 +43,18 @@ it("makes a field of every property of the schema", () => {
   expect(field("train.lora.rank")).toMatchObject({ kind: "integer", label: "LoRA: rank", fallback: 16 });
   expect(field("train.lora.target_modules").kind).toBe("tags");
   expect(field("environment.timeout_s").range).toBe("above 0 to 86,400");
+});
+
+it("suggests the names that the operator has installed beside the built-in ones", () => {
+  const names = new Map([
+    ["environment.name", ["calculator", "chess"]],
+    ["environment.reward", ["exact_answer"]],
+  ]);
+  const extended = withInstalled(sections(), names).flatMap((section) => section.fields);
+  const choices = (name: string) => extended.find((one) => one.path.join(".") === name)?.choices;
+  expect(choices("environment.name")).toEqual([...field("environment.name").choices, "chess"]);
+  expect(choices("environment.reward")).toEqual(["exact_answer"]);
+  expect(choices("model.dtype")).toEqual(["float32", "bfloat16"]);
 });
 
 it("sets a value, and takes it out together with a section that is empty then", () => {

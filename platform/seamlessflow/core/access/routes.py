@@ -53,6 +53,7 @@ _READS = (
     f"{_JOB}/vocabulary",
     "phases/<phase:phase_id>/logs",
     "uploads",
+    "extensions",
     "storage",
     "storage/jobs",
     f"storage/{_JOB}",
