@@ -28,6 +28,7 @@ pytest_plugins = [
     "tests.fixtures.vllm_servers",
     "tests.fixtures.deploy_tools",
     "tests.fixtures.trainers",
+    "tests.fixtures.example_extension",
 ]
 
 # How long an example takes on a busy machine says nothing about the code.

@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.browser import browser, complaints, page, visitor
 from tests.acceptance.models import endless_model, example_model, example_tasks
 from tests.acceptance.platform_process import PlatformProcess, new_platform
+from tests.fixtures.example_extension import environ_with
 
 # The visitor's fixtures, for every test of this folder.
 __all__ = ["browser", "complaints", "page", "visitor"]
@@ -32,9 +33,12 @@ def model_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def platform(model_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
-    """Up with the demo's three machines, multiplexed."""
+def platform(
+    model_root: Path, example_extension: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PlatformProcess]:
+    """Up with the demo's three machines, multiplexed; its operator has installed the example extension."""
     installation = new_platform(tmp_path_factory.mktemp("home"), model_root=model_root)
+    installation.environ["PYTHONPATH"] = environ_with(example_extension)["PYTHONPATH"]
     installation.start()
     yield installation
     installation.stop()

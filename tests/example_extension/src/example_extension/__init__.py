@@ -1,0 +1,1 @@
+"""An example of what a third party adds to SeamlessFlow without a fork."""
