@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from seamlessflow_workers.fork_server.preloading import open_descriptors
-from seamlessflow_workers.train.control import die_with_parent
 from seamlessflow_workers.train.rank_group import engine_load
+
+from seamlessflow_workers.train.control import die_with_parent
 
 TRAINER = "seamlessflow_workers.train"
 NAME_BYTES = 1024

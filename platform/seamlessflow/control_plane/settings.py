@@ -177,14 +177,14 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": [f"{_PACKAGE}.common.parsers.JsonParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": f"{_PACKAGE}.common.openapi.PublishedOperation",
     "EXCEPTION_HANDLER": f"{_PACKAGE}.common.problems.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "SeamlessFlow",
-    "DESCRIPTION": "Reinforcement learning of language models: jobs, machines, policy versions, telemetry.",
+    "DESCRIPTION": "Train language models with reinforcement learning: jobs, machines, policy versions, metrics.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",

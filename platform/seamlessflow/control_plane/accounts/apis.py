@@ -87,6 +87,7 @@ class MeOutput(serializers.Serializer):
 class MeApi(ProjectApi):
     @extend_schema(operation_id="me", responses=MeOutput)
     def get(self, request: Request) -> Response:
+        """Show who you are: your user name, your projects with your role in each, and the token in use."""
         access = self.access
         projects = [
             {
@@ -111,10 +112,16 @@ class TokenListCreateApi(ProjectApi):
         operation_id="token_list", parameters=PAGE_PARAMETERS, responses=page_serializer(TokenOutput)
     )
     def get(self, request: Request) -> Response:
+        """List the API tokens that you can see, with scopes, expiry and last use, never their secrets."""
         return page_response(request, token_list_visible(access=self.access), TokenOutput)
 
     @extend_schema(operation_id="token_create", request=TokenCreateInput, responses={201: TokenCreatedOutput})
     def post(self, request: Request) -> Response:
+        """Create an API token for a project, or with `installation` for the whole installation.
+
+        The secret is shown only in this answer (201). A token never allows more than its owner may
+        do, and only operators create tokens for the installation.
+        """
         body = body_read(request, TokenCreateInput)
         access = self.access
         is_installation = body.get("installation", False)
@@ -133,6 +140,10 @@ class TokenListCreateApi(ProjectApi):
 class TokenRevokeApi(ProjectApi):
     @extend_schema(operation_id="token_revoke", responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
+        """Revoke an API token. From then on it is answered 401.
+
+        You can revoke your own tokens; owners can revoke every token of their project.
+        """
         token = token_list_visible(access=self.access).filter(id=token_id).first()
         if token is None:
             raise not_found("token", show_id(IdKind.TOKEN, token_id))

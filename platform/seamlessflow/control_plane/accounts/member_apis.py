@@ -59,11 +59,17 @@ class MemberListAddApi(ProjectApi):
         operation_id="member_list", parameters=PAGE_PARAMETERS, responses=page_serializer(MemberOutput)
     )
     def get(self, request: Request, slug: str) -> Response:
+        """List the members of a project with their roles."""
         project = project_get(access=self.access, slug=slug, operation=Operation.PROJECT_READ)
         return page_response(request, member_list(project=project), MemberOutput)
 
     @extend_schema(operation_id="member_add", request=MemberInput, responses={201: MemberAddedOutput})
     def post(self, request: Request, slug: str) -> Response:
+        """Add a member to a project. For owners of the project.
+
+        The user must exist, unless `invite` is true: then an account is created, and the answer
+        holds a sign-in link that works once.
+        """
         project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
         body = body_read(request, MemberInput)
         added = member_add(
@@ -80,6 +86,10 @@ class MemberListAddApi(ProjectApi):
 class MemberDetailApi(ProjectApi):
     @extend_schema(operation_id="member_change", request=MemberRoleInput, responses=MemberOutput)
     def patch(self, request: Request, slug: str, username: str) -> Response:
+        """Change the role of a member. For owners of the project.
+
+        The last owner of a project cannot become anything else (409).
+        """
         project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
         role = MembershipRole(body_read(request, MemberRoleInput)["role"])
         membership = member_change(project=project, username=username, role=role, author=self.access.author)
@@ -87,7 +97,11 @@ class MemberDetailApi(ProjectApi):
 
     @extend_schema(operation_id="member_remove", responses={204: None})
     def delete(self, request: Request, slug: str, username: str) -> Response:
-        """The member's tokens of the project end, and their open pages close within seconds."""
+        """Remove a member from a project. For owners of the project.
+
+        The member's tokens of the project end, and their open pages close within seconds. The last
+        owner cannot be removed (409).
+        """
         project = project_get(access=self.access, slug=slug, operation=Operation.MEMBER_EDIT)
         member_remove(project=project, username=username, author=self.access.author)
         return Response(status=HTTPStatus.NO_CONTENT)

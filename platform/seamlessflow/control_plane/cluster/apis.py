@@ -53,15 +53,20 @@ class MachineListRegisterApi(ProjectApi):
         operation_id="machine_list", parameters=PAGE_PARAMETERS, responses=page_serializer(MachineOutput)
     )
     def get(self, request: Request) -> Response:
+        """List the machines that you can see, with their tags, health and current phase."""
         return page_response(request, machine_list_visible(access=self.access), MachineOutput)
 
     @extend_schema(
         operation_id="machine_register",
-        description="Create or keep a machine and make it a fresh token. For operators.",
         request=MachineRegisterInput,
         responses={201: MachineRegisteredOutput},
     )
     def post(self, request: Request) -> Response:
+        """Register a machine and give it a new token. For operators only.
+
+        A machine of this name that already exists is kept, and so are its earlier tokens. The new
+        token is shown only in this answer (201).
+        """
         access = self.access
         access.check(Operation.MACHINE_EDIT)
         body = MachineRegisterInput(data=request.data)
@@ -74,16 +79,30 @@ class MachineListRegisterApi(ProjectApi):
 class MachineDetailApi(ProjectApi):
     @extend_schema(operation_id="machine_get", responses=MachineOutput)
     def get(self, request: Request, machine_id: UUID) -> Response:
+        """Show a machine. The `ETag` of the answer is the generation that an edit must name."""
         return _machine_response(machine_get_visible(access=self.access, machine_id=machine_id))
 
     @extend_schema(
         operation_id="machine_edit",
-        description="Edit the desired state. `If-Match` holds the generation that was read: 412 if it is stale.",
-        parameters=[OpenApiParameter("If-Match", location=OpenApiParameter.HEADER, required=True)],
+        parameters=[
+            OpenApiParameter(
+                "If-Match",
+                location=OpenApiParameter.HEADER,
+                required=True,
+                description="The generation of the machine that the edit is based on, in quotes, as its `ETag`.",
+            )
+        ],
         request=MachineEditInput,
         responses=MachineOutput,
     )
     def patch(self, request: Request, machine_id: UUID) -> Response:
+        """Edit the tags of a machine, cordon it or drain it. For operators only.
+
+        `If-Match` holds the generation that the edit is based on. Without it the request is refused
+        (428); if somebody else edited the machine in the meantime, it is refused as well (412). A
+        phase that no longer fits the machine is drained. An edit that changes nothing records
+        nothing.
+        """
         access = self.access
         machine_get_visible(access=access, machine_id=machine_id)
         access.check(Operation.MACHINE_EDIT)
@@ -106,11 +125,11 @@ class MachineDetailApi(ProjectApi):
 class MachineEventListApi(ProjectApi):
     @extend_schema(
         operation_id="machine_event_list",
-        description="Edits of the machine, newest first: who, when, why, before and after.",
         parameters=PAGE_PARAMETERS,
         responses=page_serializer(EventOutput),
     )
     def get(self, request: Request, machine_id: UUID) -> Response:
+        """List the edits of a machine, newest first: who, when, why, before and after."""
         machine = machine_get_visible(access=self.access, machine_id=machine_id)
         return page_response(request, machine_event_list(machine=machine), EventOutput)
 
@@ -127,6 +146,11 @@ class MachineLedgerApi(ProjectApi):
         responses=MachineLedgerOutput,
     )
     def get(self, request: Request, machine_id: UUID) -> Response:
+        """Show what a machine did in a span of time, as intervals without a gap.
+
+        Each interval has a state, and each idle interval has a cause. A span of more than 7 days is
+        shortened to its last 7 days.
+        """
         machine = machine_get_visible(access=self.access, machine_id=machine_id)
         now = database_now()
         until = min(_query_moment(request, "until", default=now), now)
@@ -141,11 +165,14 @@ class MachineLedgerApi(ProjectApi):
 class JobLedgerApi(ProjectApi):
     @extend_schema(
         operation_id="job_ledger",
-        description="Where the time of the machines went that worked for the job, together and one by one: from the "
-        "job's start to its end or now, of the last 7 days.",
         responses=JobLedgerOutput,
     )
     def get(self, request: Request, job_id: UUID) -> Response:
+        """Show where the time of a job's machines went.
+
+        The answer covers all machines that worked for the job, together and one by one, from the
+        job's start to its end or to now, and at most the last 7 days.
+        """
         job = job_get_visible(access=self.access, job_id=job_id)
         ledger = job_ledger(job=job, now=database_now(), readable=self.access.readable)
         return Response(JobLedgerOutput(ledger).data)
@@ -165,6 +192,11 @@ class PhaseLogsApi(ProjectApi):
         responses=LogPartOutput,
     )
     def get(self, request: Request, phase_id: UUID) -> Response:
+        """Read a part of the log of a phase.
+
+        `stream` selects the log, `offset` the first byte. To follow a log, ask again from the end
+        of the part that you have.
+        """
         phase = phase_get_visible(access=self.access, phase_id=phase_id)
         offset = query_integer(request, "offset", default=0)
         part = log_read(phase=phase, stream=request.query_params.get("stream"), offset=offset)

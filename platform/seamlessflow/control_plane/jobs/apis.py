@@ -56,6 +56,10 @@ class JobListSubmitApi(ProjectApi):
         responses=page_serializer(JobListItemOutput),
     )
     def get(self, request: Request) -> Response:
+        """List the jobs that you can read, newest first.
+
+        With a token these are the jobs of its project. `state` and `search` narrow the list.
+        """
         query = request.query_params
         jobs = job_list_visible(
             access=self.access, state=query.get("state"), search=query.get("search", "").strip()
@@ -64,7 +68,6 @@ class JobListSubmitApi(ProjectApi):
 
     @extend_schema(
         operation_id="job_submit",
-        description="The body is a job spec: api_schema/job_spec.schema.json.",
         parameters=[
             OpenApiParameter("project", description="Slug; may be left out with a token."),
             OpenApiParameter(
@@ -78,6 +81,13 @@ class JobListSubmitApi(ProjectApi):
         responses={201: JobDetailOutput, 200: JobDetailOutput},
     )
     def post(self, request: Request) -> Response:
+        """Submit a job.
+
+        The body is a job spec, as JSON or YAML: see `api_schema/job_spec.schema.json`. The answer
+        is 201 with the job, whose `spec` has every default filled in, or 200 if the
+        `Idempotency-Key` was used for the same spec before. A spec with faults is refused (400),
+        and `errors` names each field. A key that was used with another spec is refused (422).
+        """
         if not isinstance(request.data, dict):
             raise ApplicationError("the body must be a mapping: a job spec")
         access = self.access
@@ -108,6 +118,7 @@ class _JobApi(ProjectApi):
 class JobDetailApi(_JobApi):
     @extend_schema(operation_id="job_get", responses=JobDetailOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
+        """Show a job: its state, its progress, and its spec as submitted and with all defaults."""
         return Response(job_detail(self.job(job_id)))
 
 
@@ -138,6 +149,12 @@ class JobCancelApi(_JobDesireApi):
 
     @extend_schema(operation_id="job_cancel", request=JobDesireInput, responses=JobDetailOutput)
     def post(self, request: Request, job_id: UUID) -> Response:
+        """Cancel a job.
+
+        The job moves to `cancelling` and then to `cancelled`: sessions are stopped and the current
+        training step is discarded. Versions, checkpoints and trajectories stay. Repeating the
+        request changes nothing. A job that has ended is refused (409).
+        """
         return self._desire(request, job_id)
 
 
@@ -146,6 +163,12 @@ class JobPauseApi(_JobDesireApi):
 
     @extend_schema(operation_id="job_pause", request=JobDesireInput, responses=JobDetailOutput)
     def post(self, request: Request, job_id: UUID) -> Response:
+        """Pause a job.
+
+        The agents and the trainer finish or requeue their work, then the job gives up its machines.
+        Versions, checkpoints, batches and groups stay, and the job can be resumed. Repeating the
+        request changes nothing. A job that has ended or is being cancelled is refused (409).
+        """
         return self._desire(request, job_id)
 
 
@@ -154,6 +177,11 @@ class JobResumeApi(_JobDesireApi):
 
     @extend_schema(operation_id="job_resume", request=JobDesireInput, responses=JobDetailOutput)
     def post(self, request: Request, job_id: UUID) -> Response:
+        """Resume a paused job.
+
+        The job gets machines again as soon as some fit. Repeating the request changes nothing. A
+        job that has ended or is being cancelled is refused (409).
+        """
         return self._desire(request, job_id)
 
 
@@ -165,6 +193,11 @@ class JobStageInput(serializers.Serializer):
 class JobStageApi(_JobApi):
     @extend_schema(operation_id="job_stage_switch", request=JobStageInput, responses=JobDetailOutput)
     def post(self, request: Request, job_id: UUID) -> Response:
+        """Switch a job to another stage of its curriculum.
+
+        The next group that begins is drawn from the stage. A stage that the spec does not name is
+        refused (400), and a job that has ended as well (409).
+        """
         job = self.job(job_id)
         self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
         body = JobStageInput(data=request.data)
@@ -180,6 +213,7 @@ class JobVersionListApi(_JobApi):
         responses=page_serializer(PolicyVersionOutput),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
+        """List the policy versions that a job has published, with size, checksum and checkpoint."""
         return page_response(request, job_version_list(job=self.job(job_id)), PolicyVersionOutput)
 
 
@@ -195,6 +229,11 @@ class JobEventListApi(_JobApi):
         responses=page_serializer(EventOutput),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
+        """List the events of a job, newest first.
+
+        An event records one change: what changed, from which state to which, when, why, and who
+        asked for it.
+        """
         events = job_event_list(job=self.job(job_id), subject=request.query_params.get("subject"))
         return page_response(request, events, EventOutput)
 
@@ -204,4 +243,5 @@ class JobPhaseListApi(_JobApi):
         operation_id="job_phase_list", parameters=PAGE_PARAMETERS, responses=page_serializer(PhaseOutput)
     )
     def get(self, request: Request, job_id: UUID) -> Response:
+        """List the phases of a job: which machine worked for it, in which role, and when."""
         return page_response(request, job_phase_list(job=self.job(job_id)), PhaseOutput)

@@ -20,8 +20,6 @@ TAR = "application/x-tar"
 class JobVersionExportApi(ProjectApi):
     @extend_schema(
         operation_id="job_version_export",
-        description="A tar of a folder: whole weights (of an adapter merged into the model) with configuration and "
-        "tokenizer, or the adapter alone in peft's format.",
         parameters=[
             OpenApiParameter(
                 "form", enum=[form.value for form in ExportForm], description="`model` if left out."
@@ -30,6 +28,12 @@ class JobVersionExportApi(ProjectApi):
         responses={(200, TAR): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, job_id: UUID, version: int) -> StreamingHttpResponse:
+        """Download a policy version as a tar file.
+
+        The file holds a folder with whole weights, configuration and tokenizer, in which an adapter
+        is merged into the model. With `form=adapter` it holds the adapter alone in the format of
+        peft. A version whose files were deleted is answered 410.
+        """
         job = job_get_visible(access=self.access, job_id=job_id)
         members = version_export_members(job=job, version=version, form=request.query_params.get("form"))
         return StreamingHttpResponse(

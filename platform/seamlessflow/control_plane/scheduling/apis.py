@@ -21,10 +21,6 @@ from seamlessflow.control_plane.scheduling.serializers import (
 from seamlessflow.core.access.operations import Operation
 from seamlessflow.core.scheduling.edits import MachineEdit
 
-DESCRIPTION = (
-    "Asks the scheduler itself about the machines as they would be. Nothing is changed. For operators."
-)
-
 
 class _PreviewApi(ProjectApi):
     def preview(self, edits: dict[UUID, MachineEdit]) -> Response:
@@ -39,11 +35,14 @@ class _PreviewApi(ProjectApi):
 class MachinePreviewApi(_PreviewApi):
     @extend_schema(
         operation_id="machine_preview",
-        description=DESCRIPTION,
         request=MachinePreviewInput,
         responses=MachinesPreviewOutput,
     )
     def post(self, request: Request, machine_id: UUID) -> Response:
+        """Preview an edit of one machine, without carrying it out. For operators only.
+
+        The answer says what the edit would do to each running phase and job. Nothing is changed.
+        """
         body = body_read(request, MachinePreviewInput)
         return self.preview({machine_id: machine_edit_of(body)})
 
@@ -51,11 +50,15 @@ class MachinePreviewApi(_PreviewApi):
 class MachinesPreviewApi(_PreviewApi):
     @extend_schema(
         operation_id="machines_preview",
-        description=DESCRIPTION,
         request=MachinesPreviewInput,
         responses=MachinesPreviewOutput,
     )
     def post(self, request: Request) -> Response:
+        """Preview edits of several machines together, without carrying them out. For operators only.
+
+        The answer says what the edits would do to each running phase and job. Nothing is changed.
+        Naming a machine twice is refused (400).
+        """
         edits: dict[UUID, MachineEdit] = {}
         for edit in body_read(request, MachinesPreviewInput)["edits"]:
             if edit["machine_id"] in edits:

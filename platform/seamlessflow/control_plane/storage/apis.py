@@ -67,7 +67,10 @@ class StorageApi(ProjectApi):
         operation_id="storage_get", parameters=PAGE_PARAMETERS, responses=page_serializer(StorageOutput)
     )
     def get(self, request: Request) -> Response:
-        """Bytes by project and kind, as the background process measured them."""
+        """Show how many bytes your projects use, by project and kind.
+
+        The figures are those of the last measurement, which the platform repeats in the background.
+        """
         projects = project_list_readable(access=self.access)
         return page_response(request, projects, StorageOutput, prepare=_add_usages)
 
@@ -85,14 +88,17 @@ class StorageJobsApi(ProjectApi):
         responses=page_serializer(StoredJobOutput),
     )
     def get(self, request: Request) -> Response:
-        """Jobs by what they take, the largest first."""
+        """List jobs by the space that they use, the largest first."""
         return page_response(request, stored_jobs(project_ids=_readable(self, request)), StoredJobOutput)
 
 
 class StoredJobApi(ProjectApi):
     @extend_schema(operation_id="storage_job_get", responses=DeletionOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
-        """Each part of the job that can be deleted by itself, with its bytes and, where it must stay, why."""
+        """Show the parts of a job that can be deleted separately.
+
+        Each part has its size. A part that must stay has the reason in `refusal`.
+        """
         job = job_get_visible(access=self.access, job_id=job_id)
         return Response(_answer(job_parts_judge(job, now=database_now()), is_dry_run=True))
 
@@ -104,7 +110,7 @@ class StorageUploadsApi(ProjectApi):
         responses=page_serializer(StoredUploadOutput),
     )
     def get(self, request: Request) -> Response:
-        """Uploads by what they take, the largest first."""
+        """List uploads by the space that they use, the largest first."""
         uploads = stored_uploads(project_ids=_readable(self, request))
         return page_response(request, uploads, StoredUploadOutput, prepare=uploads_used_by)
 
@@ -114,16 +120,24 @@ class StoragePolicyApi(ProjectApi):
         operation_id="storage_policy_get", parameters=[PROJECT, INSTALLATION], responses=PolicyOutput
     )
     def get(self, request: Request) -> Response:
+        """Show the retention policy of a project, or with `installation` the defaults.
+
+        Each setting has its value in force, its default and its bounds.
+        """
         return Response(_policy(_project(self, request)))
 
     @extend_schema(
         operation_id="storage_policy_edit",
-        description="Owners of the project; for the installation's defaults and `ledger_exact_days` operators.",
         parameters=[PROJECT, INSTALLATION],
         request=PolicyInput,
         responses=PolicyOutput,
     )
     def patch(self, request: Request) -> Response:
+        """Edit the retention policy of a project, or with `installation` the defaults.
+
+        Owners edit the policy of their project. Only operators edit the defaults and
+        `ledger_exact_days`. `reset` names the settings that take their default again.
+        """
         project = _project(self, request)
         policy_check(self.access, project)
         body = body_read(request, PolicyInput)
@@ -134,7 +148,7 @@ class StoragePolicyApi(ProjectApi):
 class StoragePlanApi(ProjectApi):
     @extend_schema(operation_id="storage_plan", parameters=[PROJECT], responses=DeletionOutput)
     def get(self, request: Request) -> Response:
-        """What the policy of the project would delete now."""
+        """Show what the retention policy of a project would delete now. Nothing is deleted."""
         project = _project_named(self, request)
         planned = policy_plan(project.id, now=database_now())
         return Response(_answer([JudgedDeletion(removal, "") for removal in planned], is_dry_run=True))
@@ -143,11 +157,15 @@ class StoragePlanApi(ProjectApi):
 class JobTrajectoriesApi(ProjectApi):
     @extend_schema(
         operation_id="job_trajectories_export",
-        description="Trajectories as Parquet: `sessions.parquet` has a row per session that has ended, `nodes.parquet` "
-        "one per node of its tree with tokens, logprobs and versions. 410 where they were deleted and not kept.",
         responses={(200, PARQUET): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, job_id: UUID, table: str) -> StreamingHttpResponse:
+        """Download the trajectories of a job as Parquet.
+
+        `sessions.parquet` has one row for each session that has ended. `nodes.parquet` has one row
+        for each node of their trees, with tokens, logprobs and policy versions. Trajectories that
+        were deleted and not kept as files are answered 410.
+        """
         job = job_get_visible(access=self.access, job_id=job_id)
         chunks = trajectories_export(job, table)
         name = f"{show_id(IdKind.JOB, job_id)}-{table}"
@@ -165,18 +183,22 @@ class StorageDeletionsApi(ProjectApi):
         responses=page_serializer(RemovalOutput),
     )
     def get(self, request: Request) -> Response:
-        """What was deleted, and what is still being removed, newest first; of the last 90 days."""
+        """List what was deleted or is being removed, newest first, of the last 90 days."""
         return page_response(request, removal_list(project_ids=_readable(self, request)), RemovalOutput)
 
     @extend_schema(
         operation_id="storage_delete",
-        description="Delete at once, or with `dry_run` only say what would be freed and what must stay. All or "
-        "nothing: 409 names the first thing that must stay.",
         parameters=[PROJECT],
         request=DeletionInput,
         responses=DeletionOutput,
     )
     def post(self, request: Request) -> Response:
+        """Delete jobs, parts of jobs or uploads; with `dry_run`, only show what that would free.
+
+        Either all items are deleted or none: if one of them must stay, the request is refused (409)
+        and `detail` names the first. Members delete what they created themselves, owners everything
+        in the project.
+        """
         project = _project_named(self, request)
         self.access.check(Operation.DELETION_ASK, project.id)
         body = body_read(request, DeletionInput)

@@ -53,8 +53,6 @@ class MetricsOutput(serializers.Serializer):
 class JobMetricsApi(ProjectApi):
     @extend_schema(
         operation_id="job_metrics",
-        description="The points of each metric, gathered in buckets over the whole range; with `points=exact` as "
-        "they are stored, page by page. The last row of a metric is its newest point's.",
         parameters=[
             OpenApiParameter("names", description="Comma-separated; all if left out."),
             OpenApiParameter("from", OpenApiTypes.INT, description="First step; 0 if left out."),
@@ -78,6 +76,12 @@ class JobMetricsApi(ProjectApi):
         responses=MetricsOutput,
     )
     def get(self, request: Request, job_id: UUID) -> Response:
+        """Read the metrics of a job.
+
+        By default the points of each metric are gathered in buckets over the whole range of steps,
+        with minimum, maximum, mean and last value. With `points=exact` the stored points are
+        returned page by page. The last row of a metric is always its newest point.
+        """
         job = job_get_visible(access=self.access, job_id=job_id)
         query = request.query_params
         names = [name for name in query.get("names", "").split(",") if name]

@@ -17,6 +17,7 @@ from seamlessflow.control_plane.trajectories.summary import job_summary
 class JobSummaryApi(ProjectApi):
     @extend_schema(operation_id="job_summary", responses=SummaryOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
+        """Summarise a job: learning, throughput, hand-overs, and where the time of its machines went."""
         job = job_get_visible(access=self.access, job_id=job_id)
         now = database_now()
         time = job_ledger(job=job, now=now, readable=self.access.readable)

@@ -46,7 +46,7 @@ class JobGroupListApi(ProjectApi):
         operation_id="job_group_list",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("state", enum=list(GroupState)),
+            OpenApiParameter("state", enum=list(GroupState), description="Only groups in this state."),
             OpenApiParameter(
                 "evaluation",
                 OpenApiTypes.INT,
@@ -56,6 +56,11 @@ class JobGroupListApi(ProjectApi):
         responses=page_serializer(GroupOutput),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
+        """List the rollout groups of a job, newest first.
+
+        Groups that train are listed by default; `evaluation` selects the groups that measured one
+        version.
+        """
         job = job_get_visible(access=self.access, job_id=job_id)
         state = request.query_params.get("state")
         if state is not None and state not in set(map(str, GroupState)):
@@ -73,6 +78,7 @@ class JobEvaluationListApi(ProjectApi):
         responses=page_serializer(EvaluationOutput),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
+        """List the evaluations of a job on its held-out tasks, one for each version measured."""
         job = job_get_visible(access=self.access, job_id=job_id)
         return page_response(request, evaluation_list(job=job), EvaluationOutput)
 
@@ -80,6 +86,7 @@ class JobEvaluationListApi(ProjectApi):
 class GroupDetailApi(ProjectApi):
     @extend_schema(operation_id="group_get", responses=GroupDetailOutput)
     def get(self, request: Request, group_id: UUID) -> Response:
+        """Show a rollout group: its task and its sessions with their rewards."""
         group = group_get_visible(access=self.access, group_id=group_id)
         sessions = SessionOutput(group_session_list(group=group), many=True).data
         detail = {
@@ -103,6 +110,10 @@ class SessionDetailApi(ProjectApi):
         responses=SessionDetailOutput,
     )
     def get(self, request: Request, session_id: UUID) -> Response:
+        """Show a session with its turns as nodes of a tree.
+
+        Long sessions are truncated: `next_node` is the `from_node` of the next page.
+        """
         session = session_get_visible(access=self.access, session_id=session_id)
         first = query_integer(request, "from_node", default=0, maximum=2**31 - 1)
         nodes = session_nodes(
@@ -120,6 +131,11 @@ class SessionDetailApi(ProjectApi):
 class JobAuditApi(ProjectApi):
     @extend_schema(operation_id="job_audit", responses=AuditOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
+        """Check whether everything that a job left behind is complete.
+
+        Each check looks for something lost or stored twice: batches, versions, sessions, tokens,
+        time. `ok` is true if all checks passed.
+        """
         report = job_audit(job_get_visible(access=self.access, job_id=job_id))
         return Response(AuditOutput(report).data)
 

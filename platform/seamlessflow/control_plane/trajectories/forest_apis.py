@@ -53,6 +53,13 @@ class GroupForestApi(ProjectApi):
         responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES},
     )
     def get(self, request: Request, group_id: UUID) -> HttpResponse:
+        """Read the trees of a rollout group as binary columns.
+
+        The body is a JSON header followed by one little-endian array for each of its `columns`. A
+        group with more nodes than `limit` is read page by page: `next` in the header names the
+        session and the node that the next page begins with. Trajectories that were deleted are
+        answered 410.
+        """
         group = group_get_visible(access=self.access, group_id=group_id)
         nodes_check(group.job)
         sessions = forest_sessions([group])[group.id]
@@ -77,6 +84,7 @@ class GroupForestApi(ProjectApi):
 class SessionNodeApi(ProjectApi):
     @extend_schema(operation_id="session_node", responses=NodeOutput)
     def get(self, request: Request, session_id: UUID, index: int) -> Response:
+        """Show one node of a session: its messages, its policy versions and how it was sampled."""
         session = session_get_visible(access=self.access, session_id=session_id)
         return Response(NodeOutput(session_node(session=session, index=min(index, MAX_INT4))).data)
 
@@ -91,6 +99,12 @@ class SessionTokensApi(ProjectApi):
         responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES},
     )
     def get(self, request: Request, session_id: UUID) -> HttpResponse:
+        """Read the tokens and logprobs of consecutive nodes of a session as binary arrays.
+
+        The body is a JSON header followed by little-endian arrays. `next` in the header names the
+        node and the token to begin the next page with. Trajectories that were deleted are answered
+        410.
+        """
         session = session_get_visible(access=self.access, session_id=session_id)
         nodes_check(session.job)
         page = session_tokens(session=session, node=_number(request, "node"), start=_number(request, "start"))
@@ -105,7 +119,11 @@ class JobVocabularyApi(ProjectApi):
         operation_id="job_vocabulary", responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES}
     )
     def get(self, request: Request, job_id: UUID) -> HttpResponse:
-        """Bytes of each token by id: uint32 ends, then the bytes one after another."""
+        """Read the bytes of every token of a job's tokenizer.
+
+        The body is a JSON header, then the end of each token as uint32, then the bytes of all
+        tokens in order of their ids. A tokenizer that cannot be read is answered 404.
+        """
         job = job_get_visible(access=self.access, job_id=job_id)
         try:
             pieces = vocabulary_read(job.model_path)

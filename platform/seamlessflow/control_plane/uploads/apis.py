@@ -63,6 +63,10 @@ class UploadApi(ProjectApi):
         responses=page_serializer(ArtifactOutput),
     )
     def get(self, request: Request) -> Response:
+        """List the uploaded files that you can read, newest first.
+
+        To find out whether a file needs to be sent at all, ask for its `sha256`.
+        """
         artifacts = Artifact.objects.filter(project_id__in=self.access.readable, deleted_at=None).order_by(
             "-created_at", "-id"
         )
@@ -85,6 +89,12 @@ class UploadApi(ProjectApi):
         responses={201: ArtifactOutput},
     )
     def post(self, request: Request) -> Response:
+        """Upload a file for use in job specs.
+
+        The body is multipart with one field `file`. The answer (201) holds an `artifact://` address
+        that a spec can name. A file that is too large is refused (413); if the disk is full,
+        nothing is kept (507).
+        """
         access = self.access
         project = project_for(
             access=access, slug=request.query_params.get("project"), operation=Operation.UPLOAD
