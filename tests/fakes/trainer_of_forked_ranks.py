@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from seamlessflow_workers.fork_server.preloading import open_descriptors
-from seamlessflow_workers.train.rank_group import engine_load
-
+from seamlessflow_workers.process.fork_server.preloading import open_descriptors
 from seamlessflow_workers.train.control import die_with_parent
+from seamlessflow_workers.train.distributed.rank_group import engine_load
 
 TRAINER = "seamlessflow_workers.train"
 NAME_BYTES = 1024

@@ -152,12 +152,13 @@ def test_engine_killed_in_mid_broadcast_leaves_the_others_served(
         if num_buckets == 3:
             victims[0].send_signal(signal.SIGKILL)
             victims[0].wait(DEADLINE_S)
-            sender._gather_s = 0.0  # the group of those that are left is not waited for
+            broadcasting._gather_s = 0.0  # the group of those that are left is not waited for
 
     # However long each engine takes to start, the first group is of both.
     offers = open_offers(GLOO, kill_at_the_third, gather_s=DEADLINE_S, max_engines=2)
     (sender,) = offers.senders
     assert isinstance(sender, BroadcastSender)
+    broadcasting = sender
     folder = offer(offers, tmp_path, 1)
     with start(ENGINE, folder, GLOO) as victim, start(ENGINE, folder, GLOO) as survivor:
         victims.append(victim)

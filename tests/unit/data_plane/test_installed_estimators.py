@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from seamlessflow.data_plane.batch_feed import assembled
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.assembler import BatchPlan
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.extensions.built_in import BUILT_IN
 from seamlessflow.core.extensions.declarations import AdvantageExtension, ExtensionOptions, Extensions
+from seamlessflow.data_plane.batches.feed import assembled
 from seamlessflow.data_plane.errors import ApiError
 from tests.fixtures.random_sessions import random_session
 

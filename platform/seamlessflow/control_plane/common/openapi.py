@@ -6,7 +6,7 @@ handler is published, so it is written for the caller; docstrings of classes sta
 """
 
 import inspect
-from typing import Any
+from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers
@@ -61,9 +61,11 @@ class PublishedOperation(AutoSchema):
                 parameter.setdefault("description", PATH_PARAMETERS.get(parameter["name"], ""))
         return operation
 
-    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+    def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> dict[str, Any]:
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
-        problem = self._get_response_for_code(ProblemOutput, "default", media_types=[PROBLEM_TYPE])
+        problem: dict[str, Any] = self._get_response_for_code(  # type: ignore[no-untyped-call]
+            ProblemOutput, "default", media_types=[PROBLEM_TYPE]
+        )
         return bodies | {"default": problem | {"description": self._refusals()}}
 
     def _refusals(self) -> str:

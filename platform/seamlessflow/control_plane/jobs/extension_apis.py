@@ -31,11 +31,14 @@ class ExtensionsOutput(serializers.Serializer):
 class ExtensionListApi(ProjectApi):
     @extend_schema(
         operation_id="extension_list",
-        description="Lists the environments, reward functions and advantage estimators that job specs may name, "
-        "with the JSON Schema of their options.",
         responses=ExtensionsOutput,
     )
     def get(self, request: Request) -> Response:
+        """List what job specs may name: environments, reward functions and advantage estimators.
+
+        Each comes with the JSON Schema of its options. `is_built_in` tells the platform's own from those that installed
+        packages add.
+        """
         installed = extensions_installed()
         found = {
             "environments": _listed(installed.environments, BUILT_IN.environments),
