@@ -27,7 +27,7 @@ SOURCES = ROOT / "frontend"
 MODULES = SOURCES / "node_modules"
 JOB_SPEC_SCHEMA = ROOT / "api_schema" / "job_spec.schema.json"
 BUILT = ROOT / "platform" / "seamlessflow" / "control_plane" / "dashboard" / "static" / "dashboard"
-NOT_SOURCES = {"node_modules", "dist", "schema.gen.d.ts"}
+NOT_SOURCES = {"node_modules", "dist", "schema.gen.d.ts", "live.gen.d.ts"}
 CHECKS = ("types", "lint", "layers", "test")
 NUM_REASON_LINES = 4
 

@@ -14,8 +14,9 @@ import aiohttp
 import msgspec
 import redis.asyncio
 
-from seamlessflow.control_plane.live.frames import FrameKind, Position
+from seamlessflow.control_plane.live.frames import Position
 from seamlessflow.core.protocol.live_events import EPOCH_KEY, redis_url, seq_key
+from seamlessflow.core.protocol.live_rows import FrameKind
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.benchmarks.measuring import Sample, cpu_s, interleaved, program_running
 from tests.benchmarks.report import Bound, Goal, Row

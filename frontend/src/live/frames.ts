@@ -1,20 +1,9 @@
-// The frames of `/ws/live`: {v, topic, epoch, seq, kind, at, data}, with times in epoch milliseconds. The Python side
-// is control_plane/live/frames.py. Snapshots and deltas hold the same kind of rows. A row replaces the one with its
-// key, so applying a delta twice changes nothing.
+// The frames of `/ws/live`: {v, topic, epoch, seq, kind, at, data}, with times in epoch milliseconds. Their types are
+// generated from core/protocol/live_rows.py. Snapshots and deltas hold the same kind of rows. A row replaces the one
+// with its key, so applying a delta twice changes nothing.
 
-export type FrameKind = "snapshot" | "delta" | "notice" | "error";
+export type { Frame, FrameKind } from "./live.gen";
 export type Position = [epoch: string, seq: number];
-
-export interface Frame {
-  v: number;
-  topic: string;
-  epoch: string;
-  seq: number;
-  kind: FrameKind;
-  at: number;
-  /** The rows of the topic. Its name decides their type, which the compiler cannot follow, so reducers cast. */
-  data: Record<string, unknown>;
-}
 
 /** The prefix of topics for restricted pools. Without a pool's name after it, the topic carries only the heartbeat. */
 export const POOL_PREFIX = "machines:";

@@ -5,8 +5,11 @@ import type {
   EventRow,
   GroupRow,
   IntervalRow,
+  JobData,
   JobRow,
+  JobsData,
   MachineRow,
+  MachinesData,
   MetricRow,
   PhaseRow,
   RewardRow,
@@ -52,7 +55,7 @@ const byId = (row: { id: string | number }) => row.id;
 const byName = (row: { name: string }) => row.name;
 
 function jobsReduce(state: JobsState, frame: Frame): JobsState {
-  const data = frame.data as { jobs?: JobRow[]; deleted?: string[]; rewards?: (RewardRow & { job: string })[] };
+  const data: JobsData = frame.data;
   const deleted = data.deleted?.length ? new Set([...state.deleted, ...data.deleted]) : state.deleted;
   // A snapshot holds only the newest jobs of one project, so it is merged into the known jobs of all projects.
   const known = tableWith(state.jobs, data.jobs, byId);
@@ -65,14 +68,8 @@ function jobsReduce(state: JobsState, frame: Frame): JobsState {
   return { jobs, deleted, rewards };
 }
 
-interface MachinesData {
-  machines?: MachineRow[];
-  intervals?: IntervalRow[];
-  edits?: EditRow[];
-}
-
 function machinesReduce(state: MachinesState, frame: Frame): MachinesState {
-  const data = frame.data as MachinesData;
+  const data: MachinesData = frame.data;
   // Intervals and edits from before a gap stay valid, and a snapshot goes back only two minutes.
   const next = {
     machines:
@@ -93,17 +90,6 @@ function poolReplaced(known: Table<MachineRow>, frame: Frame, machines: MachineR
   return tableOf([...others, ...machines], byName);
 }
 
-interface JobData {
-  jobs?: JobRow[];
-  deleted?: string[];
-  phases?: PhaseRow[];
-  events?: EventRow[];
-  groups?: GroupRow[];
-  rewards?: RewardRow[];
-  metrics?: MetricRow[];
-  tokens_per_s?: number;
-}
-
 const EMPTY_JOB: JobTopicState = {
   job: undefined,
   isDeleted: false,
@@ -117,7 +103,7 @@ const EMPTY_JOB: JobTopicState = {
 };
 
 function jobReduce(state: JobTopicState, frame: Frame): JobTopicState {
-  const data = frame.data as JobData;
+  const data: JobData = frame.data;
   const isSnapshot = frame.kind === "snapshot";
   const base = isSnapshot ? { ...EMPTY_JOB, numSnapshots: state.numSnapshots + 1 } : state;
   const liveLast = (row: PhaseRow) => (row.ended_at === null ? Number.POSITIVE_INFINITY : row.leased_at);

@@ -5,9 +5,10 @@ Routes beside chat answer RFC 9457 problems, of which that is one more member.
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
+
+from seamlessflow.core.protocol.gateway_errors import ErrorBody, ErrorDetail, Fault, Problem
 
 _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
@@ -34,26 +35,25 @@ class ApiError(Exception):
 
     @property
     def body(self) -> bytes:
-        return msgspec.json.encode({"error": self._error})
+        return msgspec.json.encode(ErrorBody(error=self._error))
 
     @property
     def problem(self) -> bytes:
         """The same as `application/problem+json`."""
-        faults = [{"field": self.param, "detail": self.message}] if self.param else []
-        problem = {
-            "type": "about:blank",
-            "title": self.status.phrase,
-            "status": self.status.value,
-            "detail": self.message,
-            "errors": faults,
-            "error": self._error,
-        }
+        problem = Problem(
+            type="about:blank",
+            title=self.status.phrase,
+            status=self.status.value,
+            detail=self.message,
+            errors=[Fault(field=self.param, detail=self.message)] if self.param else [],
+            error=self._error,
+        )
         return msgspec.json.encode(problem)
 
     @property
-    def _error(self) -> dict[str, Any]:
+    def _error(self) -> ErrorDetail:
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return ErrorDetail(message=self.message, type=kind, param=self.param, code=self.code)
 
 
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
@@ -31,7 +32,6 @@ from seamlessflow.control_plane.live.frames import (
     machines_topic,
     pool_of,
 )
-from seamlessflow.control_plane.live.rows import Row
 from seamlessflow.control_plane.live.selectors import job_snapshot, jobs_snapshot, machines_snapshot
 from seamlessflow.control_plane.trajectories.selectors import group_get_visible
 from seamlessflow.core.access.operations import Operation
@@ -118,7 +118,7 @@ def topics_of(name: str, access: Access) -> list[str]:
     raise ApplicationError(f"there is no topic {name!r}; accepted: {ACCEPTED}")
 
 
-def topic_snapshot(topic: str) -> Row:
+def topic_snapshot(topic: str) -> Mapping[str, Any]:
     """For a topic that `topics_of` gave."""
     kind, _, identifier = topic.partition(":")
     match kind:

@@ -13,7 +13,7 @@ import redis
 import redis.asyncio
 from django.conf import settings
 
-from seamlessflow.control_plane.live.frames import Frame, FrameKind, Position
+from seamlessflow.control_plane.live.frames import Frame, Position
 from seamlessflow.core.protocol.live_events import (
     APPEND,
     ASK,
@@ -33,6 +33,7 @@ from seamlessflow.core.protocol.live_events import (
     stream_key,
     watched_decode,
 )
+from seamlessflow.core.protocol.live_rows import FrameKind
 
 MAX_REPLAY = 500
 TIMEOUT_S = 2.0

@@ -30,12 +30,12 @@ from seamlessflow.control_plane.live.frames import (
     MACHINES_TOPIC,
     ClientMessage,
     Frame,
-    FrameKind,
     Position,
     pool_of,
 )
 from seamlessflow.control_plane.live.guard import UNAUTHORIZED, Guarded
 from seamlessflow.control_plane.live.hub import Mailbox, hub_get, hub_leave
+from seamlessflow.core.protocol.live_rows import FrameKind
 
 BAD_MESSAGE = 4400
 SENDER_FAILED = 1011  # RFC 6455: an unexpected condition

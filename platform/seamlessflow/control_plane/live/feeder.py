@@ -36,7 +36,6 @@ from seamlessflow.control_plane.live.frames import (
 )
 from seamlessflow.control_plane.live.rewards import rewards_after
 from seamlessflow.control_plane.live.rows import (
-    Row,
     edit_row,
     event_row,
     interval_row,
@@ -56,6 +55,7 @@ from seamlessflow.control_plane.live.selectors import (
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
+from seamlessflow.core.protocol.live_rows import GroupRow, JobRewardRow, JobRow, MachineRow, PhaseRow
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.runtime.tasks import thread_supervised
 
@@ -101,12 +101,12 @@ class _Tail:
 class _Said:
     """What listeners know already."""
 
-    jobs: dict[UUID, Row] = field(default_factory=dict)
-    phases: dict[UUID, Row] = field(default_factory=dict)
-    machines: dict[str, Row] = field(default_factory=dict)
+    jobs: dict[UUID, JobRow] = field(default_factory=dict)
+    phases: dict[UUID, PhaseRow] = field(default_factory=dict)
+    machines: dict[str, MachineRow] = field(default_factory=dict)
     batches: dict[UUID, int] = field(default_factory=dict)
     rates: dict[UUID, float] = field(default_factory=dict)
-    groups: dict[UUID, list[Row]] = field(default_factory=dict)
+    groups: dict[UUID, list[GroupRow]] = field(default_factory=dict)
     forests: ForestsSaid = field(default_factory=ForestsSaid)
 
 
@@ -183,9 +183,9 @@ class Feeder:
                 topics[job_topic(phase.job_id)]["phases"].append(row)
         now.phases = {phase.id: phase_row(phase) for phase in live}
         now.machines = machine_rows(live)
-        for name, row in now.machines.items():
-            if self._said.machines.get(name) != row:
-                topics[machines_topic(row["pool"])]["machines"].append(row)
+        for name, machine in now.machines.items():
+            if self._said.machines.get(name) != machine:
+                topics[machines_topic(machine["pool"])]["machines"].append(machine)
 
     def _compare_learning(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
         """Rewards of newly published batches, and once a second the newest groups and the rate of tokens."""
@@ -196,7 +196,8 @@ class Feeder:
                 rewards = rewards_after([job.id], known).get(job.id, [])
                 topics[job_topic(job.id)]["rewards"] += rewards
                 shown = show_id(IdKind.JOB, job.id)
-                topics[jobs_topic(job.project_id)]["rewards"] += [row | {"job": shown} for row in rewards]
+                told: list[JobRewardRow] = [{**row, "job": shown} for row in rewards]
+                topics[jobs_topic(job.project_id)]["rewards"] += told
         if self._num_ticks % RATE_EVERY_TICKS == 0:
             job_ids = [job.id for job in jobs]
             rates, groups = token_rates(job_ids), group_rows(job_ids)

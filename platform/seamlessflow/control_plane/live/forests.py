@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from seamlessflow.control_plane.live.rows import Row, group_row
+from seamlessflow.control_plane.live.rows import group_row
 from seamlessflow.control_plane.trajectories.forest_selectors import (
     MAX_NEW_NODES,
     ForestSession,
@@ -20,6 +20,7 @@ from seamlessflow.control_plane.trajectories.forest_selectors import (
 )
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.protocol.live_events import group_topic
+from seamlessflow.core.protocol.live_rows import GroupData, GroupInfoRow, NodeRow, SessionRow
 from seamlessflow.core.types.ids import IdKind, show_id
 
 MAX_WATCHED = 64  # groups; of more only the first are fed, their pages still read the record
@@ -27,8 +28,8 @@ MAX_WATCHED = 64  # groups; of more only the first are fed, their pages still re
 
 @dataclass(frozen=True, slots=True)
 class _GroupSaid:
-    group: Row
-    sessions: dict[str, Row]
+    group: GroupInfoRow
+    sessions: dict[str, SessionRow]
     num_nodes: dict[UUID, int]
 
 
@@ -39,7 +40,7 @@ class ForestsSaid:
     groups: dict[UUID, _GroupSaid] = field(default_factory=dict)
 
 
-def group_snapshot(group_id: UUID) -> Row:
+def group_snapshot(group_id: UUID) -> GroupData:
     group = RolloutGroup.objects.select_related("job").get(id=group_id)
     sessions = forest_sessions([group])[group.id]
     return {"group": _group(group), "sessions": [session.row for session in sessions]}
@@ -61,7 +62,7 @@ def forests_compare(
         for session in sessions[group.id]
         if session.num_nodes > known.num_nodes.get(session.session_id, 0)
     ]
-    nodes: dict[str, list[Row]] = defaultdict(list)
+    nodes: dict[str, list[NodeRow]] = defaultdict(list)
     if heads:
         fresh = forest_nodes_new(heads)
         # Of too many none is told: the numbers in the rows of sessions make clients ask for them.
@@ -79,7 +80,7 @@ def _compare(
     group: RolloutGroup,
     sessions: list[ForestSession],
     known: _GroupSaid | None,
-    nodes: Mapping[str, list[Row]],
+    nodes: Mapping[str, list[NodeRow]],
     topics: dict[str, dict[str, Any]],
 ) -> _GroupSaid:
     now = _GroupSaid(
@@ -98,8 +99,9 @@ def _compare(
     return now
 
 
-def _group(group: RolloutGroup) -> Row:
-    return group_row(group) | {
+def _group(group: RolloutGroup) -> GroupInfoRow:
+    return {
+        **group_row(group),
         "job": show_id(IdKind.JOB, group.job_id),
         "job_name": group.job.name,
         "task_index": group.task_index,

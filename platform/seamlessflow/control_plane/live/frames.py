@@ -7,7 +7,7 @@ Snapshot and delta hold the same keys of rows; a row replaces the one with its k
 nothing.
 """
 
-from enum import StrEnum
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -15,29 +15,24 @@ from uuid import UUID
 import msgspec
 
 from seamlessflow.control_plane.cluster.models import OPEN_POOL
+from seamlessflow.core.protocol.live_rows import FRAME_VERSION, FrameKind
 from seamlessflow.core.types.ids import IdKind, show_id
 
-FRAME_VERSION = 1
 MACHINES_TOPIC = "machines"
 # Of no pool: it carries the beat to those who may not see the open one.
 NO_MACHINES_TOPIC = "machines:"
 
 
-class FrameKind(StrEnum):
-    SNAPSHOT = "snapshot"
-    DELTA = "delta"
-    NOTICE = "notice"  # data.code: behind (the broker is away), current (it is back)
-    ERROR = "error"  # data.detail
-
-
 class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """As sockets send it; `core.protocol.live_rows` types its data by topic and kind."""
+
     v: int = FRAME_VERSION
     topic: str
     epoch: str
     seq: int
     kind: FrameKind
     at: int
-    data: dict[str, Any] | msgspec.Raw  # raw: JSON as the broker gave it
+    data: Mapping[str, Any] | msgspec.Raw  # raw: JSON as the broker gave it
 
     @cached_property
     def text(self) -> str:

@@ -24,10 +24,11 @@ from seamlessflow.control_plane.live.broker import (
     published_decode,
     reader_make,
 )
-from seamlessflow.control_plane.live.frames import Frame, FrameKind, Position
+from seamlessflow.control_plane.live.frames import Frame, Position
 from seamlessflow.control_plane.live.guard import Guard
 from seamlessflow.control_plane.live.sharing import SharedSnapshots
 from seamlessflow.core.protocol.live_events import CHANNEL, WATCH_TTL_S, TopicKind
+from seamlessflow.core.protocol.live_rows import FrameKind
 from seamlessflow.runtime.tasks import task_supervised
 
 MAX_QUEUED_BATCHES = 64

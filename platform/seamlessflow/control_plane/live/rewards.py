@@ -1,10 +1,12 @@
 """What each published update learned from: reward with percentiles, length of episodes, when it was published."""
 
+from typing import cast
 from uuid import UUID
 
 from django.db import connection
 
-from seamlessflow.control_plane.live.rows import Row, epoch_ms
+from seamlessflow.control_plane.live.rows import epoch_ms
+from seamlessflow.core.protocol.live_rows import RewardRow
 
 # Most groups lie between: a figure that no group had, as a mean less a deviation can be, is not told.
 LOW, HIGH = 0.1, 0.9
@@ -27,16 +29,16 @@ _REWARDS = """
 """
 
 
-def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[Row]]:
+def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[RewardRow]]:
     """By published batch after `batch_number`: the mean of the groups' mean rewards with their 10th and 90th
     percentile; mean sampled tokens and turns of an episode; the moment of publication.
     """
-    rewards: dict[UUID, list[Row]] = {}
+    rewards: dict[UUID, list[RewardRow]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_REWARDS, [LOW, HIGH, job_ids, batch_number, MAX_UPDATES])
         for job_id, number, mean, percentiles, num_groups, tokens, turns, at in cursor.fetchall():
-            low, high = percentiles or (None, None)
-            row = {
+            low, high = cast("tuple[float, float]", percentiles or (None, None))  # a trained group has a mean
+            row: RewardRow = {
                 "batch": number,
                 "mean": mean,
                 "low": low,

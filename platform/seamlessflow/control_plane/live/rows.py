@@ -1,7 +1,11 @@
-"""How rows look in live frames and on the first pages: plain JSON values, times in epoch milliseconds, shown ids."""
+"""Fill the rows of live frames.
+
+Takes: model instances. Gives: rows as `core.protocol.live_rows` types them: plain JSON values, times in epoch
+milliseconds, shown ids. Invariant: a row depends on what was read alone, so equal states give equal rows.
+"""
 
 from datetime import datetime
-from typing import Any
+from typing import overload
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.common.models import Event
@@ -9,26 +13,42 @@ from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.live_rows import (
+    EditRow,
+    EventRow,
+    GroupRow,
+    IntervalRow,
+    JobRow,
+    MachineRow,
+    MetricRow,
+    PhaseRow,
+)
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.tags import Role
 
-Row = dict[str, Any]
 
-
+@overload
+def epoch_ms(at: datetime) -> int: ...
+@overload
+def epoch_ms(at: datetime | None) -> int | None: ...
 def epoch_ms(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1000)
 
 
-def job_row(job: Job) -> Row:
+def job_row(job: Job) -> JobRow:
     """`job` as `live.selectors.job_objects` reads it."""
     return {
         "id": show_id(IdKind.JOB, job.id),
         "name": job.name,
         "project": job.project.slug,
         "owner": job.created_by.username if job.created_by is not None else None,
-        "state": job.state,
+        "state": JobState(job.state),
         "state_reason": job.state_reason,
         "waiting_reason": job.waiting_reason,
-        "desired": job.desired,
+        "desired": DesiredJobState(job.desired),
         "latest_version": job.latest_version,
         "best_version": getattr(job, "best_version", None),
         "num_updates_done": job.published_batch,
@@ -39,13 +59,13 @@ def job_row(job: Job) -> Row:
     }
 
 
-def phase_row(phase: Phase) -> Row:
+def phase_row(phase: Phase) -> PhaseRow:
     """`phase.machine` must be loaded."""
     return {
         "id": show_id(IdKind.PHASE, phase.id),
         "machine": phase.machine.name,
-        "role": phase.role,
-        "state": phase.state,
+        "role": Role(phase.role),
+        "state": PhaseState(phase.state),
         "reason": phase.reason,
         "fence": phase.fence,
         "desired_version": phase.desired_version,
@@ -57,7 +77,7 @@ def phase_row(phase: Phase) -> Row:
     }
 
 
-def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> Row:
+def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> MachineRow:
     """`received_at` is left out on purpose: it changes with every heartbeat and tells nothing else."""
     heartbeat = getattr(machine, "heartbeat", None)
     return {
@@ -70,8 +90,8 @@ def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> R
         "is_draining": machine.is_draining,
         "is_healthy": is_healthy,
         "reason": machine.reason,
-        "role": phase.role if phase is not None else None,
-        "phase_state": phase.state if phase is not None else None,
+        "role": Role(phase.role) if phase is not None else None,
+        "phase_state": PhaseState(phase.state) if phase is not None else None,
         "version": phase.served_version if phase is not None else None,
         "open_state": heartbeat.open_state if heartbeat is not None else "",
         "open_cause": heartbeat.open_cause if heartbeat is not None else "",
@@ -80,7 +100,7 @@ def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> R
     }
 
 
-def interval_row(interval: LedgerInterval) -> Row:
+def interval_row(interval: LedgerInterval) -> IntervalRow:
     """`interval.machine` must be loaded. Jobs are left out: machines serve many projects."""
     return {
         "id": interval.id,
@@ -92,7 +112,7 @@ def interval_row(interval: LedgerInterval) -> Row:
     }
 
 
-def event_row(event: Event) -> Row:
+def event_row(event: Event) -> EventRow:
     return {
         "id": event.id,
         "at": epoch_ms(event.at),
@@ -105,7 +125,7 @@ def event_row(event: Event) -> Row:
     }
 
 
-def edit_row(event: Event) -> Row:
+def edit_row(event: Event) -> EditRow:
     """An edit of a machine's desired state, from its event."""
     return {
         "id": event.id,
@@ -118,15 +138,15 @@ def edit_row(event: Event) -> Row:
     }
 
 
-def metric_row(point: MetricPoint) -> Row:
+def metric_row(point: MetricPoint) -> MetricRow:
     return {"name": point.name, "step": point.step, "value": point.value}
 
 
-def group_row(group: RolloutGroup) -> Row:
+def group_row(group: RolloutGroup) -> GroupRow:
     return {
         "id": show_id(IdKind.GROUP, group.id),
         "index": group.index,
-        "state": group.state,
+        "state": GroupState(group.state),
         "reason": group.reason,
         "size": group.size,
         "num_rewarded": group.num_rewarded,

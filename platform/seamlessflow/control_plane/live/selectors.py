@@ -18,7 +18,6 @@ from seamlessflow.control_plane.jobs.best_versions import best_versions_subquery
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.rewards import MAX_UPDATES, rewards_after
 from seamlessflow.control_plane.live.rows import (
-    Row,
     edit_row,
     event_row,
     group_row,
@@ -32,6 +31,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES
+from seamlessflow.core.protocol.live_rows import GroupRow, JobData, JobsData, MachineRow, MachinesData
 from seamlessflow.core.scheduling.health import HEARTBEAT_LIMIT_S
 
 MAX_JOBS = 200
@@ -61,7 +61,7 @@ _RATES = """
 """
 
 
-def jobs_snapshot(project_id: UUID) -> Row:
+def jobs_snapshot(project_id: UUID) -> JobsData:
     jobs = job_objects().filter(project_id=project_id, deleted_at=None).order_by("-created_at", "-id")
     newest, has_more = _newest(jobs, MAX_JOBS)
     return {"jobs": [job_row(job) for job in newest], "truncated": _names(jobs=has_more)}
@@ -72,7 +72,7 @@ def job_objects() -> QuerySet[Job]:
     return Job.objects.select_related("project", "created_by").annotate(best_version=best_versions_subquery())
 
 
-def job_snapshot(job_id: UUID) -> Row:
+def job_snapshot(job_id: UUID) -> JobData:
     leases = Phase.objects.filter(job_id=job_id).select_related("machine").order_by("-leased_at", "-id")
     # Short phases come by the dozen; those that are live are shown however old they are.
     ended, has_more_phases = _newest(leases.exclude(state__in=LIVE_PHASE_STATES), MAX_PHASES)
@@ -102,7 +102,7 @@ def job_snapshot(job_id: UUID) -> Row:
     }
 
 
-def machines_snapshot(pool: str) -> Row:
+def machines_snapshot(pool: str) -> MachinesData:
     since = database_now() - LANE_WINDOW
     machines = Machine.objects.filter(pool=pool)
     intervals = LedgerInterval.objects.filter(ended_at__gt=since, machine__pool=pool)
@@ -132,7 +132,7 @@ def live_phases() -> list[Phase]:
     return list(Phase.objects.filter(state__in=LIVE_PHASE_STATES).select_related("machine").order_by("id"))
 
 
-def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, Row]:
+def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, MachineRow]:
     """Rows by name; health by the server's clock."""
     by_machine = {phase.machine_id: phase for phase in (live_phases() if phases is None else phases)}
     healthy_since = database_now() - timedelta(seconds=HEARTBEAT_LIMIT_S)
@@ -151,9 +151,9 @@ def token_rates(job_ids: list[UUID]) -> dict[UUID, float]:
         return {job_id: round(float(tokens) / RATE_WINDOW_S, 1) for job_id, tokens in cursor.fetchall()}
 
 
-def group_rows(job_ids: list[UUID]) -> dict[UUID, list[Row]]:
+def group_rows(job_ids: list[UUID]) -> dict[UUID, list[GroupRow]]:
     """The newest groups of each job."""
-    rows: dict[UUID, list[Row]] = {}
+    rows: dict[UUID, list[GroupRow]] = {}
     for group in RolloutGroup.objects.raw(_GROUPS, [job_ids, MAX_GROUPS]):
         rows.setdefault(group.job_id, []).append(group_row(group))
     return rows

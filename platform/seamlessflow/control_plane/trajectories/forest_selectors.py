@@ -20,9 +20,9 @@ from seamlessflow.control_plane.trajectories.models import RolloutGroup, Session
 from seamlessflow.core.algorithms.estimators import built_in_estimator, session_advantages
 from seamlessflow.core.algorithms.options import AdvantageEstimator
 from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.protocol.live_rows import NodeRow, SessionRow
 from seamlessflow.core.types.ids import IdKind, show_id
 
-Row = dict[str, Any]
 MAX_PAGE_NODES = 50_000
 MAX_PAGE_TOKENS = 65_536
 MAX_NEW_NODES = 2_000  # told in one tick
@@ -98,7 +98,7 @@ class ForestSession:
     session_id: UUID
     month: Any
     num_nodes: int
-    row: Row
+    row: SessionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def forest_page(
     return ForestPage(columns, details, following)
 
 
-def forest_nodes_new(heads: Sequence[tuple[ForestSession, int]]) -> list[Row]:
+def forest_nodes_new(heads: Sequence[tuple[ForestSession, int]]) -> list[NodeRow]:
     """Rows of nodes that sessions have beyond the number given with them."""
     with connection.cursor() as cursor:
         cursor.execute(_NEW_NODES, _asked(heads) | {"limit": MAX_NEW_NODES})
@@ -245,7 +245,7 @@ def _with_advantages(group: RolloutGroup, rows: list[dict[str, Any]]) -> list[Fo
 
 def _forest_session(row: dict[str, Any], advantage: float | None) -> ForestSession:
     closed_at = row["closed_at"]
-    shown = {
+    shown: SessionRow = {
         "id": show_id(IdKind.SESSION, row["id"]),
         "slot": row["slot"],
         "attempt": row["attempt"],
@@ -264,7 +264,7 @@ def _forest_session(row: dict[str, Any], advantage: float | None) -> ForestSessi
     return ForestSession(row["id"], row["month"], row["num_nodes"], shown)
 
 
-def _node_row(values: tuple[Any, ...]) -> Row:
+def _node_row(values: tuple[Any, ...]) -> NodeRow:
     (session, index, parent, kind, num_tokens, spans, mean, reason, is_partial, num_handovers, handovers, turn,
      prompt) = values  # fmt: skip
     marks = FINISH_REASONS.index(reason or "") + PARTIAL_BIT * is_partial + (num_handovers << HANDOVER_SHIFT)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.protocol.openai_chat import ChatBody
 from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.data_plane.errors import bad_request, param_of
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
@@ -18,43 +19,6 @@ MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, however s
 MAX_STOP_STRINGS = 4
 MAX_TOP_LOGPROBS = 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
-
-
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool = False
-
-
-class ChatBody(msgspec.Struct):
-    """Fields that matter here; others of the OpenAI API (user, metadata, store, …) do not change an answer."""
-
-    messages: list[dict[str, Any]]
-    model: str | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    n: int | None = None
-    stop: str | list[str] | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    # Overridden by the job.
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    # Refused unless at the value that does nothing.
-    seed: int | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    repetition_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
-    response_format: dict[str, Any] | None = None
-    functions: list[Any] | None = None
-    min_tokens: int | None = None
-
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "seed": (None,),

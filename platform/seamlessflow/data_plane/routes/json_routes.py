@@ -24,6 +24,7 @@ from seamlessflow.core.protocol.data_plane import (
     SessionsHeldRequest,
     SessionsRefused,
 )
+from seamlessflow.core.protocol.openai_chat import ModelCard, ModelList
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.batches.feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
@@ -97,9 +98,8 @@ class JsonRoutes:
 
     async def models(self, request: Request) -> Response:
         session = await self._registry.session_by_key(bearer(request.scope))
-        created_s = int(time.time())
-        model = {"id": session.job.name, "object": "model", "created": created_s, "owned_by": "seamlessflow"}
-        return _json({"object": "list", "data": [model]})
+        model = ModelCard(id=session.job.name, created=int(time.time()))
+        return _json(ModelList(data=[model]))
 
     async def session_open(self, request: Request) -> Response:
         await self._external.authenticate(bearer(request.scope))

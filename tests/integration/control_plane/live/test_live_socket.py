@@ -22,9 +22,10 @@ from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.consumers import LiveConsumer
 from seamlessflow.control_plane.live.feeder import BEAT_EVERY_TICKS, RATE_EVERY_TICKS, Feeder
-from seamlessflow.control_plane.live.frames import Frame, FrameKind
+from seamlessflow.control_plane.live.frames import Frame
 from seamlessflow.control_plane.live.hub import MAX_QUEUED_BATCHES, Mailbox, hub_get
 from seamlessflow.control_plane.trajectories.models import RolloutGroup
+from seamlessflow.core.protocol.live_rows import FrameKind
 from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fakes.fake_control_plane import until
 from tests.fixtures.control_plane import Cast, Person, group_make

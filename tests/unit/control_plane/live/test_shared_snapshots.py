@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamlessflow.control_plane.live.frames import Frame, FrameKind
+from seamlessflow.control_plane.live.frames import Frame
 from seamlessflow.control_plane.live.sharing import SharedSnapshots
+from seamlessflow.core.protocol.live_rows import FrameKind
 
 TOPIC = "machines"
 

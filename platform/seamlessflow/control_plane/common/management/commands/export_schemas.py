@@ -1,5 +1,7 @@
-"""Write the OpenAPI document and the job spec's JSON Schema to `api_schema/`, and the tables of docs/algorithms.md;
-`--check` only compares."""
+"""Write every published contract to `api_schema/`, and the tables of docs/algorithms.md; `--check` only compares.
+
+The contracts: the REST API, the job spec, the gateway's API, the worker protocol, live frames.
+"""
 
 import json
 from pathlib import Path
@@ -13,6 +15,15 @@ from drf_spectacular.validation import validate_schema
 
 from seamlessflow.core.algorithms.reference_tables import filled
 from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.protocol.gateway_api import GATEWAY
+from seamlessflow.core.protocol.live_api import LIVE
+from seamlessflow.core.protocol.worker_api import WORKER
+
+CONTRACTS = {
+    "gateway.openapi.json": GATEWAY,
+    "live.openapi.json": LIVE,
+    "worker.openapi.json": WORKER,
+}
 
 
 class Command(BaseCommand):
@@ -32,6 +43,7 @@ class Command(BaseCommand):
         wanted = {
             options["folder"] / "openapi.yaml": openapi_text(),
             options["folder"] / "job_spec.schema.json": job_spec_text(),
+            **{options["folder"] / name: contract.text() for name, contract in CONTRACTS.items()},
             options["algorithms"]: filled(options["algorithms"].read_text()),
         }
         for path, text in wanted.items():

@@ -1,0 +1,38 @@
+"""How the gateway refuses a request: as an OpenAI error on the routes of OpenAI, as an RFC 9457 problem elsewhere.
+
+Takes: nothing. Gives: the types of both bodies. Invariant: a problem holds the OpenAI error as one more member, so a
+client that reads either finds it.
+"""
+
+import msgspec
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    message: str
+    type: (
+        str  # invalid_request_error, authentication_error, permission_error, rate_limit_error or server_error
+    )
+    param: str | None  # the field that is at fault
+    code: str | None  # a word for programs, such as admission_closed
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """As OpenAI clients read it."""
+
+    error: ErrorDetail
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    field: str
+    detail: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 9457, with the OpenAI error beside it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str  # what is wrong, in one sentence
+    errors: list[Fault]
+    error: ErrorDetail

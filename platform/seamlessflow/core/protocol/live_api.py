@@ -1,0 +1,20 @@
+"""The live socket, as `api_schema/live.openapi.json` publishes it: each kind of frame and each type of row.
+
+Takes: the types of `core.protocol.live_rows`. Gives: `LIVE`. Invariant: every row that a frame can hold is among the
+published types, because frames are published whole.
+"""
+
+from seamlessflow.core.protocol.live_rows import FRAME_VERSION, FRAMES, Frame
+from seamlessflow.core.protocol.openapi import Contract
+
+LIVE = Contract(
+    title="SeamlessFlow live frames",
+    version=str(FRAME_VERSION),
+    description="What the WebSocket `/ws/live` carries. A message holds one frame per line. The client's first message "
+    'is `{"subscribe": ["jobs", "job:<id>", "group:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with `token` '
+    "where no browser session signs in. A subscription begins with a snapshot; deltas follow, numbered without a gap. "
+    "A row replaces the one with its key, so applying a delta twice changes nothing.",
+    operations=[],
+    schemes={},
+    types=[Frame, *FRAMES],
+)

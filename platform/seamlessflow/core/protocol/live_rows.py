@@ -1,0 +1,323 @@
+"""Rows and frames of `/ws/live`: the types that the control plane fills and that pages read.
+
+Takes: nothing. Gives: one TypedDict per row, per topic's data and per kind of frame. Times are in epoch milliseconds,
+identifiers in their shown form, and None means "not known", never zero. `core.protocol.live_api` publishes them in
+`api_schema/live.openapi.json`, from which the dashboard's `live/live.gen.d.ts` is generated.
+Invariant: whatever goes over the socket has a type here.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+
+from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
+from seamlessflow.core.protocol.live_events import GrowingAnswer
+from seamlessflow.core.types.tags import Role
+
+FRAME_VERSION = 1
+
+
+class FrameKind(StrEnum):
+    SNAPSHOT = "snapshot"
+    DELTA = "delta"
+    NOTICE = "notice"  # data.code: behind (the broker is away), current (it is back)
+    ERROR = "error"  # data.detail
+
+
+class JobRow(TypedDict):
+    id: str
+    name: str
+    project: str
+    owner: str | None
+    state: JobState
+    state_reason: str
+    waiting_reason: str
+    desired: DesiredJobState
+    latest_version: int
+    best_version: Annotated[int | None, msgspec.Meta(description="Did best on the held-out tasks.")]
+    num_updates_done: int
+    num_updates: int
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+
+
+class PhaseRow(TypedDict):
+    id: str
+    machine: str
+    role: Role
+    state: PhaseState
+    reason: str
+    fence: int
+    desired_version: int
+    served_version: int | None
+    num_batches: int | None
+    gang_member: int | None
+    leased_at: int
+    ended_at: int | None
+
+
+class MachineCapabilities(TypedDict, total=False):
+    """What a machine reported at the start of its boot; empty before that."""
+
+    num_cores: int
+    memory_bytes: int
+    accelerators: list[str]
+    engine_kinds: list[str]
+    engine_problems: dict[str, str]
+    software: dict[str, str]
+    rendezvous: str
+
+
+class MachineRow(TypedDict):
+    id: str
+    name: str
+    tags: list[str]
+    pool: str
+    generation: int
+    is_cordoned: bool
+    is_draining: bool
+    is_healthy: bool
+    reason: str
+    role: Role | None
+    phase_state: PhaseState | None
+    version: int | None
+    open_state: Annotated[str, msgspec.Meta(description="State of its ledger now; empty before a heartbeat.")]
+    open_cause: Annotated[str, msgspec.Meta(description="Why it is idle; empty while it works.")]
+    open_since: int | None
+    capabilities: MachineCapabilities
+
+
+class IntervalRow(TypedDict):
+    """A closed span of a machine's ledger."""
+
+    id: int
+    machine: str
+    state: str
+    cause: str
+    start: int
+    end: int
+
+
+class EditedState(TypedDict, total=False):
+    """The part of a machine's desired state that an edit changed."""
+
+    tags: list[str]
+    is_cordoned: bool
+    is_draining: bool
+
+
+class EditRow(TypedDict):
+    """An edit of a machine's desired state."""
+
+    id: int
+    machine: str
+    at: int
+    reason: str
+    author: str
+    before: EditedState
+    after: EditedState
+
+
+EventRow = TypedDict(  # `from` is a keyword of Python
+    "EventRow",
+    {
+        "id": int,
+        "at": int,
+        "kind": str,
+        "from": str,
+        "to": str,
+        "reason": str,
+        "author": str,
+        "data": dict[str, Any],
+    },
+)
+
+
+class MetricRow(TypedDict):
+    name: str
+    step: int
+    value: float
+
+
+class RewardRow(TypedDict):
+    """What one published update learned from: of the mean rewards of its groups, their mean and two percentiles."""
+
+    batch: int
+    mean: float
+    low: Annotated[float, msgspec.Meta(description="The 10th percentile.")]
+    high: Annotated[float, msgspec.Meta(description="The 90th percentile.")]
+    num_groups: int
+    tokens: Annotated[float | None, msgspec.Meta(description="Mean sampled tokens of a session.")]
+    turns: Annotated[float | None, msgspec.Meta(description="Mean turns of a session.")]
+    at: Annotated[int | None, msgspec.Meta(description="When the update was published.")]
+
+
+class JobRewardRow(RewardRow):
+    """A reward in the list of jobs."""
+
+    job: str
+
+
+class GroupRow(TypedDict):
+    id: str
+    index: int
+    state: GroupState
+    reason: str
+    size: int
+    num_rewarded: int
+    reward_mean: float | None
+    reward_std: float | None
+    min_version: int | None
+    max_version: int | None
+    batch: int | None
+    created_at: int
+
+
+class GroupInfoRow(GroupRow):
+    """A group with what its own page shows beside it."""
+
+    job: str
+    job_name: str
+    task_index: int | None
+    evaluation: Annotated[
+        int | None, msgspec.Meta(description="Held out: the version that it measures; null for what trains.")
+    ]
+    task: dict[str, Any]
+
+
+class SessionRow(TypedDict):
+    id: str
+    slot: int
+    attempt: int
+    state: str
+    reason: str
+    reward: float | None
+    advantage: float | None
+    is_timeout: bool
+    is_late: bool
+    num_turns: int
+    num_sampled_tokens: int
+    num_nodes: int
+    opened_at: int
+    closed_at: int | None
+
+
+class NodeRow(TypedDict):
+    session: str
+    index: int
+    parent: int | None
+    kind: int
+    num_tokens: int
+    spans: Annotated[list[int], msgspec.Meta(description="start, version, start, version, …")]
+    mean_logprob: float | None
+    marks: Annotated[
+        int, msgspec.Meta(description="Finish reason in bits 0 to 2, is partial in bit 3, then hand-overs.")
+    ]
+    handover_at: list[int]
+    turn: str
+    prompt: int
+
+
+class JobsData(TypedDict, total=False):
+    """Topic `jobs:<project>`."""
+
+    jobs: list[JobRow]
+    deleted: list[str]
+    rewards: list[JobRewardRow]
+    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows of which older ones exist.")]
+
+
+class JobData(TypedDict, total=False):
+    """Topic `job:<id>`."""
+
+    jobs: list[JobRow]
+    deleted: list[str]
+    phases: list[PhaseRow]
+    events: list[EventRow]
+    metrics: list[MetricRow]
+    rewards: list[RewardRow]
+    groups: list[GroupRow]
+    tokens_per_s: float
+    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows of which older ones exist.")]
+
+
+class MachinesData(TypedDict, total=False):
+    """Topics `machines` (of the open pool) and `machines:<pool>`."""
+
+    machines: list[MachineRow]
+    intervals: list[IntervalRow]
+    edits: list[EditRow]
+    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows of which older ones exist.")]
+
+
+class GroupData(TypedDict, total=False):
+    """Topic `group:<id>`. Gateways send `growing`, everything else comes from the record."""
+
+    group: GroupInfoRow
+    sessions: list[SessionRow]
+    nodes: list[NodeRow]
+    growing: list[GrowingAnswer]
+
+
+class NoticeData(TypedDict):
+    """Whether the source of live frames is away (`behind`) or back (`current`)."""
+
+    code: Literal["behind", "current"]
+
+
+class ErrorData(TypedDict):
+    detail: str
+
+
+class Envelope(TypedDict):
+    """What every frame has. `epoch` names one life of the numbering: when it changes, `seq` begins anew."""
+
+    v: Literal[1]
+    topic: str
+    epoch: str
+    seq: int
+    at: int
+
+
+class Frame(Envelope):
+    """Any frame. `data` depends on `kind` and `topic`: see JobsFrame, JobFrame, MachinesFrame, GroupFrame and so on."""
+
+    kind: FrameKind
+    data: dict[str, Any]
+
+
+class JobsFrame(Envelope):
+    kind: Literal["snapshot", "delta"]
+    data: JobsData
+
+
+class JobFrame(Envelope):
+    kind: Literal["snapshot", "delta"]
+    data: JobData
+
+
+class MachinesFrame(Envelope):
+    kind: Literal["snapshot", "delta"]
+    data: MachinesData
+
+
+class GroupFrame(Envelope):
+    kind: Literal["snapshot", "delta"]
+    data: GroupData
+
+
+class NoticeFrame(Envelope):
+    kind: Literal["notice"]
+    data: NoticeData
+
+
+class ErrorFrame(Envelope):
+    kind: Literal["error"]
+    data: ErrorData
+
+
+FRAMES = (JobsFrame, JobFrame, MachinesFrame, GroupFrame, NoticeFrame, ErrorFrame)

@@ -1,0 +1,216 @@
+"""The protocol of workers, as `api_schema/worker.openapi.json` publishes it: with the control plane and the gateway.
+
+Takes: the types of `core.protocol.worker` and `core.protocol.data_plane`. Gives: `WORKER`. Invariant: it has exactly
+the routes of hosts, machines and phases of `core.access.routes`; a test compares them.
+"""
+
+import msgspec
+
+from seamlessflow.core.protocol.data_plane import (
+    BatchLeaseRequest,
+    GroupLeaseReply,
+    GroupLeaseRequest,
+    SessionFinish,
+    SessionsEnded,
+    SessionsHeldReply,
+    SessionsHeldRequest,
+    SessionsRefused,
+)
+from seamlessflow.core.protocol.openapi import BYTES, PROBLEM, Answer, Contract, Operation, Parameter
+from seamlessflow.core.protocol.worker import (
+    PROTOCOL_VERSION,
+    Heartbeat,
+    HeartbeatReply,
+    Join,
+    Joined,
+    MetricReport,
+    Publication,
+    PublicationReply,
+)
+
+JOIN_TOKEN, MACHINE_TOKEN, PHASE_CREDENTIAL = "joinToken", "machineToken", "phaseCredential"
+
+
+class LogTaken(msgspec.Struct, frozen=True, kw_only=True):
+    next_offset: int  # the byte that the next part begins with
+
+
+class WorkerFault(msgspec.Struct, frozen=True, kw_only=True):
+    field: str
+    detail: str
+
+
+class WorkerProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 9457. The gateway adds `error`, as OpenAI clients read it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[WorkerFault]
+
+
+def _refused(description: str) -> Answer:
+    return Answer(description, WorkerProblem, PROBLEM)
+
+
+_COMMON = {
+    400: _refused("The body has a fault, or its `protocol_version` is not accepted."),
+    401: _refused("The credential is unknown, revoked or expired."),
+    503: _refused("The platform is unavailable for a moment: try again after `Retry-After`."),
+}
+_FENCED = {409: _refused("The phase is over, or another one has a newer fence.")}
+_OF_PHASE = {**_COMMON, 403: _refused("The route needs a phase of another role.")}
+CONTROL_PLANE = [
+    Operation(
+        method="post",
+        path="/api/worker/v1/join",
+        name="join",
+        summary="Join the installation as a machine",
+        description="A known name keeps its tags. Earlier tokens of the machine end.",
+        security=JOIN_TOKEN,
+        body=Join,
+        answers={
+            200: Answer("The machine and its token.", Joined),
+            **_COMMON,
+            409: _refused("Another host uses this name."),
+        },
+    ),
+    Operation(
+        method="post",
+        path="/api/worker/v1/heartbeat",
+        name="heartbeat",
+        summary="Report what is, and learn what should be",
+        description="The supervisor of a machine sends it every `interval_s` seconds, and at once after a doorbell.",
+        security=MACHINE_TOKEN,
+        body=Heartbeat,
+        answers={
+            200: Answer("Orders and warm processes.", HeartbeatReply),
+            **_COMMON,
+            410: _refused("The machine was deleted."),
+        },
+    ),
+    Operation(
+        method="post",
+        path="/api/worker/v1/publications",
+        name="publish",
+        summary="Publish a policy version",
+        description="A compare-and-set on job, version and fence. Publishing the same version again changes nothing.",
+        security=PHASE_CREDENTIAL,
+        body=Publication,
+        answers={200: Answer("The version is published.", PublicationReply), **_COMMON, **_FENCED},
+    ),
+    Operation(
+        method="post",
+        path="/api/worker/v1/metrics",
+        name="metrics_report",
+        summary="Report metrics of a step",
+        description="A value that is reported again replaces the earlier one.",
+        security=PHASE_CREDENTIAL,
+        body=MetricReport,
+        answers={204: Answer("The values are stored."), **_COMMON, **_FENCED},
+    ),
+    Operation(
+        method="post",
+        path="/api/worker/v1/phases/{phase_id}/logs",
+        name="log_append",
+        summary="Append to the log of a phase",
+        description="The body is the bytes of the log from `offset` on.",
+        security=MACHINE_TOKEN,
+        parameters=[
+            Parameter("phase_id", "path", "Identifier of the phase, a UUID."),
+            Parameter("stream", "query", "Name of the log."),
+            Parameter(
+                "offset",
+                "query",
+                "The first byte of the body, counted from the first one written.",
+                "integer",
+            ),
+            Parameter("lost", "query", "How many bytes before `offset` the sender no longer has.", "integer"),
+        ],
+        body_type=BYTES,
+        answers={
+            200: Answer("How far the log is stored.", LogTaken),
+            **_COMMON,
+            404: _refused("The machine has no such phase."),
+        },
+    ),
+]
+GATEWAY = [
+    Operation(
+        method="post",
+        path="/runner/v1/groups/lease",
+        name="groups_lease",
+        summary="Lease rollout groups for an agent runner",
+        description="Waits up to `wait_s` until the job admits a group.",
+        security=PHASE_CREDENTIAL,
+        body=GroupLeaseRequest,
+        answers={
+            200: Answer("Groups with the sessions to run; none if none came.", GroupLeaseReply),
+            **_OF_PHASE,
+            **_FENCED,
+        },
+    ),
+    Operation(
+        method="post",
+        path="/runner/v1/sessions/finish",
+        name="session_finish",
+        summary="Report the end of one session",
+        description="A report that is repeated changes nothing.",
+        security=PHASE_CREDENTIAL,
+        body=SessionFinish,
+        answers={
+            204: Answer("The end is stored."),
+            **_OF_PHASE,
+            404: _refused("The job has no such session."),
+            **_FENCED,
+        },
+    ),
+    Operation(
+        method="post",
+        path="/runner/v1/sessions/ended",
+        name="sessions_ended",
+        summary="Report the ends of several sessions",
+        description="All ends that can be accepted are stored; the answer says why the others were refused.",
+        security=PHASE_CREDENTIAL,
+        body=SessionsEnded,
+        answers={200: Answer("The refusals by session.", SessionsRefused), **_OF_PHASE, **_FENCED},
+    ),
+    Operation(
+        method="post",
+        path="/runner/v1/sessions/held",
+        name="sessions_held",
+        summary="Ask how long turns waited for an engine",
+        description="This time does not count towards the time limit of a task.",
+        security=PHASE_CREDENTIAL,
+        body=SessionsHeldRequest,
+        answers={200: Answer("Seconds by session.", SessionsHeldReply), **_OF_PHASE},
+    ),
+    Operation(
+        method="post",
+        path="/trainer/v1/batches/lease",
+        name="batch_lease",
+        summary="Lease the next batch for a trainer",
+        description="The same number always gives the same bytes until a durable checkpoint lies behind it.",
+        security=PHASE_CREDENTIAL,
+        body=BatchLeaseRequest,
+        answers={
+            200: Answer("The batch, in the format of `core.batching.format`.", None, BYTES),
+            204: Answer("No batch was ready within `wait_s`."),
+            **_OF_PHASE,
+            **_FENCED,
+        },
+    ),
+]
+WORKER = Contract(
+    title="SeamlessFlow worker protocol",
+    version=str(PROTOCOL_VERSION),
+    description="Between workers and the platform. The control plane serves `/api/worker/v1`, the gateway `/runner/v1` "
+    "and `/trainer/v1`.",
+    operations=[*CONTROL_PLANE, *GATEWAY],
+    schemes={
+        JOIN_TOKEN: "The join token of the installation.",
+        MACHINE_TOKEN: "The token of a machine.",
+        PHASE_CREDENTIAL: "The credential of a phase, from its order.",
+    },
+)
