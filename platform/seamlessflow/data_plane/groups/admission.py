@@ -11,6 +11,7 @@ from seamlessflow.data_plane.groups.task_choice import Task, task_choose
 from seamlessflow.data_plane.groups.tasks import TasksUnusable, tasks_load
 from seamlessflow.data_plane.store.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.epochs import PostgresEpochs
 from seamlessflow.data_plane.store.evaluations import (
     evaluation_insert,
     evaluation_running,
@@ -31,7 +32,8 @@ class Admission:
     async def group(self, connection: Connection, job: LiveJob, index: int) -> NewGroup:
         """The group of that index, to be inserted. Raises ApiError (400)."""
         if self.evaluation_version is None:
-            which, task = await task_choose(connection, job, index)
+            epochs = PostgresEpochs(connection, project_id=job.project_id, job_id=job.job_id)
+            which, task = await task_choose(epochs, job.spec, job.tasks_path, index)
             size = job.spec.rollout.group_size
         else:
             which, task = index, _held_out_task(job, index)

@@ -1,8 +1,8 @@
 """Which task a new group runs.
 
 Without stages and history resampling the tasks file is walked in a seeded order, another one each epoch, without any
-state. With them the order of each epoch is a row: made under the job's lock when the epoch before it is used up or its
-stage ends, so that a restart, or another gateway, goes on where the job was.
+state. With them the order of each epoch is a row: it is made under the job's lock when the epoch before it is used up
+or its stage ends, so that a restarted gateway, or another one, continues where the job was.
 Invariant: group `index` of a job always gets the same task.
 """
 
@@ -16,33 +16,22 @@ from seamlessflow.core.algorithms.section import StageSection
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.groups.tasks import TasksUnusable, task_index, tasks_load
-from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.epochs import (
-    Epoch,
-    epoch_insert,
-    epoch_newest,
-    lowest_rewards,
-    metric_recent,
-    num_updates_published,
-    stage_began_at,
-    stage_event,
-    stage_request_read,
-)
-from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
+from seamlessflow.data_plane.store.epoch import Epoch, StageChange
+from seamlessflow.data_plane.store.protocols import EpochStore
 
 Task = dict[str, Any]
 
 
-async def task_choose(connection: Connection, job: LiveJob, index: int) -> tuple[int, Task]:
+async def task_choose(epochs: EpochStore, spec: JobSpec, tasks_path: str, index: int) -> tuple[int, Task]:
     """Number and content of the task of group `index`, the next one of the job. Raises ApiError (400)."""
     try:
-        tasks = tasks_load(job.tasks_path)
+        tasks = tasks_load(tasks_path)
     except TasksUnusable as error:
         raise _unusable(str(error)) from error
-    if not has_epochs(job.spec):
-        which = task_index(index, num_tasks=len(tasks), seed=job.spec.seed)
+    if not has_epochs(spec):
+        which = task_index(index, num_tasks=len(tasks), seed=spec.seed)
     else:
-        epoch = await _epoch_at(connection, job, tasks, index)
+        epoch = await _epoch_at(epochs, spec, tasks, index)
         which = int(epoch.order[index - epoch.first_index])
     return which, tasks[which]
 
@@ -51,58 +40,53 @@ def has_epochs(spec: JobSpec) -> bool:
     return bool(spec.algorithm.stages) or spec.algorithm.sampling.history
 
 
-async def _epoch_at(connection: Connection, job: LiveJob, tasks: tuple[Task, ...], index: int) -> Epoch:
+async def _epoch_at(epochs: EpochStore, spec: JobSpec, tasks: tuple[Task, ...], index: int) -> Epoch:
     """The newest epoch, or the one that has to follow it."""
-    newest = await epoch_newest(connection, job.job_id)
-    request = await stage_request_read(connection, job.job_id)
-    stage, why = await _stage_now(connection, job, newest)
+    newest = await epochs.newest()
+    request = await epochs.stage_request()
+    stage, why = await _stage_now(epochs, spec, newest)
     is_new_stage = newest is None or stage != newest.stage
     is_current = not is_new_stage and newest is not None and request.number == newest.stage_request
     if newest is not None and is_current and newest.first_index <= index < newest.end_index:
         return newest
-    since = None if is_new_stage else await stage_began_at(connection, job.job_id, stage)
-    sampling = job.spec.algorithm.sampling
+    since = None if is_new_stage else await epochs.stage_began_at(stage)
+    sampling = spec.algorithm.sampling
     number = 0 if newest is None else newest.number + 1
     plan = epoch_plan(
-        _pool(job.spec, tasks, stage),
-        lowest_rewards=await lowest_rewards(connection, job.job_id, since=since) if sampling.history else {},
+        _pool(spec, tasks, stage),
+        lowest_rewards=await epochs.lowest_rewards(since=since) if sampling.history else {},
         correct_reward=sampling.correct_reward,
-        seed=(job.spec.seed, number),
+        seed=(spec.seed, number),
     )
     epoch = Epoch(number, stage, request.number, index, plan.order)
-    ids = {"project_id": job.project_id, "job_id": job.job_id}
-    await epoch_insert(connection, epoch, **ids, reason=f"{why}; {plan.reason}" if why else plan.reason)
+    change = None
     if newest is not None and is_new_stage:
-        names = [_stage_name(job.spec, number) for number in (newest.stage, stage)]
-        await stage_event(connection, **ids, source=names[0], target=names[1], reason=why)
+        change = StageChange(_stage_name(spec, newest.stage), _stage_name(spec, stage), why)
+    await epochs.insert(epoch, reason=f"{why}; {plan.reason}" if why else plan.reason, change=change)
     return epoch
 
 
-async def _stage_now(connection: Connection, job: LiveJob, newest: Epoch | None) -> tuple[int, str]:
+async def _stage_now(epochs: EpochStore, spec: JobSpec, newest: Epoch | None) -> tuple[int, str]:
     """The stage that the next group belongs to, and why it is another one than before."""
-    stages = job.spec.algorithm.stages
+    stages = spec.algorithm.stages
     if not stages:
         return 0, ""
     current = 0 if newest is None else newest.stage
-    request = await stage_request_read(connection, job.job_id)
+    request = await epochs.stage_request()
     if request.stage is not None and request.number != (newest.stage_request if newest else 0):
         return min(request.stage, len(stages) - 1), "switched by hand"
     if newest is None or current + 1 >= len(stages):
         return current, ""
-    reason = await _reason_to_end(connection, job, stages[current], current)
+    reason = await _reason_to_end(epochs, stages[current], current)
     return (current, "") if reason is None else (current + 1, reason)
 
 
-async def _reason_to_end(
-    connection: Connection, job: LiveJob, stage: StageSection, number: int
-) -> str | None:
-    began_at = await stage_began_at(connection, job.job_id, number)
+async def _reason_to_end(epochs: EpochStore, stage: StageSection, number: int) -> str | None:
+    began_at = await epochs.stage_began_at(number)
     recent: list[float] = []
     if stage.until_metric is not None and began_at is not None:
-        recent = await metric_recent(
-            connection, job.job_id, stage.until_metric, window=stage.window, since=began_at
-        )
-    num_updates = await num_updates_published(connection, job.job_id)
+        recent = await epochs.metric_recent(stage.until_metric, window=stage.window, since=began_at)
+    num_updates = await epochs.num_updates_published()
     return stage_is_over(stage, num_updates=num_updates, recent=recent)
 
 
