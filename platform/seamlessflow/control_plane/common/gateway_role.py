@@ -1,8 +1,8 @@
-"""The role by which the gateway works: made and granted after each migration, from the table in core.
+"""The role of the gateway: made and granted after each migration, from the table in core.
 
 Enters: the settings' GATEWAY_DATABASE_URL, whose user and password the role gets. Leaves: the role with exactly the
 rights of `core.access.gateway_grants`. Where the database lets us make no role, nothing is changed and one sentence
-says so: the gateway then works by whatever address it is given, that of the owner as before.
+says so: the gateway then connects to whatever address it is given, which is the owner's by default.
 """
 
 import logging
@@ -33,7 +33,9 @@ def gateway_role_grant(**_: Any) -> RoleOutcome:
     """Make the role and grant it. Also a receiver of Django's signal after migrations."""
     address: DatabaseAddress | None = settings.GATEWAY_DATABASE
     if address is None:
-        return RoleOutcome(False, "GATEWAY_DATABASE_URL is not set: the gateway works by the owner's role")
+        return RoleOutcome(
+            False, "GATEWAY_DATABASE_URL is not set: the gateway connects with the owner's role"
+        )
     try:
         with transaction.atomic():
             outcome = _grant(address)
@@ -48,7 +50,7 @@ def _grant(address: DatabaseAddress) -> RoleOutcome:
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_user = %s", [address.user])
         if cursor.fetchone() == (True,):
-            return RoleOutcome(False, f"the gateway works by the owner's role {address.user!r}")
+            return RoleOutcome(False, f"the gateway connects with the owner's role {address.user!r}")
     _role_make(address)
     with connection.cursor() as cursor:
         cursor.execute(_TABLES)

@@ -1,4 +1,7 @@
-"""What follows once groups are finalized: this process counts them and wakes the long polls that wait."""
+"""What follows when groups are finalized: this process counts them and wakes the long polls that wait for them.
+
+Takes the new states of a job's groups. Invariant: called only after their transaction is committed.
+"""
 
 from collections.abc import Collection
 from uuid import UUID

@@ -125,7 +125,7 @@ def _branch_refusal() -> ApiError:
 
 
 def outcome_refusal(row: SessionRow) -> ApiError:
-    """What is told to whoever reports another outcome than that of a closed session."""
+    """The refusal of an outcome that differs from the outcome of the closed session."""
     message = (
         f"The session is closed with the reward {row.reward:g}, and its outcome does not change any more."
     )

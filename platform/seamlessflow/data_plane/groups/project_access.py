@@ -1,6 +1,6 @@
-"""Whose projects an API token opens, as the routes for programs outside the platform ask it.
+"""Which projects an API token gives access to, for the routes of programs outside the platform.
 
-Enters: the bearer token of a request. Leaves: the projects, or a refusal. The rule itself is `token_projects`.
+Takes the bearer token of a request. Gives the projects, or a refusal. The rule itself is `token_projects`.
 """
 
 from uuid import UUID

@@ -1,4 +1,7 @@
-"""Which groups' forests somebody watches just now, as the broker last said; stale by at most the poll of the feed."""
+"""The groups whose forests somebody is watching, as the broker last reported them.
+
+The list is at most one poll of the progress feed old.
+"""
 
 from collections.abc import Mapping
 from uuid import UUID

@@ -49,7 +49,7 @@ async def database_wait(url: str, *, timeout_s: float = START_TIMEOUT_S) -> None
 
 
 async def role_report(url: str) -> None:
-    """Say so, in one line, where the gateway has more rights than it needs."""
+    """Log one line if the gateway has more rights than it needs."""
     async with await AsyncConnection.connect(url, connect_timeout=5) as connection:
         cursor = await connection.execute(
             "SELECT current_user, has_table_privilege('accounts_user', 'INSERT') "
@@ -58,7 +58,7 @@ async def role_report(url: str) -> None:
         row = await cursor.fetchone()
     if row is not None and row[1]:
         log.warning(
-            "the gateway works by the role %s, which may change every table; give it one of its own "
+            "the gateway connects as the role %s, which may change every table; give it a role of its own "
             "(GATEWAY_DATABASE_URL for the migrations, the same as DATABASE_URL for the gateway)",
             row[0],
         )
@@ -77,7 +77,7 @@ def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
 
 
 async def database_now(connection: Connection) -> datetime.datetime:
-    """The moment by the database's clock, which is the only one that what others judge is stored by."""
+    """Now, by the database's clock. Times that other processes evaluate are stored by this clock only."""
     cursor = await connection.execute("SELECT clock_timestamp()")
     row = await cursor.fetchone()
     assert row is not None
@@ -86,7 +86,7 @@ async def database_now(connection: Connection) -> datetime.datetime:
 
 
 def database_away() -> ApiError:
-    """What clients are told meanwhile; the OpenAI SDKs try again."""
+    """What clients are told while the database is away; the OpenAI SDKs try again."""
     message = "The database is away; try again."
     return ApiError(
         HTTPStatus.SERVICE_UNAVAILABLE, message, code="database_away", headers={"retry-after": "1"}

@@ -1,6 +1,6 @@
-"""Whether whoever asks still holds its phase: asked within the transaction that acts on the answer.
+"""Checks whether a caller still holds its phase, within the transaction that acts on the answer.
 
-Enters: the claims of a phase's credential. Leaves: nothing, or the refusal that ends what an old fence began.
+Takes the claims of a phase's credential. Gives nothing, or the refusal that ends what an old fence began.
 """
 
 from http import HTTPStatus

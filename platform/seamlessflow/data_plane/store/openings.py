@@ -1,4 +1,4 @@
-"""Requests that opened sessions from outside: what is repeated finds the session that it opened before."""
+"""Requests that opened external sessions: a request that is sent again finds the session that it opened before."""
 
 import datetime
 from dataclasses import dataclass

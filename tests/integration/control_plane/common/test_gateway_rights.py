@@ -1,4 +1,4 @@
-"""The gateway works by a role that cannot change people, and no event waits for another to be committed."""
+"""The gateway has a role that cannot change people, and no event waits for another to be committed."""
 
 from uuid import uuid4
 
@@ -32,7 +32,7 @@ async def test_without_a_role_of_its_own_the_gateway_goes_on_and_says_so(gateway
     said = [line for line in lines if "which may change every table" in line]
 
     assert len(said) == 1
-    assert "the gateway works by the role seamlessflow" in said[0]
+    assert "the gateway connects as the role seamlessflow" in said[0]
 
 
 @pytest.mark.django_db(transaction=True)
