@@ -33,7 +33,8 @@ REWARD = "train/reward_mean"
 class Around(Protocol):
     """A store, and what people, trainers and runners write beside it."""
 
-    store: EpochStore
+    @property
+    def store(self) -> EpochStore: ...
 
     async def request(self, number: int, stage: int) -> None: ...
     async def publish(self, num_updates: int, values: list[float]) -> None: ...
