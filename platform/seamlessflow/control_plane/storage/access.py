@@ -1,4 +1,4 @@
-"""Who may delete, and who may edit what is kept: asked of the table of operations."""
+"""Checks who may delete and who may edit retention policies, by the table of operations."""
 
 from http import HTTPStatus
 from uuid import UUID

@@ -54,7 +54,7 @@ class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_select_related = ["project"]
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """An empty set of settings says the same, and leaves an event."""
+        """Never: saving empty settings has the same effect and leaves an event."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: RetentionPolicy | None = None) -> bool:
@@ -62,7 +62,7 @@ class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return allowed and (obj is None or may_edit(request, Operation.RETENTION_EDIT, obj.project_id))
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
-        """A policy is made for a project that the caller may edit the policy of."""
+        """Offers only the projects whose policy the caller may edit."""
         if db_field.name == "project":
             access = access_of_staff(request)
             editable = [one for one in access.readable if access.may(Operation.RETENTION_EDIT, one)]
@@ -86,4 +86,4 @@ class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class RemovalAdmin(ReadOnlyAdmin):
     list_display = ["requested_at", "kind", "name", "number", "num_bytes", "reason", "author", "finished_at"]
     list_filter = ["kind"]
-    ordering = ["-id"]  # by age, as identifiers are
+    ordering = ["-id"]  # identifiers sort by age

@@ -1,7 +1,7 @@
-"""What grows without end is thinned out by age: events and ledger intervals, and the metric points of ended jobs.
+"""Thins out by age what grows without end: events, ledger intervals and the metric points of ended jobs.
 
 Metric points become rows of 2^k steps, on the grid on which they are read (docs/metrics.md), so an answer in buckets
-of that width or wider is the same before and after. Of a machine's hour the ledger keeps one interval for each state,
+of that width or wider is the same before and after. For each hour of a machine the ledger keeps one interval per state,
 cause, job and fill of the engine: durations, occupancy and touching intervals stay what they were. Each batch is one
 transaction; a crash between two of them changes nothing that is read.
 """
@@ -62,7 +62,7 @@ _ROLL_UP = """
 
 
 def events_age(*, now: datetime) -> int:
-    """Delete events that their project, or for those of no project the installation, has kept for long enough."""
+    """Delete events older than their project's limit; the installation's limit applies to events without a project."""
     total = 0
     for project_id in [*Project.objects.values_list("id", flat=True), None]:
         days = policy_of(project_id).values["events_days"]

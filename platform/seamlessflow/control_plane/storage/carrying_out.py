@@ -1,6 +1,6 @@
-"""Carrying out marked removals: files first, then rows in bounded batches, each committed by itself.
+"""Carries out marked removals: files first, then rows in bounded batches, each committed separately.
 
-Invariant: every step can be repeated, so whoever is killed anywhere leaves a removal that the next run goes on with.
+Invariant: every step can be repeated, so the next run continues a removal that was interrupted anywhere.
 """
 
 import logging
@@ -21,7 +21,7 @@ from seamlessflow.core.retention.planner import RemovalKind
 
 SESSIONS_PER_BATCH = 200
 ROWS_PER_BATCH = 5_000
-# What is finished is said by events; these rows are for the page.
+# Events record finished removals; these rows are for the page.
 FINISHED_KEPT = timedelta(days=90)
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _LOGS = """
         WHERE p.job_id = %s LIMIT 500))
 """
 _OF_JOB = "DELETE FROM {table} WHERE {key} = ANY(ARRAY(SELECT {key} FROM {table} WHERE job_id = %s LIMIT %s))"
-# By tables that grow with a job; what is left hangs on the job's row and goes with it.
+# Tables that grow with a job; deleting the job's row cascades to the others.
 _GROWN = (
     ("telemetry_metricpoint", "id"),
     ("common_event", "id"),
@@ -55,12 +55,12 @@ _LEDGER = """
 
 
 def removals_carry_out(*, now: datetime) -> int:
-    """All that are marked, the oldest first. Returns how many were finished."""
+    """Carry out all marked removals, oldest first. Returns how many were finished."""
     Removal.objects.filter(finished_at__lt=now - FINISHED_KEPT).delete()
     removals = list(Removal.objects.filter(finished_at=None).order_by("requested_at", "id"))
     kept = [removal for removal in removals if _is_kept(removal)]
     if len(kept) == len(removals):
-        node_partitions_drop(today=now.date())  # a whole month goes faster than its rows
+        node_partitions_drop(today=now.date())  # a partition goes faster than its rows
     return sum(_finished(removal) for removal in kept)
 
 
@@ -79,12 +79,12 @@ def removal_carry_out(removal: Removal) -> None:
         case RemovalKind.UPLOAD:
             Artifact.objects.filter(id=removal.subject_id).delete()
         case RemovalKind.VERSION | RemovalKind.CHECKPOINT:
-            pass  # the row of a version stays and says when its files went
+            pass  # a version's row stays and records when its files were deleted
     Removal.objects.filter(id=removal.id).update(finished_at=database_now())
 
 
 def _is_kept(removal: Removal) -> bool:
-    """Whether all of it that the policy wants kept is in files by now."""
+    """Whether everything the policy wants kept has been written to files."""
     try:
         trajectories_keep(removal)
     except OSError:
@@ -94,7 +94,7 @@ def _is_kept(removal: Removal) -> bool:
 
 
 def _finished(removal: Removal) -> bool:
-    """A disk that refuses one removal must not keep the others waiting; it is tried again the next time."""
+    """Whether the removal succeeded; a failed one is retried on the next run and does not block the others."""
     try:
         removal_carry_out(removal)
     except OSError:

@@ -1,8 +1,8 @@
-"""Deleting by hand and by policy: what would go, and the marks that make it go.
+"""Deleting by hand and by policy: previews deletions and marks what to delete.
 
-Enters: what somebody, or the policy, wants gone. Leaves: a line for each with its bytes and, where it must stay, why.
-Invariant: each thing is judged again under the lock of its row before it is marked; a mark hides it, is a `Removal`
-and an event, all in one transaction. What is marked is never shown again, even if its files take a while.
+Takes deletion requests of a user or a policy; returns for each its bytes and, if it must stay, the reason.
+Invariant: each item is judged again under its row lock before it is marked; marking hides it and writes a `Removal` and
+an event in one transaction. A marked item is never shown again, even if deleting its files takes a while.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from seamlessflow.core.retention.planner import (
 
 @dataclass(frozen=True, slots=True)
 class DeletionRequest:
-    """What somebody wants gone. `subject`: a job, or an upload; `number`: of a version or a checkpoint."""
+    """A request to delete something. `subject`: a job or an upload; `number`: that of a version or checkpoint."""
 
     kind: RemovalKind
     subject: UUID
@@ -46,7 +46,7 @@ class DeletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class JudgedDeletion:
-    """`refusal` is empty where it can go."""
+    """`refusal` is empty if it can be deleted."""
 
     removal: PlannedRemoval
     refusal: str
@@ -55,7 +55,7 @@ class JudgedDeletion:
 def deletions_judge(
     *, project_id: UUID, requests: Sequence[DeletionRequest], reason: str, now: datetime
 ) -> list[JudgedDeletion]:
-    """The dry run: what each would free, or why it stays. What does not exist is refused as such."""
+    """The dry run: the bytes each request frees, or why it is refused. Missing items are refused."""
     wanted_jobs = Job.objects.filter(
         project_id=project_id,
         id__in={request.subject for request in requests if request.kind != RemovalKind.UPLOAD},
@@ -77,7 +77,7 @@ def deletions_judge(
 
 
 def job_parts_judge(job: Job, *, now: datetime) -> list[JudgedDeletion]:
-    """Everything of a job that can be deleted by itself: the job, its rows, each checkpoint, each version."""
+    """Every separately deletable part of a job: the job, its rows, each checkpoint, each version."""
     (facts,) = job_facts([job], now=now)
     requests = [
         DeletionRequest(RemovalKind.JOB, job.id),
@@ -100,7 +100,7 @@ def removals_mark(
 ) -> list[Removal]:
     """Hide and mark each, in a transaction of its own.
 
-    What must stay by now raises ApplicationError (409) if `is_strict`, and is left alone otherwise.
+    An item that must stay raises ApplicationError (409) if `is_strict` and is skipped otherwise.
     """
     marked = []
     for removal in planned:
@@ -136,7 +136,7 @@ def _judge(job: JobFacts | None, request: DeletionRequest) -> tuple[str, int, st
 def _mark(
     project_id: UUID, removal: PlannedRemoval, author: str, now: datetime, *, is_strict: bool
 ) -> Removal | None:
-    # Whoever submits a job that needs the same row waits here, or is seen below.
+    # A submission that needs the same row waits for this lock, or is seen below.
     if removal.kind is RemovalKind.UPLOAD:
         Artifact.objects.select_for_update().filter(id=removal.subject).first()
     else:
@@ -157,7 +157,7 @@ def _mark(
 
 
 def _hide(removal: PlannedRemoval, now: datetime) -> list[Path]:
-    """From the end of this transaction nobody sees it. Returns the files that go."""
+    """Hide it from users once this transaction commits. Returns the files to delete."""
     job, job_id = Job.objects.filter(id=removal.subject), removal.subject
     match removal.kind:
         case RemovalKind.JOB:

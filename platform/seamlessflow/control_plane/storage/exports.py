@@ -1,6 +1,6 @@
-"""Trajectories as Parquet: made when somebody asks, and kept as files when retention deletes the rows.
+"""Trajectories as Parquet: built on request, and kept as files when retention deletes the rows.
 
-Invariant: rows that a policy deletes are in files first, where the policy says so; a job's files go with the job.
+Invariant: if the policy keeps them, rows are written to files before deletion; deleting a job deletes its files.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ CHUNK_BYTES = 1024**2
 
 
 def trajectories_folder(job_id: UUID) -> Path:
-    """Where the Parquet files of a job lie whose rows retention deleted."""
+    """Folder of the Parquet files of a job whose rows retention deleted."""
     return job_folder(job_id) / "trajectories"
 
 
 def trajectories_keep(removal: Removal) -> None:
-    """Write what this removal deletes to files, if the policy says so. May be repeated. Raises OSError."""
+    """Write the rows of this removal to files if the policy keeps them. Repeatable. Raises OSError."""
     folder = trajectories_folder(removal.subject_id)
     if removal.kind != RemovalKind.TRAJECTORIES or removal.author != RETENTION or folder.exists():
         return
@@ -37,13 +37,13 @@ def trajectories_keep(removal: Removal) -> None:
 
 
 def trajectories_bytes(job_id: UUID) -> int:
-    """Of the files."""
+    """Bytes of the job's Parquet files."""
     folder = trajectories_folder(job_id)
     return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
 
 
 def trajectories_export(job: Job, table_name: str) -> Iterator[bytes]:
-    """The bytes of one table. Raises ApplicationError: 404 for another table, 410 where nothing was kept."""
+    """The bytes of one table. Raises ApplicationError: 404 for an unknown table, 410 if nothing was kept."""
     table = next((one for one in ParquetTable if one.file_name == table_name), None)
     if table is None:
         accepted = ", ".join(one.file_name for one in ParquetTable)

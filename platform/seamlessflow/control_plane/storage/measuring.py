@@ -1,7 +1,7 @@
-"""Measuring what jobs take, in the background: checkpoints on disk, rows in the database.
+"""Measures in the background the bytes that jobs take: checkpoints on disk, rows in the database.
 
-A job that has ended is measured once more and then left alone; of one at work only what is new since the last time is
-read of its nodes, which never change. Bytes of rows are what PostgreSQL stores of them, without indexes.
+A job that has ended is measured once more and never again. Nodes never change, so for a running job only new ones are
+read. Bytes of rows are their stored size in PostgreSQL, without indexes.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from seamlessflow.control_plane.storage.exports import trajectories_bytes
 from seamlessflow.control_plane.storage.models import StoredCheckpoint, StoredUsage
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
-# Nodes are stamped when their transaction begins; whatever is this old has been committed.
+# Nodes are stamped when their transaction begins; anything this old has been committed.
 STABLE_AFTER = timedelta(minutes=5)
 CHECKPOINT_PREFIX = "batch-"
 _NODES = """
@@ -34,7 +34,7 @@ LONG_AGO = "2000-01-01T00:00:00Z"
 
 
 def usage_measure(*, now: datetime) -> int:
-    """Measure the jobs of which something may have changed. Returns how many."""
+    """Measure the jobs whose data may have changed. Returns how many."""
     is_final = Q(
         state__in=TERMINAL_JOB_STATES, stored_usage__measured_at__gt=F("ended_at") + 2 * STABLE_AFTER
     )
@@ -92,7 +92,7 @@ def _checkpoints_on_disk(folder: Path) -> dict[int, int]:
 
 
 def _size(path: Path) -> int:
-    """A trainer may delete a checkpoint while it is looked at."""
+    """Size of a checkpoint, which its trainer may delete meanwhile."""
     total = 0
     for entry in path.rglob("*"):
         try:

@@ -1,4 +1,4 @@
-"""Retention policies, stored checkpoints and what a job's data takes: figures that the background process keeps.
+"""Retention policies, stored checkpoints and the bytes of each job's data, kept by the background process.
 
 Nothing here is measured in a request. `StoredUsage` is exact when `measured_at` is later than the job's end.
 """
@@ -9,7 +9,7 @@ from seamlessflow.control_plane.common.ids import new_id
 
 
 class RetentionPolicy(models.Model):
-    """What a project sets of `core.retention.policy.SETTINGS`; without a project, what the installation sets."""
+    """A project's own values of `core.retention.policy.SETTINGS`; the installation's if the project is null."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     project = models.OneToOneField(
@@ -49,7 +49,7 @@ class StoredCheckpoint(models.Model):
 
 
 class StoredUsage(models.Model):
-    """What a job takes in the database: bytes by kind. Files are counted from versions and checkpoints themselves."""
+    """Bytes of a job in the database, by kind. Files are counted from versions and checkpoints."""
 
     job = models.OneToOneField(
         "jobs.Job", primary_key=True, on_delete=models.CASCADE, related_name="stored_usage"

@@ -1,4 +1,4 @@
-"""Reads on policies, on what is stored and on what is deleted; the facts that a retention plan is made of."""
+"""Reads policies, stored data and removals, and collects the facts for a retention plan."""
 
 import contextlib
 from collections import defaultdict
@@ -34,7 +34,7 @@ _TRAINED_BY = """
     JOIN trajectory_dataset d ON d.job_id = trainer.id JOIN trajectory_group g ON g.id = d.group_id
     WHERE trainer.state <> ALL(%s) AND trainer.dataset IS NOT NULL AND g.job_id = ANY(%s) GROUP BY g.job_id
 """
-# Whatever a job's specification names as an artifact, in whichever section.
+# Every artifact that a job's spec names, in any section.
 _REFERENCES = """
     SELECT j.name, named #>> '{}'
     FROM jobs_job j, jsonb_path_query(
@@ -57,7 +57,7 @@ class Usage:
 
 
 def overrides_of(project_id: UUID | None) -> dict[str, int | None]:
-    """What the project, or without one the installation, sets itself."""
+    """The project's own settings, or the installation's if there is no project."""
     rows = (
         RetentionPolicy.objects.filter(project=None)
         if project_id is None
@@ -78,7 +78,7 @@ def removal_list(*, project_ids: Collection[UUID]) -> QuerySet[Removal]:
 
 
 def stored_jobs(*, project_ids: Collection[UUID]) -> QuerySet[Job]:
-    """Jobs with what they take, the largest first."""
+    """Jobs with their bytes, largest first."""
     versions = PolicyVersion.objects.filter(job=OuterRef("pk"), deleted_at=None, version__gt=0)
     checkpoints = StoredCheckpoint.objects.filter(job=OuterRef("pk"))
     return (
@@ -101,13 +101,13 @@ def stored_jobs(*, project_ids: Collection[UUID]) -> QuerySet[Job]:
 
 
 def stored_uploads(*, project_ids: Collection[UUID]) -> QuerySet[Artifact]:
-    """The largest first."""
+    """Uploads, largest first."""
     kept = Artifact.objects.filter(project_id__in=project_ids, deleted_at=None)
     return kept.select_related("project").order_by("-num_bytes", "-id")
 
 
 def uploads_used_by(page: Sequence[Artifact]) -> None:
-    """Add to each the name of a job that uses it, as `used_by`: a query per project of the page."""
+    """Set `used_by` on each upload to the name of a job that uses it; one query per project on the page."""
     users = {
         artifact_id: name
         for project_id in {upload.project_id for upload in page}
@@ -118,7 +118,7 @@ def uploads_used_by(page: Sequence[Artifact]) -> None:
 
 
 def usages_of(project_ids: Sequence[UUID]) -> dict[UUID, Usage]:
-    """From rows that the background process keeps: four queries, and nothing is measured here."""
+    """Read the figures of the background process in four queries; nothing is measured here."""
     kept = {"job__project_id__in": project_ids, "job__deleted_at": None}
     versions = PolicyVersion.objects.filter(**kept, deleted_at=None, version__gt=0)
     uploads = Artifact.objects.filter(project_id__in=project_ids, deleted_at=None)
@@ -142,7 +142,7 @@ def usages_of(project_ids: Sequence[UUID]) -> dict[UUID, Usage]:
 
 
 def job_facts(jobs: Iterable[Job], *, now: datetime) -> list[JobFacts]:
-    """Four queries, however many jobs."""
+    """The facts about each job, in four queries for any number of jobs."""
     rows = list(
         Job.objects.filter(id__in=[job.id for job in jobs], deleted_at=None)
         .select_related("stored_usage")
@@ -164,9 +164,9 @@ def upload_facts(
     only: Collection[UUID] | None = None,
     unused_since: datetime | None = None,
 ) -> list[UploadFacts]:
-    """Two queries. An upload counts as used by every job that is kept, whatever became of it.
+    """Facts about uploads, in two queries. Every job not yet deleted counts as a user of its uploads.
 
-    `only`: these, `unused_since`: those that no job has used after that moment; both None: all.
+    `only`: restrict to these; `unused_since`: to those unused since that time; both None: all.
     """
     artifacts = Artifact.objects.filter(project_id=project_id, deleted_at=None).order_by("created_at", "id")
     if only is not None:
@@ -190,16 +190,16 @@ def upload_facts(
 
 
 def artifact_references(job_id: UUID) -> set[UUID]:
-    """The uploads that a job's specification names."""
+    """The uploads that a job's spec names."""
     return {artifact_id for _, artifact_id in _references(None, job_id)}
 
 
 def _references(project_id: UUID | None, job_id: UUID | None) -> Iterator[tuple[str, UUID]]:
-    """Name of the job, and upload."""
+    """Pairs of job name and upload."""
     with connection.cursor() as cursor:
         cursor.execute(_REFERENCES, [project_id, job_id])
         for name, reference in cursor.fetchall():
-            with contextlib.suppress(ValueError):  # a text of another kind that begins alike
+            with contextlib.suppress(ValueError):  # another text with the same prefix
                 yield name, parse_id(IdKind.ARTIFACT, reference.removeprefix(ARTIFACT_SCHEME))
 
 
@@ -235,7 +235,7 @@ def _facts(
 
 
 def _unless(deleted_at: datetime | None, stored: StoredUsage | None, name: str) -> int | None:
-    """None for what is gone already; 0 for what was never measured."""
+    """None if already deleted; 0 if never measured."""
     if deleted_at is not None:
         return None
     return 0 if stored is None else int(getattr(stored, name))
@@ -260,7 +260,7 @@ def _checkpoints(job_ids: Sequence[UUID]) -> dict[UUID, list[CheckpointFacts]]:
 
 
 def _trainers(job_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """By source, the name of a job at work that trains on it."""
+    """By source job, the name of a running job that trains on it."""
     with connection.cursor() as cursor:
         cursor.execute(_TRAINED_BY, [[state.value for state in TERMINAL_JOB_STATES], list(job_ids)])
         return dict(cursor.fetchall())

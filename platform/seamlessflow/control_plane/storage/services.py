@@ -1,4 +1,4 @@
-"""Editing policies, and what the background process does by them.
+"""Edits retention policies and applies them in the background.
 
 Invariant: nothing is deleted while a back-up copies (`common.removals.deletions_allowed`).
 """
@@ -32,7 +32,7 @@ from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, Policy, 
 def policy_edit(
     *, project: Project | None, changes: Mapping[str, object], reset: list[str], author: str
 ) -> None:
-    """Change what a project, or without one the installation, sets itself; `reset` names what it sets no more.
+    """Change the own settings of a project, or of the installation; `reset` names settings to drop.
 
     Raises ApplicationError naming the setting.
     """
@@ -57,7 +57,7 @@ def policy_edit(
 
 
 def policy_plan(project_id: UUID, *, now: datetime) -> list[PlannedRemoval]:
-    """What the policy deletes now: also the dry run. Reads tables only."""
+    """What the policy would delete now; serves as the dry run. Reads tables only."""
     policy = policy_of(project_id)
     jobs = Job.objects.filter(project_id=project_id, deleted_at=None, state__in=TERMINAL_JOB_STATES)
     return retention_plan(
@@ -66,7 +66,7 @@ def policy_plan(project_id: UUID, *, now: datetime) -> list[PlannedRemoval]:
 
 
 def _unused_uploads(project_id: UUID, policy: Policy, now: datetime) -> list[UploadFacts]:
-    """The few that the policy may delete: a project keeps thousands, one by one they would take a second."""
+    """Only uploads the policy may delete; checking a project's thousands one by one would take a second."""
     days = policy.values["uploads_unused_days"]
     if days is None:
         return []
@@ -74,7 +74,7 @@ def _unused_uploads(project_id: UUID, policy: Policy, now: datetime) -> list[Upl
 
 
 def retention_apply(*, now: datetime) -> int:
-    """Measure, mark what the policies delete, thin out what grows. Returns how many removals were marked."""
+    """Measure, mark what the policies delete, thin out old data. Returns how many removals were marked."""
     usage_measure(now=now)
     with deletions_allowed() as is_allowed:
         if not is_allowed:
@@ -93,7 +93,7 @@ def retention_apply(*, now: datetime) -> int:
 
 
 def removals_run(*, now: datetime) -> int:
-    """Go on with what is marked."""
+    """Carry out the marked removals."""
     with deletions_allowed() as is_allowed:
         if not is_allowed:
             return 0

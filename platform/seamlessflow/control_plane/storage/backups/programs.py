@@ -1,7 +1,7 @@
 """`pg_dump` and `pg_restore` against Django's database.
 
-The password goes by the environment, where other users of the host cannot read it. Whoever is interrupted ends the
-program with it.
+The password is passed in the environment, where other users of the host cannot read it. Interrupting the caller also
+ends the program.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ def database_dump(target: Path, *, snapshot: str) -> None:
 
 
 def database_restore(source: Path) -> None:
-    """All of it or nothing. Raises ProgramFailed."""
+    """Restores everything or nothing. Raises ProgramFailed."""
     dbname = str(connection.get_connection_params()["dbname"])
     _run(
         *("pg_restore", "--single-transaction", "--exit-on-error", "--no-owner", "--no-acl"),

@@ -1,4 +1,4 @@
-"""What the database's copy says is stored: read in the transaction whose snapshot is dumped."""
+"""Reads which files the database names, in the transaction whose snapshot is dumped."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _UPLOADS = "SELECT id, name, uri FROM uploads_artifact WHERE deleted_at IS NULL"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Places are relative to the artifact store."""
+    """Files that the database names; paths are relative to the artifact store."""
 
     live: Mapping[UUID, JobRecord]  # jobs that have not ended
     names: Mapping[UUID, str]  # of every job
@@ -40,7 +40,7 @@ class Record:
 
 
 def record_read() -> Record:
-    """In the transaction that the caller has opened."""
+    """Call it inside the transaction whose snapshot is dumped."""
     root = settings.ARTIFACT_ROOT.resolve()
     live: dict[UUID, JobRecord] = {}
     names: dict[UUID, str] = {}
@@ -53,7 +53,7 @@ def record_read() -> Record:
     for job_id, name, number, uri in _rows(_VERSIONS):
         path = artifact_path(uri)
         if path is None:
-            continue  # of the initial model, outside of the store
+            continue  # the initial model, outside the store
         if path.exists():
             versions[job_id].add(path.relative_to(root))
         else:

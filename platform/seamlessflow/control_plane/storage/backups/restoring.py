@@ -1,9 +1,9 @@
 """Restores a back-up into an empty installation.
 
-Enters: a whole back-up, an empty database and an empty artifact store. Leaves: the installation as of the moment of the
-snapshot, its machines away and its jobs as they were. Invariants: a back-up that is incomplete or damaged changes
-nothing in the database; a job of which something is missing is paused with the reason instead of failing in a loop;
-no credential of a phase that was live then works here.
+Takes a complete back-up, an empty database and an empty artifact store; writes the installation as of the snapshot,
+with its machines away and its jobs unchanged. Invariants: an incomplete or damaged back-up changes nothing in the
+database; a job with missing files is paused with the reason instead of failing in a loop; credentials of phases that
+were live at the snapshot do not work here.
 """
 
 from pathlib import Path
@@ -39,7 +39,7 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState
 RESTORING = ".restoring"
 # What a web or background process leaves in a store before anything is stored.
 OF_NOBODY = ("incoming", "celerybeat-schedule", RESTORING)
-# Phases of the time after the snapshot may be at work on hosts that nobody stopped: their fences are below.
+# Phases leased after the snapshot may still run on hosts that nobody stopped; their fences are lower.
 FENCE_LEAP = 1_000_000
 _PLACES = (
     ("policies_policyversion", "uri"),
@@ -52,7 +52,7 @@ _PLACES = (
 
 
 class RestoreRefused(ValueError):
-    """An installation that is not empty, with what to do."""
+    """The installation is not empty; the message says what to do."""
 
 
 def restore(folder: Path, *, say: Say) -> Manifest:
@@ -86,7 +86,7 @@ def restore(folder: Path, *, say: Say) -> Manifest:
 
 
 def manifest_read(folder: Path) -> Manifest:
-    """Of a back-up whose files are all there, in their sizes. Raises DamagedBackup."""
+    """Return the manifest if every file exists with its size. Raises DamagedBackup."""
     if (folder / INCOMPLETE_NAME).exists() or not (folder / MANIFEST_NAME).exists():
         raise DamagedBackup(f"{folder} holds no whole back-up: it was interrupted, or is none")
     manifest = manifest_decode((folder / MANIFEST_NAME).read_bytes())
@@ -121,7 +121,7 @@ def _empty_check(root: Path) -> None:
     if num_tables := _num_tables():
         raise RestoreRefused(f"the database has {num_tables} tables; restore into an empty one")
     if (root / RESTORING).exists():
-        return  # an interrupted restore of files: they are copied anew
+        return  # left by an interrupted restore: all files are copied again
     found = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith(OF_NOBODY))
     if found:
         raise RestoreRefused(
@@ -130,7 +130,7 @@ def _empty_check(root: Path) -> None:
 
 
 def _places_move(before: Path, now: Path) -> None:
-    """Places in the database are absolute."""
+    """Rewrite the absolute paths in the database."""
     if before == now:
         return
     with connection.cursor() as cursor:
@@ -144,7 +144,7 @@ def _places_move(before: Path, now: Path) -> None:
 
 
 def _missing_handle(manifest: Manifest) -> dict[str, str]:
-    """Jobs that were paused, with why. What is not there is not offered as if it were."""
+    """Pause jobs that lack files and mark missing data as deleted. Returns the paused jobs with reasons."""
     for version in PolicyVersion.objects.filter(deleted_at=None):
         path = artifact_path(version.uri)
         if path is not None and not path.exists():
@@ -159,6 +159,6 @@ def _missing_handle(manifest: Manifest) -> dict[str, str]:
                 job_id=UUID(missing.job_id), desired=DesiredJobState.PAUSE, reason=reason, author=PLATFORM
             )
         except ApplicationError:
-            continue  # it has ended: what is gone keeps nobody
+            continue  # it has ended: missing files block nothing
         paused[missing.job_name] = reason
     return paused

@@ -1,8 +1,7 @@
 """Checkpoints of jobs at work, held while a back-up copies: their trainer deletes the older ones as it goes on.
 
-Enters: the artifact store at one moment. Leaves: a folder of hard links, which cost no bytes and outlive what their
-trainer deletes; a checkpoint is never changed once it bears its name. Invariant: what is linked under `batch-<n>` is
-whole.
+Takes the artifact store and writes a folder of hard links, which take no space and survive the trainer's deletions; a
+checkpoint never changes once it has its name. Invariant: everything linked under `batch-<n>` is complete.
 """
 
 import os
@@ -18,7 +17,7 @@ CHECKPOINT = "batch-"
 
 @contextmanager
 def staging(root: Path) -> Iterator[Path]:
-    """An empty folder in the store, removed afterwards; one that a killed back-up left is removed first."""
+    """Yields an empty folder in the store and removes it afterwards; first removes one left by a killed back-up."""
     folder = root / FOLDER
     leftover_remove(root)
     folder.mkdir(mode=0o700)
@@ -29,13 +28,13 @@ def staging(root: Path) -> Iterator[Path]:
 
 
 def leftover_remove(root: Path) -> None:
-    """What a killed back-up left: only while none is taken."""
+    """Remove what a killed back-up left; call it only while no back-up runs."""
     if (root / FOLDER).exists():
         shutil.rmtree(root / FOLDER, ignore_errors=True)
 
 
 def checkpoints_link(root: Path, staged: Path, job_ids: Iterable[UUID]) -> dict[UUID, set[int]]:
-    """The batches whose checkpoints were linked, by job."""
+    """Link the checkpoints; return the linked batches by job."""
     return {job_id: _link_job(root, staged, job_id) for job_id in job_ids}
 
 
@@ -46,10 +45,10 @@ def _link_job(root: Path, staged: Path, job_id: UUID) -> set[int]:
         try:
             if not target.exists():
                 shutil.copytree(folder, target, copy_function=_link)
-        except (FileNotFoundError, shutil.Error):  # its trainer deletes it just now
+        except (FileNotFoundError, shutil.Error):  # its trainer is deleting it
             shutil.rmtree(target, ignore_errors=True)
             continue
-        if folder.exists():  # still by its name: what was linked is all of it
+        if folder.exists():  # it still has its name, so the links are complete
             linked.add(int(folder.name.removeprefix(CHECKPOINT)))
         else:
             shutil.rmtree(target)
@@ -59,5 +58,5 @@ def _link_job(root: Path, staged: Path, job_id: UUID) -> set[int]:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except PermissionError:  # a file system, or a rule of the kernel, without links: it costs a copy
+    except PermissionError:  # no hard links on this file system or kernel: copy instead
         shutil.copy2(source, target)

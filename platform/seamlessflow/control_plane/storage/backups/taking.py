@@ -45,19 +45,19 @@ Say = Callable[[str], None]
 
 
 class BackupRefused(ValueError):
-    """A folder that cannot take a back-up, with what to do."""
+    """The folder cannot hold a back-up; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where each file is, and where it belongs in the store."""
+    """Where each file is now and where it belongs in the store."""
 
     files: list[tuple[Path, Path]]
     missing: tuple[Missing, ...]
 
 
 def back_up(folder: Path, *, say: Say) -> Manifest:
-    """Leaves a whole back-up in `folder`, or one that says that it is not. Raises BackupRefused, ProgramFailed."""
+    """Write a back-up into `folder`; without a manifest it is incomplete. Raises BackupRefused, ProgramFailed."""
     root: Path = settings.ARTIFACT_ROOT.resolve()
     _folder_prepare(folder, root)
     with _deletions_held(say), staging(root) as staged:
@@ -76,7 +76,7 @@ def back_up(folder: Path, *, say: Say) -> Manifest:
 
 
 def _folder_prepare(folder: Path, root: Path) -> None:
-    """Empty, or what an interrupted back-up left, which is begun anew."""
+    """Accept an empty folder, or clear one left by an interrupted back-up."""
     if folder.resolve().is_relative_to(root):
         raise BackupRefused(f"{folder} lies in the artifact store {root}; choose a folder outside of it")
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def _folder_prepare(folder: Path, root: Path) -> None:
 
 @contextmanager
 def _deletions_held(say: Say) -> Iterator[None]:
-    """By a connection of its own: the lock ends with it, also if this process is killed."""
+    """Uses its own connection, so the lock ends even if this process is killed."""
     parameters = {k: v for k, v in connection.get_connection_params().items() if k in _CONNECT}
     with psycopg.connect(**parameters, autocommit=True) as holder:
         if holder.execute("SELECT pg_try_advisory_lock(%s)", [HOLD_KEY]).fetchone() != (True,):
@@ -103,7 +103,7 @@ _CONNECT = ("host", "port", "user", "password", "dbname")
 
 
 def _snapshot_taken(folder: Path, root: Path, staged: Path, say: Say) -> tuple[StoredFile, _Plan]:
-    """The database as of one moment, and what belongs to it."""
+    """Yields a snapshot of the database with the files that belong to it."""
     for attempt in range(1, NUM_TRIES + 1):
         with transaction.atomic(durable=True):
             with connection.cursor() as cursor:
@@ -148,7 +148,7 @@ def _plan(record: Record, root: Path, staged: Path) -> _Plan:
         for entry in _entries(of_job):
             if entry.name not in (CHECKPOINTS, VERSIONS):
                 files += _under(root, entry)
-    unique = {target: source for source, target in files}  # an upload may be a version, as version 0 is
+    unique = {target: source for source, target in files}  # an upload may also be version 0 of a job
     return _Plan([(source, target) for target, source in unique.items()], record.missing)
 
 
@@ -157,7 +157,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _under(base: Path, place: Path) -> list[tuple[Path, Path]]:
-    """Every file of a file or folder, without what is half-made: such names begin with a dot."""
+    """Every file of a file or folder, except unfinished ones, whose names begin with a dot."""
     if place.is_file():
         return [(place, place.relative_to(base))]
     found = []
@@ -185,7 +185,7 @@ def _files_copy(plan: _Plan, target: Path, say: Say) -> list[StoredFile]:
 
 
 def file_copy(source: Path, target: Path, name: str) -> StoredFile:
-    """Copy durably; the digest is that of the bytes as they were read."""
+    """Copy durably; return the digest of the bytes read."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, num_bytes = hashlib.sha256(), 0
     with source.open("rb") as reader, target.open("wb") as writer:
@@ -205,7 +205,7 @@ def _described(path: Path, name: str) -> StoredFile:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or absent."""
+    """Write the file atomically."""
     aside = path.with_name(f".{path.name}")
     with aside.open("wb") as file:
         file.write(data)

@@ -22,5 +22,5 @@ class Command(BaseCommand):
             raise CommandError(f"no back-up was made: {error}") from error
         for missing in manifest.missing:
             of_job = f" of the job {missing.job_name!r}" if missing.job_name else ""
-            self.stderr.write(f"not there, and so not in the back-up: {missing.what}{of_job}", ending="\n")
+            self.stderr.write(f"missing, so not in the back-up: {missing.what}{of_job}", ending="\n")
         self.stdout.write(f"{folder}: {len(manifest.files)} files, {manifest.num_bytes / 1e9:.2f} GB in all")

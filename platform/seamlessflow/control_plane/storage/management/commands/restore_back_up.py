@@ -12,7 +12,7 @@ from seamlessflow.core.backup.manifest import DamagedBackup
 
 class Command(BaseCommand):
     help = __doc__
-    requires_system_checks: list[str] = []  # they may look at tables
+    requires_system_checks: list[str] = []  # checks may read tables
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folder", type=Path, help="A whole back-up.")
