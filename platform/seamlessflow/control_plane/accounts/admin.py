@@ -1,7 +1,7 @@
-"""People, projects and tokens in the admin site. Secrets of tokens are nowhere to be shown.
+"""People, projects and tokens in the admin site. Token secrets are never shown.
 
-Nobody is deleted, because events name them: an account is closed by taking `Active` away. Invariant: who is no
-superuser gains no power here: gives no permission, edits no other account, adds nobody to a project of others.
+Users are never deleted, because events name them: clearing `Active` closes an account. Invariant: only superusers
+grant permissions, edit other accounts or add people to projects they do not own.
 """
 
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from seamlessflow.core.access.operations import Operation
 
 POWERS = ("is_staff", "is_superuser", "groups", "user_permissions")
 
-# Permissions are given to people one by one, by superusers: a group would be a second way.
+# Superusers give permissions to individual users; groups would be a second way.
 admin.site.unregister(Group)
 
 
@@ -36,7 +36,7 @@ class PersonAdmin(KeptAdmin, UserAdmin):  # type: ignore[type-arg]
         return fixed if _is_superuser(request) else (*fixed, *POWERS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Also asked before a password is set: whoever sets that of another may sign in as them."""
+        """Also checked before a password is set: whoever sets someone's password can sign in as them."""
         is_other = obj is not None and obj.pk != request.user.pk
         return super().has_change_permission(request, obj) and (not is_other or _is_superuser(request))
 
@@ -60,7 +60,7 @@ class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
         return super().has_delete_permission(request, obj) and self._may_edit(request, obj)
 
     def _may_edit(self, request: HttpRequest, project: Any) -> bool:
-        """Of a project that is only being made nobody is an owner yet: superusers make them."""
+        """A new project has no owner yet, so only superusers create projects."""
         if not isinstance(project, Project):
             return _is_superuser(request)
         return may_edit(request, Operation.MEMBER_EDIT, project.id)
@@ -97,7 +97,7 @@ class TokenAdmin(ReadOnlyAdmin):
 
 
 def _revocation_check(access: Access, token: Token) -> None:
-    """A machine's token is the operators' affair, one for the installation its user's. Raises ApplicationError."""
+    """Operators revoke machine tokens; users revoke their own installation tokens. Raises ApplicationError."""
     if token.kind == TokenKind.MACHINE:
         access.check(Operation.MACHINE_EDIT)
     elif token.project_id is not None:

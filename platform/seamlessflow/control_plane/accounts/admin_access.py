@@ -1,7 +1,7 @@
-"""What staff may do in the admin site: what the table of operations gives them, beside Django's permissions.
+"""What staff may do in the admin site: limited by the table of operations and Django's permissions.
 
-Enters: a request and the rows of an action. Leaves: those that the caller may change; of the others a warning says why.
-Invariant: nobody gains in the admin site what REST would refuse to the same person.
+Takes a request and an action's rows; returns the rows the caller may change and warns about the others.
+Invariant: the admin site allows nobody what REST refuses them.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ def access_of_staff(request: HttpRequest) -> Access:
 
 
 def may_edit(request: HttpRequest, operation: Operation, project_id: UUID | None) -> bool:
-    """Without a project: for the installation, which is the operators'."""
+    """Without a project, the row belongs to the installation, which operators edit."""
     access = access_of_staff(request)
     return access.is_operator if project_id is None else access.may(operation, project_id)
 
@@ -41,7 +41,7 @@ def rows_allowed(
     project_of: Callable[[Row], UUID],
     author_of: Callable[[Row], UUID | None] = lambda row: None,
 ) -> list[Row]:
-    """Those of the rows that the caller may do it to."""
+    """The rows on which the caller may perform the operation."""
     access = access_of_staff(request)
     allowed = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""The base of every API class of people: it looks up what the address is for and refuses a token without the scope."""
+"""Base of every API class for people: finds the operation of the address and refuses tokens without its scope."""
 
 from functools import cached_property
 
@@ -25,12 +25,12 @@ class ProjectApi(APIView):
         if request.query_params:
             self._check_query(request)
         operation = self._operation(request)
-        # Of a thing that the address names the view asks first whether the caller may see it at all.
+        # If the address names an object, the view first checks that the caller may see it.
         if operation is not None and not (RULES[operation].is_operators and kwargs):
             self.access.check(operation)
 
     def _operation(self, request: Request) -> Operation | None:
-        """What the table of routes says of this address and method; None where there is no such method."""
+        """The operation of this address and method in the table of routes; None if there is no such method."""
         method = "GET" if request.method == "HEAD" else str(request.method)
         if method == "OPTIONS" or getattr(self, method.lower(), None) is None:
             return None
@@ -38,7 +38,7 @@ class ProjectApi(APIView):
         return operation_of(method, request.resolver_match.route)
 
     def _check_query(self, request: Request) -> None:
-        """A parameter that the description of this operation does not have would be ignored: it is refused."""
+        """Refuse query parameters that the operation does not declare; otherwise they would be ignored."""
         accepted = self._described_parameters(request)
         for name, value in request.query_params.items():
             shown = name.replace("\x00", "\ufffd")
@@ -49,7 +49,7 @@ class ProjectApi(APIView):
                 raise field_error(shown, f"is no parameter of this address; accepted: {known}")
 
     def _described_parameters(self, request: Request) -> set[str]:
-        """Of the query, as `extend_schema` declares them for this method."""
+        """The query's parameters, as `extend_schema` declares them for this method."""
         handler = getattr(self, str(request.method).lower(), None)
         if (schema_class := getattr(handler, "kwargs", {}).get("schema")) is None:
             return set()

@@ -37,7 +37,7 @@ class ApiTokenAuthentication(BaseAuthentication):
 async def is_caller_known(scope: MutableMapping[str, Any]) -> bool:
     """Whether the head of a request bears a live API token or the cookie of a signed-in browser.
 
-    What the caller may do is checked later, as for any request: this decides only whether a body is read at all.
+    This only decides whether the body is read; permissions are checked later, as for any request.
     """
     return bool(await database_sync_to_async(_is_known, thread_sensitive=False)(scope))
 

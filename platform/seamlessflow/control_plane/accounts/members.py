@@ -1,7 +1,7 @@
-"""Members of a project: who is in it, and how people come, change their role and go.
+"""Members of a project: adding them, changing their roles and removing them.
 
-Invariants: a project keeps an owner, also when two owners remove each other at the same moment; each change leaves an
-event; whoever goes takes no token of the project along, so that coming back later revives none.
+Invariants: a project keeps an owner even if two owners remove each other at the same moment; each change leaves an
+event; removing a member revokes their tokens of the project for good.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from seamlessflow.core.access.operations import Operation
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """`sign_in_link` is empty unless an account was made; it works once, for a day."""
+    """A new member. `sign_in_link` is set only for a new account; it works once, within a day."""
 
     membership: Membership
     sign_in_link: str = ""
@@ -92,7 +92,7 @@ def member_change(*, project: Project, username: str, role: MembershipRole, auth
 
 @transaction.atomic
 def member_remove(*, project: Project, username: str, author: str) -> None:
-    """Their tokens of the project end; open pages close within seconds. Raises ApplicationError: 404, 409."""
+    """Remove a member, revoke their project tokens and close their open pages. Raises ApplicationError: 404, 409."""
     membership = _locked(project, username)
     _keep_an_owner(membership)
     tokens = Token.objects.filter(
@@ -105,7 +105,7 @@ def member_remove(*, project: Project, username: str, author: str) -> None:
 
 
 def _account_make(username: str, author: str) -> tuple[User, str]:
-    """Without a password: the link is the first way in, and what the account may do comes from memberships."""
+    """Make an account without a password: its user signs in by link; memberships give its rights."""
     try:
         UnicodeUsernameValidator()(username)
     except ValidationError as error:
@@ -118,7 +118,7 @@ def _account_make(username: str, author: str) -> tuple[User, str]:
 
 
 def _locked(project: Project, username: str) -> Membership:
-    """The project's row is the lock: its members change one after the other."""
+    """Lock the project's row, so that its members change one at a time."""
     Project.objects.select_for_update().get(id=project.id)
     membership = Membership.objects.filter(project=project, user__username=username).select_related("user")
     found = membership.first()

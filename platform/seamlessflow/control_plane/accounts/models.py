@@ -9,7 +9,7 @@ from seamlessflow.control_plane.common.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.access.operations import ProjectRole, Scope
 
-# All that a token of a project can be used for, and what one could be used for before there were scopes.
+# Every scope of a project's token; tokens made before scopes existed have all of them.
 PROJECT_SCOPES = [Scope.READ.value, Scope.SUBMIT.value, Scope.SESSIONS.value, Scope.ADMIN.value]
 
 
@@ -18,7 +18,7 @@ class User(AbstractUser):
 
 
 class Project(models.Model):
-    """The border of visibility: tokens, jobs, artifacts and trajectories belong to one project."""
+    """The unit of visibility: tokens, jobs, artifacts and trajectories belong to one project."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     slug = models.SlugField(max_length=63, unique=True)

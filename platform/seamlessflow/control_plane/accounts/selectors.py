@@ -28,7 +28,7 @@ from seamlessflow.core.access.operations import (
     scope_refusal,
 )
 
-# `last_used_at` is for people; a write on each request would cost more than it tells.
+# `last_used_at` is only shown to people; writing it on each request would cost too much.
 LAST_USED_PRECISION = timedelta(minutes=1)
 
 
@@ -36,18 +36,18 @@ LAST_USED_PRECISION = timedelta(minutes=1)
 class Access:
     """What one caller may do: a signed-in user in all of their projects, a token within its scopes.
 
-    `roles`: by project that the caller can see at all. `scopes`: of the token; None for a browser session.
+    `roles`: by project that the caller can see. `scopes`: the token's; None for a browser session.
     """
 
     user: User
     roles: Mapping[UUID, ProjectRole]
     scopes: frozenset[Scope] | None
-    is_operator: bool  # of the installation: may edit machines, and sees those of every pool
+    is_operator: bool  # an operator of the installation edits machines and sees every pool
     token: Token | None = None
 
     @property
     def author(self) -> str:
-        """The name in events."""
+        """The caller's name in events."""
         return f"user:{self.user.username}"
 
     @property
@@ -60,7 +60,7 @@ class Access:
     def check(
         self, operation: Operation, project_id: UUID | None = None, *, author_id: UUID | None = None
     ) -> None:
-        """Raises ApplicationError (403). `author_id` is the user who made what is to be changed."""
+        """Raises ApplicationError (403). `author_id`: the user who made the object."""
         refusal = self._refusal(operation, project_id, author_id)
         if refusal is not None:
             raise ApplicationError(refusal, status=HTTPStatus.FORBIDDEN)
@@ -75,7 +75,7 @@ class Access:
 
 
 def access_of(*, user: User, token: Token | None) -> Access:
-    """A token of a project narrows its user's memberships to it; a superuser is an owner everywhere."""
+    """A project token narrows its user's memberships to that project; superusers own every project."""
     return access_within(user=user, roles=roles_of_users([user])[user.id], token=token)
 
 
@@ -94,7 +94,7 @@ def roles_of_users(users: Iterable[User]) -> dict[UUID, dict[UUID, ProjectRole]]
 
 
 def access_within(*, user: User, roles: Mapping[UUID, ProjectRole], token: Token | None) -> Access:
-    """What remains of a user's roles for the bearer of the token."""
+    """The user's roles, narrowed to the token's project."""
     is_staff = user.is_staff or user.is_superuser
     if token is None:
         return Access(user=user, roles=roles, scopes=None, is_operator=is_staff)
@@ -107,18 +107,18 @@ def access_within(*, user: User, roles: Mapping[UUID, ProjectRole], token: Token
 
 
 def scopes_of(token: Token) -> frozenset[Scope]:
-    """Those that this release knows."""
+    """The token's scopes that this release knows."""
     return frozenset(Scope(scope) for scope in token.scopes if scope in set(Scope))
 
 
 def token_find(*, secret: str, kind: TokenKind) -> Token | None:
-    """The live token of this secret."""
+    """The live token with this secret."""
     tokens = _live(Token.objects.filter(kind=kind, digest=secret_digest(secret)))
     return tokens.select_related("user", "machine").first()
 
 
 def tokens_live(token_ids: Collection[UUID]) -> dict[UUID, Token]:
-    """Those of these API tokens that still open something."""
+    """The API tokens among these that still work."""
     return _live(Token.objects.filter(kind=TokenKind.API)).in_bulk(token_ids) if token_ids else {}
 
 

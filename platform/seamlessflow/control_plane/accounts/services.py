@@ -1,4 +1,4 @@
-"""Writes on people, projects and tokens. Secrets leave as return values and are stored nowhere."""
+"""Writes on people, projects and tokens. Secrets are returned and never stored."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -53,7 +53,7 @@ def api_token_create(
     scopes: Collection[str] = PROJECT_SCOPES,
     expires_at: datetime | None = None,
 ) -> tuple[Token, str]:
-    """A token for one project, or for the installation, and its secret. Who may have what is asked before."""
+    """A token for one project, or for the installation, and its secret. Callers check permissions first."""
     token = Token(
         kind=TokenKind.API,
         name=name,
@@ -130,7 +130,7 @@ def _token_create(token: Token, *, author: str) -> tuple[Token, str]:
 
 @transaction.atomic
 def token_revoke(*, token: Token, author: str) -> None:
-    """From now on the secret opens nothing. Revoking twice changes nothing."""
+    """Make the token's secret useless. Revoking twice changes nothing."""
     if not Token.objects.filter(id=token.id, revoked_at=None).update(revoked_at=timezone.now()):
         return
     event_record(
@@ -144,7 +144,7 @@ def token_revoke(*, token: Token, author: str) -> None:
 
 
 def sign_in_token_use(*, secret: str) -> User | None:
-    """The user whom the link signs in; None if it was used, has expired or never was. One caller wins."""
+    """The user whom the link signs in; None if it is used, expired or unknown. One caller wins."""
     now = timezone.now()
     links = Token.objects.filter(kind=TokenKind.SIGN_IN, digest=secret_digest(secret), user__is_active=True)
     if not links.filter(revoked_at=None, expires_at__gt=now).update(revoked_at=now, last_used_at=now):

@@ -1,8 +1,8 @@
 """Throttling of sign-in: failures are counted by address, and by address and name together.
 
-Enters: an attempt, before its secret is looked at. Leaves: leave to look, or `SignInLocked`. Invariants: an attempt is
-counted first and given back if it succeeds, so attempts at the same moment never exceed a limit; while a counter is
-locked nothing is written and no password is hashed; a lock leaves one event, however many attempts it refuses.
+Takes an attempt before its secret is checked and either allows the check or raises `SignInLocked`. Invariants: an
+attempt is counted first and subtracted if it succeeds, so concurrent attempts never exceed a limit; while a counter is
+locked, nothing is written and no password is hashed; a lock leaves one event, however many attempts it refuses.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.common.subjects import INSTALLATION
 
-IPV6_PREFIX = 64  # what one customer of a provider gets
+IPV6_PREFIX = 64  # the network a provider assigns to one customer
 MAX_NAME_LENGTH = 150  # of a user; what is longer is nobody
 
 _COUNT = """
@@ -39,7 +39,7 @@ _GIVE_BACK = "UPDATE accounts_signincounter SET num = greatest(num - 1, 0) WHERE
 
 
 class SignInLocked(Exception):
-    """Too many failures; `retry_after_s`: when the next attempt is looked at."""
+    """Too many failures; `retry_after_s`: seconds until the next attempt is checked."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"too many failed sign-ins; try again in {retry_after_s} s")
@@ -66,14 +66,14 @@ def attempt_begin(*, address: str, username: str = "") -> SignInAttempt:
     """
     attempt = SignInAttempt(address, username[:MAX_NAME_LENGTH].casefold())
     by_address, *by_name = _counters(attempt)
-    _refuse_if_locked(by_address)  # where it is locked, names make no rows
-    for counter in (*by_name, by_address):  # an attempt that its name's lock refuses is none of the address's
+    _refuse_if_locked(by_address)  # while the address is locked, names add no rows
+    for counter in (*by_name, by_address):  # the name's lock spares the address
         _count(counter)
     return attempt
 
 
 def attempt_succeeded(attempt: SignInAttempt) -> None:
-    """Give the attempt back, and forget the failures of this name at this address."""
+    """Uncount the attempt and forget the failures of this name at this address."""
     by_address, *by_name = _counters(attempt)
     with connection.cursor() as cursor:
         cursor.execute(_GIVE_BACK, [by_address.key])
@@ -86,7 +86,7 @@ def attempts_forget() -> None:
 
 
 def _counters(attempt: SignInAttempt) -> Iterator[_Counter]:
-    """That of the address first."""
+    """The counters of an attempt, the address's first."""
     place = _place(attempt.address)
     yield _Counter(_key(place), settings.SIGN_IN_ADDRESS_FAILURES, f"from {place}")
     if attempt.username:
@@ -128,7 +128,7 @@ def _event(counter: _Counter) -> None:
 
 
 def _place(address: str) -> str:
-    """One host; of IPv6 the network that its customer was given, for each has billions of addresses."""
+    """The host; for IPv6 the customer's network, since each customer has billions of addresses."""
     try:
         parsed = ip_address(address)
     except ValueError:  # a unix socket has none

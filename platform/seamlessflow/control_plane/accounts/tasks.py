@@ -7,5 +7,5 @@ from seamlessflow.control_plane.accounts.sign_in_attempts import attempts_forget
 
 @shared_task(name="seamlessflow.sign_in_attempts_forget")
 def sign_in_attempts_forget(**unknown: object) -> None:
-    """Counters that ran out. Keywords of newer senders are ignored."""
+    """Delete expired counters. Keywords of newer senders are ignored."""
     attempts_forget()

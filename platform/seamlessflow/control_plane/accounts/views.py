@@ -1,6 +1,6 @@
-"""The sign-in pages. Of the one-time link GET shows a button, POST uses it up: a preview of it costs nothing.
+"""The sign-in pages. GET of a one-time link shows a button, POST uses it up: link previews are harmless.
 
-Invariant: no secret is looked at before `sign_in_attempts` allowed it.
+Invariant: no secret is checked before `sign_in_attempts` allows it.
 """
 
 from http import HTTPStatus
@@ -61,7 +61,7 @@ def sign_in_by_password(request: HttpRequest) -> HttpResponse:
 
 
 def _address(request: HttpRequest) -> str:
-    """Of the client: the server has replaced a trusted proxy's by the one that it names."""
+    """The client's address; the server has already replaced a trusted proxy's address by the client's."""
     return str(request.META.get("REMOTE_ADDR", ""))
 
 

@@ -1,4 +1,4 @@
-"""Print the secret of a new API token, of a project or (--installation) for the installation."""
+"""Print the secret of a new API token for a project or, with --installation, for the installation."""
 
 from typing import Any
 
