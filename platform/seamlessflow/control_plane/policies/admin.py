@@ -15,7 +15,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
     list_display = ["job", "version", "batch_number", "num_bytes", "is_pinned", "published_at", "deleted_at"]
     list_filter = ["is_pinned"]
     list_select_related = ["job"]
-    ordering = ["-id"]  # by age, as identifiers are
+    ordering = ["-id"]  # identifiers sort by age
     search_fields = ["=job__id", "job__name"]
     search_help_text = "Part of the job's name, or its ID (job_01h…)."
     actions = ["pin", "unpin"]

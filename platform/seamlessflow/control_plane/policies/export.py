@@ -1,8 +1,8 @@
-"""A stored version as a folder that transformers (or peft) loads: version and model folder in, members of a tar out.
+"""Turns a stored version and its model folder into the tar members of a folder that transformers or peft loads.
 
-`model`: whole weights in the job's number format with the model folder's configuration and tokenizer; of an adapter's
-version the sums are computed while they are sent, a tensor at a time. `adapter`: peft's own files, as published.
-Nothing executable is handed on: of the model folder only safetensors, JSON and text.
+`model`: whole weights in the job's number format with the model folder's configuration and tokenizer; an adapter is
+merged while it is sent, one tensor at a time. `adapter`: peft's own files, as published. Nothing executable is
+exported: only safetensors, JSON and text files of the model folder.
 """
 
 import json
@@ -32,7 +32,7 @@ class ExportForm(StrEnum):
 
 
 class NothingToExport(ValueError):
-    """The version cannot be given in this form; one sentence says why."""
+    """The version cannot be exported in this form; the message says why."""
 
 
 def export_members(version: Path, model: Path, *, form: ExportForm, dtype: str) -> list[Member]:
@@ -58,7 +58,7 @@ def _own_shards(folder: Path) -> list[Shard]:
 
 
 def _merged_shards(version: Path, model: Path, dtype: str) -> list[Shard]:
-    """The files of the model folder, each weight in `dtype` and with its change."""
+    """The files of the model folder, with each weight merged and in `dtype`."""
     config = json.loads((version / ADAPTER_CONFIG_NAME).read_text())
     scale = float(config["lora_alpha"]) / int(config["r"])
     changes = {tensor.name: tensor for tensor in header_read(version / ADAPTER_NAME)}
@@ -94,7 +94,7 @@ def _computed(
 
 
 def _weights(shards: list[Shard]) -> Iterator[Member]:
-    """Files under the names that transformers looks for; of several with the index of what is where."""
+    """Files under the names that transformers expects, with an index if there are several."""
     count = len(shards)
     names = (
         ["model.safetensors"]
@@ -112,7 +112,7 @@ def _weights(shards: list[Shard]) -> Iterator[Member]:
 
 
 def _header(tensors: list[StoredTensor]) -> bytes:
-    """Of a safetensors file: 8 bytes of length and JSON, padded so that the data starts aligned."""
+    """The header of a safetensors file: 8 bytes of length and JSON, padded so that the data starts aligned."""
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for tensor in tensors:
@@ -131,7 +131,7 @@ def _file(header: bytes, shard: Shard) -> Iterator[bytes | memoryview]:
 
 
 def _companions(model: Path, dtype: str) -> Iterator[Member]:
-    """Configuration, with the number format of what is sent, and what makes the tokenizer."""
+    """The configuration, with the exported number format, and the tokenizer's files."""
     for file in sorted(model.iterdir()):
         is_index = file.name.endswith(".index.json") or file.name == ADAPTER_CONFIG_NAME
         if not file.is_file() or file.suffix not in _COMPANIONS or is_index:

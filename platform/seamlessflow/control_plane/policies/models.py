@@ -34,7 +34,7 @@ class PolicyVersion(models.Model):
             models.UniqueConstraint(fields=["job", "version"], name="policy_version_unique"),
             models.UniqueConstraint(fields=["job", "batch_number"], name="policy_version_batch_once"),
         ]
-        # A handful of a job's; of the others retention deleted the files.
+        # Only a few rows of a job; retention deleted the other files.
         indexes = [
             models.Index(
                 fields=["job", "version"], name="policy_version_kept", condition=models.Q(deleted_at=None)

@@ -1,4 +1,4 @@
-"""Where the files of versions and checkpoints lie in the artifact store."""
+"""Paths of versions and checkpoints in the artifact store."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -8,7 +8,7 @@ from django.conf import settings
 
 
 def job_folder(job_id: UUID) -> Path:
-    """Where a job's versions and checkpoints lie."""
+    """The folder of a job's versions and checkpoints."""
     root: Path = settings.ARTIFACT_ROOT.resolve()
     return root / str(job_id)
 
@@ -23,7 +23,7 @@ def artifact_path(uri: str) -> Path | None:
         return None
     try:
         path = Path(unquote(parts.path)).resolve()
-    except (ValueError, OSError, RuntimeError):  # NUL, too long, links in a circle: no place at all
+    except (ValueError, OSError, RuntimeError):  # NUL, too long or a circle of links: not a valid path
         return None
     root = settings.ARTIFACT_ROOT.resolve()
     return path if path.is_relative_to(root) and path != root else None

@@ -34,14 +34,14 @@ from seamlessflow.core.types.tags import Role
 
 MAX_COUNT = 2**62
 LEFTOVERS_SEARCHED = timedelta(days=1)
-LEFTOVERS_REST = timedelta(seconds=30)  # a trainer that was killed with its job may still be on its way out
+LEFTOVERS_REST = timedelta(seconds=30)  # a trainer killed with its job may still be exiting
 _SHA256 = re.compile("[0-9a-f]{64}")
 SERVING_STATES = frozenset({PhaseState.LEASED, PhaseState.STARTING, PhaseState.ACTIVE})
 
 
 @transaction.atomic
 def version_publish(*, claims: PhaseClaims, publication: Publication) -> PublicationReply:
-    """Make weights a version, by compare-and-set. The same publication again is answered alike.
+    """Make weights a version, by compare-and-set. Repeating a publication gives the same answer.
 
     Raises ApplicationError: 409 with the reason when the trainer is fenced off or out of order, 403 for another role.
     """
@@ -101,7 +101,7 @@ def _check_order(job: Job, publication: Publication) -> None:
 
 
 def _check_place(field: str, uri: str, folder: Path) -> None:
-    """A phase names files of its own job only: others would be served to it, and pruned with it."""
+    """Refuse files of other jobs: publishing would serve them, and pruning would delete them."""
     path = artifact_path(uri)
     if path is None or folder not in path.parents:
         raise field_error(
@@ -156,7 +156,7 @@ def _reply(job: Job, version: int) -> PublicationReply:
 
 
 def versions_prune() -> int:
-    """Delete weights that no job keeps: all but the newest `keep_versions`, pinned ones, version 0 and the version
+    """Delete unneeded weights: all but the newest `keep_versions`, pinned ones, version 0 and the version
     that did best in evaluation.
     """
     jobs = Job.objects.filter(versions__deleted_at=None, versions__version__gt=0).distinct()
@@ -181,7 +181,7 @@ def versions_prune_job(*, job_id: UUID, keep: int) -> int:
 
 
 def _version_mark(row: PolicyVersion) -> Removal:
-    """The row says first that the files are gone: whoever is killed half-way leaves a removal to go on with."""
+    """Mark the row first, so that an interrupted removal can be continued."""
     path = artifact_path(row.uri)
     planned = PlannedRemoval(
         kind=RemovalKind.VERSION,
@@ -203,9 +203,9 @@ def _version_mark(row: PolicyVersion) -> Removal:
 
 
 def leftovers_clear(*, now: datetime) -> int:
-    """Delete what a trainer that died while it wrote left half-made in the folders of jobs that ended lately.
+    """Delete unfinished folders that dying trainers left in the folders of jobs that ended lately.
 
-    Such folders have hidden names: nobody takes them for whole. While a job lives, its next trainer clears them.
+    Such folders have hidden names, so nobody reads them. While a job lives, its next trainer clears them.
     """
     ended = Job.objects.filter(ended_at__range=(now - LEFTOVERS_SEARCHED, now - LEFTOVERS_REST))
     doomed = [
@@ -223,10 +223,10 @@ def leftovers_clear(*, now: datetime) -> int:
 
 
 def _versions_in_use(job_id: UUID) -> set[int]:
-    """What engines serve, are to serve or may be loading on the way there, and what the newest checkpoint goes on from.
+    """Versions that engines serve, should serve or may be loading, and the one the newest checkpoint builds on.
 
-    An engine loads the version it was told of, which is no older than what it serves, or than what was the newest when
-    its phase began; meanwhile later ones may have been published.
+    An engine may load a version other than the newest, but none older than the one it serves or the one that was the
+    newest when its phase began.
     """
     in_use: set[int] = set()
     engines = Phase.objects.filter(job_id=job_id, role=Role.ROLLOUT, state__in=LIVE_PHASE_STATES)
