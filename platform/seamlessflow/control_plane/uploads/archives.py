@@ -1,7 +1,7 @@
 """Unpacking an uploaded tar safely.
 
-Enters: a tar or tar.gz and an empty folder. Leaves: regular files and folders below it. Invariant: no links, no
-devices, no path outside the folder, no more bytes and entries than allowed, and flat memory, whatever the archive says.
+Takes a tar or tar.gz and an empty folder; writes regular files and folders below it. Invariant: no links, no devices,
+no path outside the folder, no more bytes and entries than allowed, and bounded memory, whatever the archive says.
 """
 
 import errno

@@ -17,7 +17,7 @@ from seamlessflow.control_plane.uploads.incoming import entry_lock
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A whole file that lies aside; its owner renames or deletes it."""
+    """A complete temporary file; its owner renames or deletes it."""
 
     name: str
     path: Path
@@ -66,7 +66,7 @@ class IncomingFileHandler(FileUploadHandler):
         self.received = ReceivedFile(
             name=str(self.file_name), path=self._path, num_bytes=file_size, sha256=self._digest.hexdigest()
         )
-        # Only its name goes on: the bytes are ours.
+        # Pass on only the name; this handler keeps the bytes.
         return UploadedFile(None, name=self.file_name, size=file_size)
 
     def discard(self) -> None:

@@ -1,7 +1,7 @@
 """Files on their way in, below INCOMING_DIR: each is locked by the process that writes it.
 
-Invariant: what a killed process left there is removed, at the next start of a web process or by maintenance, and never
-anything that is still being written. The kernel releases a lock with the process that held it.
+Invariant: a web process at its start, or maintenance, removes what a killed process left, and never anything that is
+still being written. The kernel releases a lock when its process ends.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 YOUNG_S = 10.0  # it may exist and not be locked yet
-OLD_S = 24 * 3600.0  # where files cannot be locked, age alone tells
+OLD_S = 24 * 3600.0  # without file locks, only the age tells
 _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody takes `path`, a file or a folder, for a leftover while the block runs."""
+    """Keep `path`, a file or folder, from being removed as a leftover while the block runs."""
     descriptor = entry_lock(path)
     try:
         yield
@@ -37,7 +37,7 @@ def entry_lock(path: Path) -> int:
 
 
 def leftovers_remove(folder: Path) -> int:
-    """Remove what nobody writes any more. Returns how many entries."""
+    """Remove entries that no process writes any more. Returns how many."""
     doomed = [path for path in folder.iterdir() if _is_leftover(path)]
     for path in doomed:
         if path.is_dir():
@@ -55,7 +55,7 @@ def _is_leftover(path: Path) -> bool:
         if age_s < YOUNG_S or path.is_symlink():
             return False
         return not _is_locked(path, is_old=age_s > OLD_S)
-    except FileNotFoundError:  # its owner was done meanwhile
+    except FileNotFoundError:  # its owner finished meanwhile
         return False
 
 

@@ -1,4 +1,4 @@
-"""Making an artifact of a received file. Invariant: an artifact is whole or absent, on disk and in the table."""
+"""Makes an artifact from a received file. Invariant: an artifact is whole or absent, on disk and in the table."""
 
 import os
 import shutil

@@ -1,8 +1,8 @@
-"""Reading a tar from a stream, header by header, in bounded memory.
+"""Reads a tar from a stream, header by header, in bounded memory.
 
-Enters: a file, perhaps compressed. Leaves: members in their order, each with a reader of its content that is used
-before the next one is asked for. Invariant: whatever the archive says, no more than one block, one extended header of
-MAX_HEADER_BYTES and one chunk of content are held; headers of headers, sparse maps and lists of members are not kept.
+Takes a file, perhaps compressed, and yields its members in order; read each member's content before asking for the
+next. Invariant: whatever the archive says, no more than one block, one extended header of MAX_HEADER_BYTES and one
+chunk of content are held; headers of headers, sparse maps and lists of members are not kept.
 """
 
 import bz2
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 BLOCK = tarfile.BLOCKSIZE
-MAX_HEADER_BYTES = 16 * 1024  # of a long name, or of the records that extend a header
-MAX_HEADERS = 4  # that stand before one member
+MAX_HEADER_BYTES = 16 * 1024  # for a long name or extended header records
+MAX_HEADERS = 4  # before one member
 MAX_PATH_CHARS = 4096
 XZ_MEMORY_BYTES = 64 * 1024**2
 CHUNK_BYTES = 1024**2
@@ -57,7 +57,7 @@ class TarMember:
             yield chunk
 
     def skip(self) -> None:
-        """What nobody read of the content, and its padding."""
+        """Skip the unread content and its padding."""
         for _ in self.chunks():
             pass
         _exactly(self._stream, -self.size % BLOCK)
@@ -72,7 +72,7 @@ def tar_members(archive: Path) -> Iterator[TarMember]:
 
 
 def _next(stream: IO[bytes]) -> TarMember | None:
-    """The next member with what extended headers say of it; None at the end."""
+    """The next member with its extended headers applied; None at the end."""
     said: dict[str, str] = {}
     for _ in range(MAX_HEADERS + 1):
         block = _exactly(stream, BLOCK)
@@ -140,7 +140,7 @@ def _exactly(stream: IO[bytes], num_bytes: int) -> bytes:
 
 
 def _plain(raw: IO[bytes]) -> IO[bytes]:
-    """The stream without its compression, told by its first bytes."""
+    """The decompressed stream; its first bytes tell the compression."""
     start = raw.read(6)
     raw.seek(0)
     if start.startswith(b"\x1f\x8b"):
@@ -153,7 +153,7 @@ def _plain(raw: IO[bytes]) -> IO[bytes]:
 
 
 class _Xz(io.RawIOBase):
-    """An xz stream within a bound of memory, which `lzma.open` does not take."""
+    """An xz stream with a memory limit, which `lzma.open` does not support."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw

@@ -1,4 +1,4 @@
-"""Periodic work on what came in."""
+"""Periodic work on uploads."""
 
 from celery import shared_task
 from django.conf import settings
@@ -8,5 +8,5 @@ from seamlessflow.control_plane.uploads.incoming import leftovers_remove
 
 @shared_task(name="seamlessflow.incoming_clear")
 def incoming_clear(**unknown: object) -> None:
-    """Unfinished uploads of killed processes. Keywords of newer senders are ignored."""
+    """Remove unfinished uploads of killed processes. Keywords of newer senders are ignored."""
     leftovers_remove(settings.INCOMING_DIR)
