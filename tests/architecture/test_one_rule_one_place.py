@@ -17,7 +17,7 @@ RULES = {
     ),
     "arithmetic on the staleness bound is in StalenessBound": (
         re.compile(r"[-+*/<>]=? *\(?[\w.]*max_staleness\b|\bmax_staleness\b *\)? *[-+*/<>]"),
-        {PLATFORM / "core" / "algorithms" / "staleness.py"},
+        {PLATFORM / "core" / "algorithms" / "staleness_bound.py"},
     ),
 }
 

@@ -25,7 +25,7 @@ from seamlessflow.core.algorithms.options import (
     StaleRule,
 )
 from seamlessflow.core.algorithms.presets import PRESETS, preset_fill
-from seamlessflow.core.algorithms.staleness import StalenessBound
+from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.spec_section import InstalledName, SpecSection, extension_name
 from seamlessflow.core.types.rewards import Reward
 

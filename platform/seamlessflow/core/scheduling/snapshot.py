@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from seamlessflow.core.algorithms.staleness import ON_POLICY, StalenessBound
+from seamlessflow.core.algorithms.staleness_bound import ON_POLICY, StalenessBound
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.tags import Role

@@ -8,7 +8,7 @@ An engine that is too far behind to sample for training gets no turns and delays
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.core.algorithms.staleness import StalenessBound
+from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.lifecycle.phases import PhaseState

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.core.algorithms.staleness import SampleLags, StalenessBound, sample_lags
+from seamlessflow.core.algorithms.staleness import SampleLags, sample_lags
+from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 
 PROMPT = -1
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from seamlessflow.core.algorithms.staleness import StalenessBound
+from seamlessflow.core.algorithms.staleness_bound import StalenessBound
 from seamlessflow.core.lifecycle.jobs import JobState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.decisions import DrainPhase, FailPhase, Lease, LeaseGang, Plan

@@ -1,0 +1,54 @@
+"""The staleness bound of a job, as a value: every comparison with it is made here.
+
+It is part of the job spec, which processes without numpy read too; arrays that are passed in bring numpy along.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from seamlessflow.core.algorithms.staleness import SampleLags
+
+
+@dataclass(frozen=True, slots=True)
+class StalenessBound:
+    """How far a sampler may lag behind the step that trains its tokens. All arithmetic on the bound is here."""
+
+    max_lag: int  # in policy versions; 0: on-policy only
+
+    def allows(self, lag: int) -> bool:
+        return lag <= self.max_lag
+
+    def oldest_version(self, *, step_version: int) -> int:
+        """The oldest version whose tokens may be trained by a step that starts at `step_version`."""
+        return step_version - self.max_lag
+
+    def is_beyond(self, version: int, *, step_version: int) -> bool:
+        return not self.allows(step_version - version)
+
+    @property
+    def num_batches_ahead(self) -> int:
+        """Batches that may be under way at once: the one being trained, and one for each version of lag."""
+        return self.max_lag + 1
+
+    @property
+    def num_batches_per_turn(self) -> int:
+        """Batches that one turn on a shared machine may train: half of the bound stays for rollout meanwhile."""
+        return 1 + self.max_lag // 2
+
+    def admitted_samples(self, lags: "SampleLags") -> "NDArray[np.bool_]":
+        """Which samples may be trained, [S]: known, not of the future, their oldest token within the bound."""
+        return lags.is_known & (lags.newest >= 0) & (lags.oldest <= self.max_lag)
+
+    def admitted_tokens(self, versions: "NDArray[np.int32]", *, step_version: int) -> "NDArray[np.bool_]":
+        """Which tokens may be trained by themselves, [T]: known, not of the future, within the bound."""
+        is_admitted: NDArray[np.bool_] = (
+            (versions >= 0) & (versions <= step_version) & (step_version - versions <= self.max_lag)
+        )
+        return is_admitted
+
+
+ON_POLICY = StalenessBound(0)
