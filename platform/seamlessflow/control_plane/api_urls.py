@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from seamlessflow.control_plane.accounts import apis as accounts
 from seamlessflow.control_plane.accounts import member_apis as members
 from seamlessflow.control_plane.cluster import apis as cluster
-from seamlessflow.control_plane.common import fields
+from seamlessflow.control_plane.common.http import fields
 from seamlessflow.control_plane.jobs import apis as jobs
 from seamlessflow.control_plane.jobs import extension_apis as extensions
 from seamlessflow.control_plane.policies import apis as policies

@@ -17,10 +17,10 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 from django.conf import settings  # noqa: E402
 
 from seamlessflow.control_plane.accounts.authentication import is_caller_known  # noqa: E402
-from seamlessflow.control_plane.common.body_gate import BodyGate  # noqa: E402
-from seamlessflow.control_plane.common.database import DatabaseUnavailable, database_wait  # noqa: E402
-from seamlessflow.control_plane.common.database_gate import DatabaseGate  # noqa: E402
-from seamlessflow.control_plane.common.spooling import SpoolingHandler  # noqa: E402
+from seamlessflow.control_plane.common.database.availability import DatabaseUnavailable, database_wait  # noqa: E402
+from seamlessflow.control_plane.common.database.gate import DatabaseGate  # noqa: E402
+from seamlessflow.control_plane.common.http.body_gate import BodyGate  # noqa: E402
+from seamlessflow.control_plane.common.http.spooling import SpoolingHandler  # noqa: E402
 from seamlessflow.control_plane.live.routing import websocket_urlpatterns  # noqa: E402
 from seamlessflow.control_plane.liveness import LiveApplication  # noqa: E402
 from seamlessflow.control_plane.uploads.incoming import leftovers_remove  # noqa: E402

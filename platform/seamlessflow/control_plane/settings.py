@@ -6,7 +6,7 @@ Web, scheduler, background workers and tests load this same module; a bad variab
 import os
 import sys
 
-from seamlessflow.control_plane.common.body_bounds import MAX_WORKER_BYTES
+from seamlessflow.control_plane.common.http.body_bounds import MAX_WORKER_BYTES
 from seamlessflow.control_plane.env import GIBIBYTE, Environment, InvalidSetting
 from seamlessflow.control_plane.exposure import INTERNAL_PATHS, exposure_read
 from seamlessflow.core.protocol.live_events import redis_url
@@ -82,7 +82,7 @@ INSTALLED_APPS = [
     f"{_PACKAGE}.dashboard",
 ]
 MIDDLEWARE = [
-    f"{_PACKAGE}.common.middleware.RequestCounterMiddleware",
+    f"{_PACKAGE}.common.http.middleware.RequestCounterMiddleware",
     "django.middleware.security.SecurityMiddleware",
     f"{_PACKAGE}.dashboard.content_policy.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -165,7 +165,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 # The front end's build names its files by their content.
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/dashboard/assets/"
-# Bodies are bounded by `common.body_gate` before Django sees them; only uploads are larger than this and go to disk.
+# `common.http.body_gate` bounds bodies before Django sees them; only uploads are larger than this and go to disk.
 DATA_UPLOAD_MAX_MEMORY_SIZE = FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_WORKER_BYTES
 FILE_UPLOAD_TEMP_DIR = str(INCOMING_DIR)
 
@@ -176,9 +176,9 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": [f"{_PACKAGE}.common.parsers.JsonParser"],
-    "DEFAULT_SCHEMA_CLASS": f"{_PACKAGE}.common.openapi.PublishedOperation",
-    "EXCEPTION_HANDLER": f"{_PACKAGE}.common.problems.exception_handler",
+    "DEFAULT_PARSER_CLASSES": [f"{_PACKAGE}.common.http.parsers.JsonParser"],
+    "DEFAULT_SCHEMA_CLASS": f"{_PACKAGE}.common.http.openapi.PublishedOperation",
+    "EXCEPTION_HANDLER": f"{_PACKAGE}.common.http.problems.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "URL_FORMAT_OVERRIDE": None,
 }

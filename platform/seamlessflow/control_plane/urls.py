@@ -6,8 +6,8 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from seamlessflow.control_plane.accounts.views import sign_in, sign_in_by_password, sign_in_help
-from seamlessflow.control_plane.common.health import healthz
-from seamlessflow.control_plane.common.problems import bad_request, page_not_found, server_error
+from seamlessflow.control_plane.common.http.health import healthz
+from seamlessflow.control_plane.common.http.problems import bad_request, page_not_found, server_error
 from seamlessflow.control_plane.telemetry.views import metrics
 
 urlpatterns = [

@@ -9,7 +9,7 @@ from rest_framework.views import APIView
 from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.accounts.selectors import Access, access_of
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.json_values import text_fault
+from seamlessflow.control_plane.common.files.json_values import text_fault
 from seamlessflow.core.access.operations import RULES, Operation
 from seamlessflow.core.access.routes import operation_of
 

@@ -15,10 +15,10 @@ from seamlessflow.control_plane.accounts.selectors import (
     token_list_visible,
 )
 from seamlessflow.control_plane.accounts.services import api_token_mint, token_revoke
-from seamlessflow.control_plane.common.bodies import body_read
 from seamlessflow.control_plane.common.errors import field_error, not_found
-from seamlessflow.control_plane.common.fields import ShownIdField
-from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.core.access.minting import DEFAULT_LIFETIME_DAYS, DEFAULT_SCOPES, MAX_LIFETIME_DAYS
 from seamlessflow.core.access.operations import Operation, ProjectRole, Scope
 from seamlessflow.core.types.ids import IdKind, show_id

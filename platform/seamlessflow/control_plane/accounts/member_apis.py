@@ -16,8 +16,8 @@ from seamlessflow.control_plane.accounts.members import (
     project_get,
 )
 from seamlessflow.control_plane.accounts.models import MembershipRole
-from seamlessflow.control_plane.common.bodies import body_read
-from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.core.access.operations import Operation
 
 ROLE_HELP = (

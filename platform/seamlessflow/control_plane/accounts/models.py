@@ -5,7 +5,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from seamlessflow.control_plane.common.clock import StoredAtField
+from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.access.operations import ProjectRole, Scope
 

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from seamlessflow.control_plane.accounts.models import SignInCounter
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.common.subjects import INSTALLATION

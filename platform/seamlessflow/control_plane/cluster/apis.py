@@ -26,10 +26,10 @@ from seamlessflow.control_plane.cluster.serializers import (
     MachineRegisterInput,
 )
 from seamlessflow.control_plane.cluster.services import machine_edit, machine_register
-from seamlessflow.control_plane.common.bodies import body_read
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
-from seamlessflow.control_plane.common.pages import (
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.pages import (
     PAGE_PARAMETERS,
     page_response,
     page_serializer,

@@ -6,7 +6,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from seamlessflow.control_plane.common.clock import StoredAtField
+from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 
 OPEN_POOL = "default"  # open to all projects until it is granted to some

@@ -4,8 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.clock import database_now
-from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.http.fields import ShownIdField
 from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
 from seamlessflow.core.types.ids import IdKind, show_id
 

@@ -16,7 +16,7 @@ from seamlessflow.control_plane.accounts.models import Token
 from seamlessflow.control_plane.accounts.secrets import secret_digest
 from seamlessflow.control_plane.accounts.services import machine_token_create
 from seamlessflow.control_plane.cluster.models import Machine, MachineHeartbeat
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify

@@ -11,8 +11,8 @@ class CommonConfig(AppConfig):
 
     def ready(self) -> None:
         # Models may be imported only now.
-        from seamlessflow.control_plane.common.gateway_role import gateway_role_grant
-        from seamlessflow.control_plane.common.older_database import older_database_refuse
+        from seamlessflow.control_plane.common.database.gateway_role import gateway_role_grant
+        from seamlessflow.control_plane.common.database.older_database import older_database_refuse
 
         pre_migrate.connect(older_database_refuse, sender=self, dispatch_uid="older database")
         post_migrate.connect(gateway_role_grant, sender=self, dispatch_uid="gateway role")

@@ -1,4 +1,4 @@
-"""The one exception that services raise for anticipated faults; `common.problems` turns it into RFC 9457."""
+"""The one exception that services raise for anticipated faults; `common.http.problems` turns it into RFC 9457."""
 
 from dataclasses import dataclass
 from http import HTTPStatus

@@ -6,7 +6,7 @@ Invariant: every move of a status leaves exactly one event, in the same transact
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
-from seamlessflow.control_plane.common.clock import StoredAtField
+from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.retention.planner import RemovalKind
 

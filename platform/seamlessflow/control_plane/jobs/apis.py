@@ -11,14 +11,14 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.selectors import project_for
-from seamlessflow.control_plane.common.bodies import body_read
 from seamlessflow.control_plane.common.errors import ApplicationError
-from seamlessflow.control_plane.common.pages import (
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.pages import (
     PAGE_PARAMETERS,
     page_response,
     page_serializer,
 )
-from seamlessflow.control_plane.common.parsers import JsonParser, YamlParser
+from seamlessflow.control_plane.common.http.parsers import JsonParser, YamlParser
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.repeats import HEADER, job_submit_once
 from seamlessflow.control_plane.jobs.reward_curves import job_reward_curves

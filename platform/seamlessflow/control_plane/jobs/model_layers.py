@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.safetensors_headers import header_read
+from seamlessflow.control_plane.common.files.safetensors_headers import header_read
 
 
 def lora_targets_check(folder: Path, targets: list[str]) -> None:

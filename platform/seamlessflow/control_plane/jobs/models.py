@@ -5,7 +5,7 @@
 
 from django.db import models
 
-from seamlessflow.control_plane.common.clock import StoredAtField
+from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.jobs.resolved_specs import RESOLVED_SPECS
 from seamlessflow.core.job_spec import JobSpec

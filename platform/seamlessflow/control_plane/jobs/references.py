@@ -12,7 +12,7 @@ from uuid import UUID
 from django.conf import settings
 
 from seamlessflow.control_plane.common.errors import conflict, field_error
-from seamlessflow.control_plane.common.json_files import (
+from seamlessflow.control_plane.common.files.json_files import (
     CONFIG_BOUNDS,
     TOKENIZER_BOUNDS,
     InvalidJsonFile,

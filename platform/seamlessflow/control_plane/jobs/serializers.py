@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import ShownIdField
 from seamlessflow.control_plane.jobs.datasets import REASONS
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState

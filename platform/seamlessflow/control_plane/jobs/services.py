@@ -12,9 +12,9 @@ from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 
 from seamlessflow.control_plane.accounts.models import Project, User
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault, conflict, field_error
-from seamlessflow.control_plane.common.json_values import json_check
+from seamlessflow.control_plane.common.files.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve

@@ -21,9 +21,9 @@ from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection
 from django.db.models import Max, Q
 
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.files.removals import JOB_DELETED
 from seamlessflow.control_plane.common.models import Event
-from seamlessflow.control_plane.common.removals import JOB_DELETED
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.broker import Delta, Publisher
 from seamlessflow.control_plane.live.forests import ForestsSaid, forests_compare

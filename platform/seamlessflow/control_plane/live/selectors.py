@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Model, QuerySet
 
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import Event
 from seamlessflow.control_plane.jobs.best_versions import best_versions_subquery
 from seamlessflow.control_plane.jobs.models import Job

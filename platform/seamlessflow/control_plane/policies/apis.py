@@ -8,8 +8,8 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.common.streaming import in_threads
-from seamlessflow.control_plane.common.tar_stream import tar_chunks, tar_size
+from seamlessflow.control_plane.common.files.tar_stream import tar_chunks, tar_size
+from seamlessflow.control_plane.common.http.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.policies.export import ExportForm
 from seamlessflow.control_plane.policies.selectors import version_export_members

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.control_plane.common.safetensors_headers import StoredTensor, header_read
-from seamlessflow.control_plane.common.tar_stream import Member
+from seamlessflow.control_plane.common.files.safetensors_headers import StoredTensor, header_read
+from seamlessflow.control_plane.common.files.tar_stream import Member
 from seamlessflow.control_plane.policies.merging import NUM_BYTES, from_floats, merged, to_floats
 
 CONFIG_NAME = "config.json"

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error, not_found
-from seamlessflow.control_plane.common.tar_stream import Member
+from seamlessflow.control_plane.common.files.tar_stream import Member
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.export import ExportForm, NothingToExport, export_members
 from seamlessflow.control_plane.policies.models import PolicyVersion

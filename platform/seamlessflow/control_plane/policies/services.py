@@ -13,10 +13,10 @@ from uuid import UUID
 
 from django.db import transaction
 
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError, conflict, field_error
+from seamlessflow.control_plane.common.files.removals import RETENTION, files_remove_marked, removal_mark
 from seamlessflow.control_plane.common.models import Removal, SubjectType
-from seamlessflow.control_plane.common.removals import RETENTION, files_remove_marked, removal_mark
 from seamlessflow.control_plane.common.services import engines_notify, event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.reward_curves import job_reward_curve_store

@@ -2,8 +2,8 @@
 
 from celery import shared_task
 
-from seamlessflow.control_plane.common.clock import database_now
-from seamlessflow.control_plane.common.removals import deletions_allowed
+from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.files.removals import deletions_allowed
 from seamlessflow.control_plane.policies import services
 
 

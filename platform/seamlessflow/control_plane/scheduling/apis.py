@@ -9,8 +9,8 @@ from rest_framework.response import Response
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.cluster.selectors import machine_get_visible
 from seamlessflow.control_plane.cluster.services import checked_tags
-from seamlessflow.control_plane.common.bodies import body_read
 from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.http.bodies import body_read
 from seamlessflow.control_plane.scheduling.previews import machines_preview
 from seamlessflow.control_plane.scheduling.serializers import (
     MachinePreviewInput,

@@ -5,7 +5,7 @@ Invariant, held by an index: at most one live phase owns a machine.
 
 from django.db import models
 
-from seamlessflow.control_plane.common.clock import StoredAtField
+from seamlessflow.control_plane.common.database.clock import StoredAtField
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.types.tags import Role

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Q, Subquery
 
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.selectors import specs_load
 from seamlessflow.control_plane.scheduling.models import Phase

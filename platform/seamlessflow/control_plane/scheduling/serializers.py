@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import ShownIdField
 from seamlessflow.control_plane.scheduling.previews import ShownJobImpact, ShownPhaseImpact
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.scheduling.preview import Impact

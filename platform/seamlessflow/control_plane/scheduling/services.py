@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.cluster.phases import phase_move
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.ids import new_id
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import engines_notify, event_record

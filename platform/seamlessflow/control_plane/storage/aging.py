@@ -14,8 +14,8 @@ from django.db.models import Q
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.cluster.models import Machine
+from seamlessflow.control_plane.common.files.removals import RETENTION
 from seamlessflow.control_plane.common.models import SubjectType
-from seamlessflow.control_plane.common.removals import RETENTION
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.storage.selectors import policy_of

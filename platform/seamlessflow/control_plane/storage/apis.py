@@ -13,11 +13,11 @@ from rest_framework.response import Response
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.accounts.selectors import project_list_readable
-from seamlessflow.control_plane.common.bodies import body_read
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict, field_error
-from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
-from seamlessflow.control_plane.common.streaming import in_threads
+from seamlessflow.control_plane.common.http.bodies import body_read
+from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.http.streaming import in_threads
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.storage.access import deletion_check, policy_check
 from seamlessflow.control_plane.storage.deletions import (

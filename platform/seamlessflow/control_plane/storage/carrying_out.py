@@ -9,9 +9,9 @@ from uuid import UUID
 
 from django.db import connection
 
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.files.removals import files_remove
 from seamlessflow.control_plane.common.models import Removal
-from seamlessflow.control_plane.common.removals import files_remove
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.storage.exports import trajectories_bytes, trajectories_keep
 from seamlessflow.control_plane.storage.models import StoredUsage

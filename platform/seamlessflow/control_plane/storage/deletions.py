@@ -14,10 +14,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import conflict
+from seamlessflow.control_plane.common.files.removals import removal_mark
 from seamlessflow.control_plane.common.models import Removal
-from seamlessflow.control_plane.common.removals import removal_mark
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import artifact_path, job_folder

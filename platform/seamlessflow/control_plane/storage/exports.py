@@ -8,8 +8,8 @@ from pathlib import Path
 from uuid import UUID
 
 from seamlessflow.control_plane.common.errors import not_found
+from seamlessflow.control_plane.common.files.removals import RETENTION
 from seamlessflow.control_plane.common.models import Removal
-from seamlessflow.control_plane.common.removals import RETENTION
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.control_plane.storage.selectors import policy_of

@@ -1,6 +1,6 @@
 """Edits retention policies and applies them in the background.
 
-Invariant: nothing is deleted while a back-up copies (`common.removals.deletions_allowed`).
+Invariant: nothing is deleted while a back-up copies (`common.files.removals.deletions_allowed`).
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from django.db import transaction
 
 from seamlessflow.control_plane.accounts.models import Project
 from seamlessflow.control_plane.common.errors import field_error
+from seamlessflow.control_plane.common.files.removals import RETENTION, deletions_allowed
 from seamlessflow.control_plane.common.models import SubjectType
-from seamlessflow.control_plane.common.removals import RETENTION, deletions_allowed
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.common.subjects import INSTALLATION
 from seamlessflow.control_plane.jobs.models import Job

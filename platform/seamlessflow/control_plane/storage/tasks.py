@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.storage import services
 
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.pages import query_integer
+from seamlessflow.control_plane.common.http.pages import query_integer
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.telemetry.metric_selectors import Steps, metric_buckets, metric_points
 from seamlessflow.control_plane.telemetry.services import MAX_STEP

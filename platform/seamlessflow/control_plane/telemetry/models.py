@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from seamlessflow.control_plane.common.clock import StoredAtField
+from seamlessflow.control_plane.common.database.clock import StoredAtField
 
 
 class MetricPoint(models.Model):

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F
 
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
-from seamlessflow.control_plane.common.json_values import text_fault
+from seamlessflow.control_plane.common.files.json_values import text_fault
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry.models import LogChunk, MetricPoint
 from seamlessflow.core.telemetry.log_window import log_parts, log_tail_begin

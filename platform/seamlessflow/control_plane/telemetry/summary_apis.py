@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.selectors import job_get_visible
 from seamlessflow.control_plane.telemetry.ledger_selectors import job_ledger
 from seamlessflow.control_plane.telemetry.serializers import SummaryOutput

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.common.errors import field_error
-from seamlessflow.control_plane.common.pages import (
+from seamlessflow.control_plane.common.http.pages import (
     PAGE_PARAMETERS,
     page_response,
     page_serializer,

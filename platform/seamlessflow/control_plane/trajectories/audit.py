@@ -12,7 +12,7 @@ from typing import Any
 import zstandard
 from django.db import connection
 
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.lifecycle.groups import BatchState, EvaluationState, GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState

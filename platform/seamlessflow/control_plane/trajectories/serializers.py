@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import ShownIdField
 from seamlessflow.core.lifecycle.groups import EvaluationState
 from seamlessflow.core.types.ids import IdKind
 

@@ -17,10 +17,10 @@ from rest_framework.response import Response
 
 from seamlessflow.control_plane.accounts.api import ProjectApi
 from seamlessflow.control_plane.accounts.selectors import project_for
-from seamlessflow.control_plane.common.body_bounds import MULTIPART_OVERHEAD_BYTES
 from seamlessflow.control_plane.common.errors import ApplicationError, field_error
-from seamlessflow.control_plane.common.fields import ShownIdField
-from seamlessflow.control_plane.common.pages import PAGE_PARAMETERS, page_response, page_serializer
+from seamlessflow.control_plane.common.http.body_bounds import MULTIPART_OVERHEAD_BYTES
+from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_response, page_serializer
 from seamlessflow.control_plane.uploads.handler import IncomingFileHandler
 from seamlessflow.control_plane.uploads.models import Artifact
 from seamlessflow.control_plane.uploads.services import artifact_create

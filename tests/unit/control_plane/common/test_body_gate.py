@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.control_plane.common import body_gate
-from seamlessflow.control_plane.common.body_bounds import MAX_JSON_BYTES, body_bound
-from seamlessflow.control_plane.common.body_gate import BodyGate
+from seamlessflow.control_plane.common.http import body_gate
+from seamlessflow.control_plane.common.http.body_bounds import MAX_JSON_BYTES, body_bound
+from seamlessflow.control_plane.common.http.body_gate import BodyGate
 
 
 async def anybody(scope: Any) -> bool:

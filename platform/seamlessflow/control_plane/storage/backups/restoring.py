@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from seamlessflow.control_plane.cluster.models import Machine
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.errors import ApplicationError
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record

@@ -19,8 +19,8 @@ import psycopg
 from django.conf import settings
 from django.db import connection, transaction
 
-from seamlessflow.control_plane.common.clock import database_now
-from seamlessflow.control_plane.common.removals import HOLD_KEY
+from seamlessflow.control_plane.common.database.clock import database_now
+from seamlessflow.control_plane.common.files.removals import HOLD_KEY
 from seamlessflow.control_plane.storage.backups.programs import database_dump
 from seamlessflow.control_plane.storage.backups.record import Record, record_read
 from seamlessflow.control_plane.storage.backups.staging import CHECKPOINT, checkpoints_link, staging

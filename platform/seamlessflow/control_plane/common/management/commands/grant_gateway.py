@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from seamlessflow.control_plane.common.gateway_role import gateway_role_grant
+from seamlessflow.control_plane.common.database.gateway_role import gateway_role_grant
 
 
 class Command(BaseCommand):

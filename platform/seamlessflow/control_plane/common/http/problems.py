@@ -16,7 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from seamlessflow.control_plane.common.database import AWAY, DATABASE_AWAY, RETRY_AFTER_S
+from seamlessflow.control_plane.common.database.availability import AWAY, DATABASE_AWAY, RETRY_AFTER_S
 from seamlessflow.control_plane.common.errors import ApplicationError, FieldFault
 
 CONTENT_TYPE = "application/problem+json"

@@ -4,7 +4,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 
-from seamlessflow.control_plane.common.problems import database_away
+from seamlessflow.control_plane.common.http.problems import database_away
 
 
 @never_cache

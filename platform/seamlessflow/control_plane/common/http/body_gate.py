@@ -16,9 +16,9 @@ from typing import Any
 
 from django.conf import settings
 
-from seamlessflow.control_plane.common.body_bounds import MEBIBYTE, Bound, body_bound
-from seamlessflow.control_plane.common.database import AWAY, DATABASE_AWAY, RETRY_AFTER_S
-from seamlessflow.control_plane.common.problems import CONTENT_TYPE, problem_body
+from seamlessflow.control_plane.common.database.availability import AWAY, DATABASE_AWAY, RETRY_AFTER_S
+from seamlessflow.control_plane.common.http.body_bounds import MEBIBYTE, Bound, body_bound
+from seamlessflow.control_plane.common.http.problems import CONTENT_TYPE, problem_body
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

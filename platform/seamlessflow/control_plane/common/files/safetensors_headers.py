@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.control_plane.common.json_files import JsonBounds, json_text_read
+from seamlessflow.control_plane.common.files.json_files import JsonBounds, json_text_read
 
 LENGTH_BYTES = 8
 # A header has some hundred bytes for each tensor: a mixture of experts with 100,000 of them has 15 MB.

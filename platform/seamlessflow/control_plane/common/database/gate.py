@@ -15,8 +15,8 @@ import psycopg
 from django.conf import settings
 from django.http import HttpRequest
 
-from seamlessflow.control_plane.common.database import connection_arguments
-from seamlessflow.control_plane.common.problems import database_away
+from seamlessflow.control_plane.common.database.availability import connection_arguments
+from seamlessflow.control_plane.common.http.problems import database_away
 
 PATIENCE_S = 5.0
 ANSWER_S = 5.0  # what the database gets to answer the question

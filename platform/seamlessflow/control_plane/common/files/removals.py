@@ -14,7 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from seamlessflow.control_plane.common.clock import database_now
+from seamlessflow.control_plane.common.database.clock import database_now
 from seamlessflow.control_plane.common.models import Removal, SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
