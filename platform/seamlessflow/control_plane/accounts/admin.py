@@ -97,7 +97,7 @@ class TokenAdmin(ReadOnlyAdmin):
 
 
 def _revocation_check(access: Access, token: Token) -> None:
-    """Operators revoke machine tokens; users revoke their own installation tokens. Raises ApplicationError."""
+    """Machine tokens: operators revoke them; installation tokens: superusers and the user. Raises ApplicationError."""
     if token.kind == TokenKind.MACHINE:
         access.check(Operation.MACHINE_EDIT)
     elif token.project_id is not None:

@@ -94,7 +94,7 @@ def roles_of_users(users: Iterable[User]) -> dict[UUID, dict[UUID, ProjectRole]]
 
 
 def access_within(*, user: User, roles: Mapping[UUID, ProjectRole], token: Token | None) -> Access:
-    """The user's roles, narrowed to the token's project."""
+    """The user's access, narrowed to the token's project and scopes."""
     is_staff = user.is_staff or user.is_superuser
     if token is None:
         return Access(user=user, roles=roles, scopes=None, is_operator=is_staff)

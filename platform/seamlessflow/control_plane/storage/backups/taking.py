@@ -57,7 +57,7 @@ class _Plan:
 
 
 def back_up(folder: Path, *, say: Say) -> Manifest:
-    """Write a back-up into `folder`; without a manifest it is incomplete. Raises BackupRefused, ProgramFailed."""
+    """Write a back-up into `folder`, marked incomplete until it is whole. Raises BackupRefused, ProgramFailed."""
     root: Path = settings.ARTIFACT_ROOT.resolve()
     _folder_prepare(folder, root)
     with _deletions_held(say), staging(root) as staged:
