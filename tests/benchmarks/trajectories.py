@@ -21,7 +21,7 @@ from psycopg import AsyncConnection
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
-from seamlessflow.data_plane.store.node_rows import (
+from seamlessflow.data_plane.store.turns.node_rows import (
     COLUMNS,
     NodeFacts,
     NodeRow,
@@ -29,7 +29,7 @@ from seamlessflow.data_plane.store.node_rows import (
     node_values,
     prompts_insert,
 )
-from seamlessflow.data_plane.store.writer import TurnWriter
+from seamlessflow.data_plane.store.turns.writer import TurnWriter
 from tests.benchmarks import matching
 from tests.benchmarks.measuring import interleaved
 from tests.benchmarks.report import Goal, Row

@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable
 
 from seamlessflow.data_plane.config import Settings
-from seamlessflow.data_plane.store.batches import batches_applied_note
+from seamlessflow.data_plane.store.batches.batch_rows import batches_applied_note
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
-from seamlessflow.data_plane.store.evaluations import evaluations_cancel
-from seamlessflow.data_plane.store.groups import groups_renew
+from seamlessflow.data_plane.store.groups.evaluations import evaluations_cancel
+from seamlessflow.data_plane.store.groups.group_rows import groups_renew
 from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
-from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.writer import TurnRefused, TurnWriter
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Partial

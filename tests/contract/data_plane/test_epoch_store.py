@@ -12,9 +12,9 @@ from psycopg import AsyncConnection
 
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.epoch import Epoch, StageChange, StageRequest
-from seamlessflow.data_plane.store.epochs import PostgresEpochs
-from seamlessflow.data_plane.store.groups import (
+from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
+from seamlessflow.data_plane.store.groups.epochs import PostgresEpochs
+from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,
     group_insert,
     group_move,
@@ -23,7 +23,7 @@ from seamlessflow.data_plane.store.groups import (
 )
 from seamlessflow.data_plane.store.memory.epochs import FinalizedGroup, MemoryEpochs, MetricPoint
 from seamlessflow.data_plane.store.protocols import EpochStore
-from seamlessflow.data_plane.store.sessions import SessionOutcome, sessions_end
+from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, sessions_end
 from tests.fixtures.gateway_world import GatewayWorld
 
 LONG_AGO = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

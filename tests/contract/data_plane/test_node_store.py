@@ -12,10 +12,10 @@ from psycopg import AsyncConnection
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
-from seamlessflow.data_plane.store import node_rows, writer
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
-from seamlessflow.data_plane.store.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns import node_rows, writer
+from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
+from seamlessflow.data_plane.store.turns.writer import TurnRefused, TurnWriter
 
 MONTH = datetime.date(2026, 1, 1)
 ASKED = {"role": "user", "content": "12+34?"}

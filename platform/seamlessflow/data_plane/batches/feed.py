@@ -31,7 +31,7 @@ from seamlessflow.data_plane.batches.offline import offline_batch
 from seamlessflow.data_plane.batches.selection import Selection, StaleGroup, groups_select, is_aged
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
-from seamlessflow.data_plane.store.batches import (
+from seamlessflow.data_plane.store.batches.batch_rows import (
     ReadyGroup,
     batch_insert,
     batch_may_be_ready,
@@ -42,16 +42,16 @@ from seamlessflow.data_plane.store.batches import (
     is_publisher,
     sessions_fresh_count,
 )
-from seamlessflow.data_plane.store.connection import Connection, Pool
-from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.fences import phase_require_live
-from seamlessflow.data_plane.store.groups import group_move, job_lock, num_rewarded_needed
-from seamlessflow.data_plane.store.sampling import (
+from seamlessflow.data_plane.store.batches.sampling import (
     oldest_open_version,
     rollout_costs,
     seconds_since_last_batch,
     waste_read,
 )
+from seamlessflow.data_plane.store.connection import Connection, Pool
+from seamlessflow.data_plane.store.events import scheduler_notify
+from seamlessflow.data_plane.store.fences import phase_require_live
+from seamlessflow.data_plane.store.groups.group_rows import group_move, job_lock, num_rewarded_needed
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.runtime.extensions import UnusableExtension, estimator_make

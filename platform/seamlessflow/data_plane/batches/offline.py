@@ -21,9 +21,9 @@ from seamlessflow.core.dataset.epochs import EpochBatch, EpochPlan
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.store.batches import finished_sessions
+from seamlessflow.data_plane.store.batches.batch_rows import finished_sessions
+from seamlessflow.data_plane.store.batches.datasets import DatasetGroup, dataset_groups
 from seamlessflow.data_plane.store.connection import Pool
-from seamlessflow.data_plane.store.datasets import DatasetGroup, dataset_groups
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 
 TEMPERATURE = 1.0

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.data_plane.store.batches import ReadyGroup
+from seamlessflow.data_plane.store.batches.batch_rows import ReadyGroup
 
 
 @dataclass(frozen=True, slots=True)

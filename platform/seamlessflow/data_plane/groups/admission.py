@@ -9,15 +9,15 @@ from http import HTTPStatus
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.groups.task_choice import Task, task_choose
 from seamlessflow.data_plane.groups.tasks import TasksUnusable, tasks_load
-from seamlessflow.data_plane.store.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.epochs import PostgresEpochs
-from seamlessflow.data_plane.store.evaluations import (
+from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
+from seamlessflow.data_plane.store.groups.epochs import PostgresEpochs
+from seamlessflow.data_plane.store.groups.evaluations import (
     evaluation_insert,
     evaluation_running,
     version_due,
 )
-from seamlessflow.data_plane.store.groups import NewGroup
+from seamlessflow.data_plane.store.groups.group_rows import NewGroup
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 
 

@@ -18,17 +18,17 @@ from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 from seamlessflow.data_plane.groups.finalization import groups_finalize
 from seamlessflow.data_plane.groups.news import GroupNews
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
-from seamlessflow.data_plane.store.finalization import groups_lock
-from seamlessflow.data_plane.store.groups import job_lock
-from seamlessflow.data_plane.store.jobs import job_read
-from seamlessflow.data_plane.store.sessions import SessionOutcome, sessions_end
-from seamlessflow.data_plane.store.silence import (
+from seamlessflow.data_plane.store.groups.finalization import groups_lock
+from seamlessflow.data_plane.store.groups.group_rows import job_lock
+from seamlessflow.data_plane.store.groups.silence import (
     SilentSession,
     groups_given_up,
     sessions_renew,
     sessions_silent,
     silent_lock,
 )
+from seamlessflow.data_plane.store.jobs import job_read
+from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, sessions_end
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.groups.project_access import projects_require
-from seamlessflow.data_plane.store.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
-from seamlessflow.data_plane.store.groups import (
+from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
+from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,
     OpenGroup,
     Slot,
@@ -35,7 +35,7 @@ from seamlessflow.data_plane.store.groups import (
     slots_new,
     slots_read,
 )
-from seamlessflow.data_plane.store.openings import Opening, opening_read, opening_store
+from seamlessflow.data_plane.store.groups.openings import Opening, opening_read, opening_store
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 

@@ -1,7 +1,7 @@
 """Group finalization: groups that got outcomes are moved on when no slot of theirs can run any more.
 
-Takes groups that `store/finalization` has locked. Gives their new states: ready, dropped with a cause, or evaluated.
-Any number of groups takes the same few statements; only a group that is moved on takes more.
+Takes groups that `store/groups/finalization` has locked. Gives their new states: ready, dropped with a cause, or
+evaluated. Any number of groups takes the same few statements; only a group that is moved on takes more.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,22 @@ from uuid import UUID
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.evaluations import evaluation_finish_if_whole
 from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.finalization import (
+from seamlessflow.data_plane.store.groups.evaluations import evaluation_finish_if_whole
+from seamlessflow.data_plane.store.groups.finalization import (
     LockedGroup,
     contrast_read,
     num_ready,
     num_rewarded_note,
     statistics_store,
 )
-from seamlessflow.data_plane.store.groups import OpenGroup, Slot, group_move, num_rewarded_needed, slots_read
+from seamlessflow.data_plane.store.groups.group_rows import (
+    OpenGroup,
+    Slot,
+    group_move,
+    num_rewarded_needed,
+    slots_read,
+)
 
 
 async def groups_finalize(

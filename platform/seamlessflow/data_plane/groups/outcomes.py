@@ -19,9 +19,9 @@ from seamlessflow.data_plane.groups.news import GroupNews
 from seamlessflow.data_plane.groups.project_access import projects_require
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
-from seamlessflow.data_plane.store.finalization import groups_lock
-from seamlessflow.data_plane.store.groups import KEY_PREFIX, job_lock
-from seamlessflow.data_plane.store.sessions import (
+from seamlessflow.data_plane.store.groups.finalization import groups_lock
+from seamlessflow.data_plane.store.groups.group_rows import KEY_PREFIX, job_lock
+from seamlessflow.data_plane.store.turns.sessions import (
     SessionOutcome,
     SessionRow,
     reward_note,

@@ -22,8 +22,13 @@ from seamlessflow.data_plane.groups.outcomes import outcome_refusal
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
 from seamlessflow.data_plane.store.fences import phase_require_live
-from seamlessflow.data_plane.store.finalization import groups_lock
-from seamlessflow.data_plane.store.sessions import SessionOutcome, SessionRow, sessions_end, sessions_read
+from seamlessflow.data_plane.store.groups.finalization import groups_lock
+from seamlessflow.data_plane.store.turns.sessions import (
+    SessionOutcome,
+    SessionRow,
+    sessions_end,
+    sessions_read,
+)
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.sessions import SessionRow
+from seamlessflow.data_plane.store.turns.sessions import SessionRow
 
 AUTHOR = "gateway"
 

@@ -7,7 +7,7 @@ behaviour. Where SQL is the logic (leases, locks, admission) there is no protoco
 import datetime
 from typing import Protocol
 
-from seamlessflow.data_plane.store.epoch import Epoch, StageChange, StageRequest
+from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
 
 
 class EpochStore(Protocol):

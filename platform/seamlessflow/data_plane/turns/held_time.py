@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Connection, Pool
-from seamlessflow.data_plane.store.holds import (
+from seamlessflow.data_plane.store.turns.holds import (
     HoldRow,
     absence_open_holds_close,
     absence_record,
@@ -23,7 +23,7 @@ from seamlessflow.data_plane.store.holds import (
     life_sign,
     sessions_held_read,
 )
-from seamlessflow.data_plane.store.node_rows import SessionKey
+from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 
 log = logging.getLogger(__name__)

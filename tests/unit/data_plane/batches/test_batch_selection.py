@@ -3,7 +3,7 @@
 from uuid import UUID, uuid4
 
 from seamlessflow.data_plane.batches.selection import Selection, groups_select, is_aged
-from seamlessflow.data_plane.store.batches import ReadyGroup
+from seamlessflow.data_plane.store.batches.batch_rows import ReadyGroup
 
 FRESH, OLD = ReadyGroup(uuid4(), 7, 8), ReadyGroup(uuid4(), 3, 6)
 

@@ -1,4 +1,4 @@
-"""The epochs of one job in memory: the twin of `store/epochs`.
+"""The epochs of one job in memory: the twin of `store/groups/epochs`.
 
 What others write in PostgreSQL (requests of people, published metrics, finished groups) is set on the twin's fields.
 """
@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from seamlessflow.data_plane.store.epoch import Epoch, StageChange, StageRequest
+from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
 
 
 @dataclass(frozen=True, slots=True)

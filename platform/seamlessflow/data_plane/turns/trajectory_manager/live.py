@@ -15,7 +15,7 @@ from uuid import UUID
 from seamlessflow.core.job_spec import JobSpec, job_spec_parse
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
 from seamlessflow.data_plane.store.jobs import JobRow
-from seamlessflow.data_plane.store.node_rows import NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rollout_manager.manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice

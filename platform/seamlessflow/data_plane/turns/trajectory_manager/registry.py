@@ -15,10 +15,10 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.connection import Pool
-from seamlessflow.data_plane.store.groups import KEY_PREFIX, key_digest
+from seamlessflow.data_plane.store.groups.group_rows import KEY_PREFIX, key_digest
 from seamlessflow.data_plane.store.jobs import job_read
-from seamlessflow.data_plane.store.node_rows import SessionKey, nodes_read
-from seamlessflow.data_plane.store.sessions import session_read
+from seamlessflow.data_plane.store.turns.node_rows import SessionKey, nodes_read
+from seamlessflow.data_plane.store.turns.sessions import session_read
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.turns.rendering.model_text import ModelUnusable

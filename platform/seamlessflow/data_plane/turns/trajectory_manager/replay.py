@@ -4,7 +4,7 @@ from uuid import UUID
 
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
-from seamlessflow.data_plane.store.node_rows import nodes_read
+from seamlessflow.data_plane.store.turns.node_rows import nodes_read
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 

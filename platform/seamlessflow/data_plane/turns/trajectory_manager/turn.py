@@ -11,8 +11,8 @@ from contextlib import aclosing
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.node_rows import NodeFacts, NodeRow
-from seamlessflow.data_plane.store.writer import TurnWriter
+from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow
+from seamlessflow.data_plane.store.turns.writer import TurnWriter
 from seamlessflow.data_plane.turns.rendering.output_parser import Delta
 from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice

@@ -18,7 +18,7 @@ from psycopg import AsyncConnection
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.connection import RETRY_S, Connection
-from seamlessflow.data_plane.store.node_rows import (
+from seamlessflow.data_plane.store.turns.node_rows import (
     NodeRow,
     nodes_copy,
     nodes_present,

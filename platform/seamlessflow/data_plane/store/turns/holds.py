@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.node_rows import SessionKey
+from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 
 ABSENCES_KEPT = datetime.timedelta(days=30)
 

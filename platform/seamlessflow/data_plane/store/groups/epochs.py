@@ -9,8 +9,8 @@ import numpy as np
 
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection, new_id
-from seamlessflow.data_plane.store.epoch import Epoch, StageChange, StageRequest
 from seamlessflow.data_plane.store.events import job_event
+from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
 from seamlessflow.data_plane.store.literals import sql_literal
 from seamlessflow.data_plane.store.packing import packed, unpacked
 

@@ -1,0 +1,1 @@
+"""Rows of groups: admission, tasks and epochs, outcomes, evaluations, silence."""
