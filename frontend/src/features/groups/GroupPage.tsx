@@ -3,10 +3,11 @@ import { Link, useParams, useSearchParams } from "react-router";
 import { ApiProblem } from "../../api/client";
 import { useGroup } from "../../api/queries";
 import { useTopic } from "../../live/LiveProvider";
+import type { GroupInfoRow } from "../../live/rows";
 import { ForestView } from "../../trajectory/drawing/ForestView";
 import { useForestSource } from "../../trajectory/forest/useForestSource";
 import { versionsDrawn } from "../../trajectory/forest/versionsDrawn";
-import { GROUP, type GroupInfo } from "../../trajectory/wire/topic";
+import { GROUP } from "../../trajectory/wire/topic";
 import { NotFound } from "../../ui/NotFound";
 import { StateBadge } from "../../ui/StateBadge";
 import { useTitle } from "../../ui/useTitle";
@@ -38,7 +39,7 @@ export default function GroupPage() {
 }
 
 interface HeadProps {
-  group: GroupInfo | undefined;
+  group: GroupInfoRow | undefined;
   /** The range of versions in the forest below. */
   drawn: readonly [oldest: number, newest: number] | null;
 }
@@ -59,7 +60,7 @@ function GroupHead({ group, drawn }: HeadProps) {
 }
 
 /** Until the group is finalized, the versions shown are those sampled so far. */
-function GroupFigures({ group, drawn }: { group: GroupInfo; drawn: HeadProps["drawn"] }) {
+function GroupFigures({ group, drawn }: { group: GroupInfoRow; drawn: HeadProps["drawn"] }) {
   const [oldest, newest] =
     group.min_version === null ? (drawn ?? [null, null]) : [group.min_version, group.max_version];
   return (

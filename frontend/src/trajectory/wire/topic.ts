@@ -3,20 +3,10 @@
 // Enters: frames. Leaves: an immutable state. The tokens of a growing answer are in a buffer that is only appended to;
 // a state sees its first `length` entries. A snapshot drops all growing answers, and the gateways send them again.
 import type { Frame } from "../../live/frames";
-import type { GroupRow } from "../../live/rows";
+import type { GroupInfoRow } from "../../live/rows";
 import type { TopicDefinition } from "../../live/TopicStore";
 import { type Table, tableOf, tableWith } from "../../live/tables";
 import { type GrowingPrompt, type GrowingRow, growingTokens, type NodeRow, type SessionRow } from "./wire";
-
-/** The row of a group, with the details for its page. */
-export interface GroupInfo extends GroupRow {
-  job: string;
-  job_name: string;
-  task_index: number | null;
-  /** The version that a held-out group evaluates; null for a training group. */
-  evaluation: number | null;
-  task: Record<string, unknown>;
-}
 
 export interface Growing {
   key: string;
@@ -36,7 +26,7 @@ export interface Growing {
 }
 
 export interface GroupTopicState {
-  group: GroupInfo | undefined;
+  group: GroupInfoRow | undefined;
   sessions: Table<SessionRow>;
   /** By session and index. Nodes from before the snapshot are read over REST. */
   nodes: Table<NodeRow>;
@@ -77,7 +67,7 @@ export const LINGER_MS = 3_000;
 export const LEFT_MS = 70_000;
 
 interface GroupData {
-  group?: GroupInfo;
+  group?: GroupInfoRow;
   sessions?: SessionRow[];
   nodes?: NodeRow[];
   growing?: GrowingRow[];

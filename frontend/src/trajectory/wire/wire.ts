@@ -3,61 +3,19 @@
 // A binary response is a uint32 length, a JSON header padded to a multiple of four bytes, and little-endian arrays,
 // which are viewed in place. The Python side is control_plane/trajectories/binary.py and forest_apis.py.
 
-export interface SessionRow {
-  id: string;
-  slot: number;
-  attempt: number;
-  state: string;
-  reason: string;
-  reward: number | null;
-  advantage: number | null;
-  is_timeout: boolean;
-  is_late: boolean;
-  num_turns: number;
-  num_sampled_tokens: number;
-  num_nodes: number;
-  opened_at: number;
-  closed_at: number | null;
-}
+import type { GrowingPrompt as FullPrompt, GrowingAnswer, NodeRow, SessionRow } from "../../live/rows";
 
-/** A node of a live forest, sent when it is recorded. */
-export interface NodeRow {
-  session: string;
-  index: number;
-  parent: number | null;
-  kind: number;
-  num_tokens: number;
-  spans: number[];
-  mean_logprob: number | null;
-  marks: number;
-  handover_at: number[];
-  turn: string;
-  prompt: number;
-}
+export type { NodeRow, SessionRow };
 
-export interface GrowingPrompt {
-  kind: string;
-  num_tokens: number;
-  messages: Record<string, unknown>[];
-  prompt?: number;
-}
+/** Where the prompt begins is left out while it is 0. */
+export type GrowingPrompt = Omit<FullPrompt, "prompt"> & Partial<Pick<FullPrompt, "prompt">>;
 
-/** The tokens that an answer gained. `start` is absolute, so applying a row twice changes nothing. */
-export interface GrowingRow {
-  session: string;
-  turn: string;
-  choice: number;
-  start: number;
-  parent?: number | null;
-  prompt_index?: number | null;
-  prompt?: GrowingPrompt | null;
-  token_ids?: string;
-  logprobs?: string;
-  spans?: number[];
-  handover_at?: number[];
-  is_over?: boolean;
-  is_recorded?: boolean;
-}
+/**
+ * The tokens that an answer gained. `start` is absolute, so applying a row twice changes nothing. Fields with their
+ * default are left out.
+ */
+export type GrowingRow = Pick<GrowingAnswer, "session" | "turn" | "choice" | "start"> &
+  Partial<Omit<GrowingAnswer, "prompt">> & { prompt?: GrowingPrompt | null };
 
 export const FOREST_COLUMNS = [
   "session",
