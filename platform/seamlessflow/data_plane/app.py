@@ -34,6 +34,7 @@ from seamlessflow.data_plane.routes.chat import ChatRoute
 from seamlessflow.data_plane.routes.http import Receive, Scope, Send, send_error, send_whole
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
+from seamlessflow.data_plane.store.turns.stored import PostgresTurns
 from seamlessflow.data_plane.store.turns.writer import TurnWriter
 from seamlessflow.data_plane.turns.engines.client import EngineClient
 from seamlessflow.data_plane.turns.engines.notices import notices_hear
@@ -85,12 +86,13 @@ class Gateway:
         self._client = EngineClient()
         engines = EnginePool(time.monotonic, settings.max_held_turns)
         held = HeldTime(self._pool, settings.public_url, time.monotonic)
-        registry = Registry(self._pool, held, max_sessions=settings.max_live_sessions)
         writer = TurnWriter(settings.database_url)
+        turns = PostgresTurns(self._pool, writer)
+        registry = Registry(turns, held, max_sessions=settings.max_live_sessions)
         suspicions = SuspicionLog(self._pool)
         watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
         manager = RolloutManager(engines, self._client, watch, time.monotonic)
-        maintenance = Maintenance(settings, self._pool, registry, engines, watch, writer, time.monotonic)
+        maintenance = Maintenance(settings, self._pool, registry, engines, watch, time.monotonic)
         room, ready = JobNotifier(), JobNotifier()
         news = GroupNews(room=room, ready=ready)
         expiry = Expiry(self._pool, registry, news, time.monotonic)
@@ -101,7 +103,7 @@ class Gateway:
         helpers = PromptHelpers(
             HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
         )
-        self._chat = ChatRoute(settings, registry, manager, writer, watched, bodies, helpers, time.monotonic)
+        self._chat = ChatRoute(settings, registry, manager, watched, bodies, helpers, time.monotonic)
         self._rest = JsonRoutes(
             settings,
             registry,

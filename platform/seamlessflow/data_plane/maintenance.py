@@ -10,7 +10,7 @@ from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.groups.evaluations import evaluations_cancel
 from seamlessflow.data_plane.store.groups.group_rows import groups_renew
 from seamlessflow.data_plane.store.jobs import engines_read, jobs_ended
-from seamlessflow.data_plane.store.turns.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.writer import TurnRefused
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Partial
@@ -31,7 +31,6 @@ class Maintenance:
         registry: Registry,
         engines: EnginePool,
         watch: EngineWatch,
-        writer: TurnWriter,
         clock: Callable[[], float],
     ) -> None:
         self._settings = settings
@@ -39,7 +38,6 @@ class Maintenance:
         self._registry = registry
         self._engines = engines
         self._watch = watch
-        self._writer = writer
         self._clock = clock
 
     async def run(self) -> None:
@@ -89,7 +87,7 @@ class Maintenance:
     async def _record(self, session: LiveSession, partial: Partial, now_s: float) -> None:
         rows = turn_partial_rows(partial.turn, duration_s=now_s - partial.turn.started_s)
         try:
-            await self._writer.commit(rows)
+            await self._registry.store.commit(rows)
         except TurnRefused:
             log.warning("a partial turn of session %s could not be recorded", session.key.session_id)
             self._registry.forget(session.key.session_id)

@@ -37,7 +37,7 @@ from seamlessflow.data_plane.routes.http import (
     wait_disconnect,
 )
 from seamlessflow.data_plane.store.connection import new_id
-from seamlessflow.data_plane.store.turns.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.writer import TurnRefused
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
 from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
@@ -61,7 +61,6 @@ class ChatRoute:
         settings: Settings,
         registry: Registry,
         manager: RolloutManager,
-        writer: TurnWriter,
         watched: Watched,
         bodies: BodyRoom,
         helpers: PromptHelpers,
@@ -73,7 +72,6 @@ class ChatRoute:
         self._watched = watched
         self._registry = registry
         self._manager = manager
-        self._writer = writer
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,7 +148,7 @@ class ChatRoute:
         is_recorded = is_retry and digest in session.turns
         if is_recorded:
             turn.turn_id = session.turns[digest]
-            recorded = await recorded_choices(self._registry, session, turn.turn_id)
+            recorded = await recorded_choices(self._registry.store, session, turn.turn_id)
             for choice, progress in zip(turn.choices, recorded, strict=True):
                 choice.progress = progress
             metrics.RETRIES.labels("recorded").inc()
@@ -300,7 +298,7 @@ class ChatRoute:
             return
         self._check_open(turn.session)
         try:
-            await turn_commit(turn, self._writer, self._clock)
+            await turn_commit(turn, self._registry.store, self._clock)
         except (TurnRefused, psycopg.Error) as error:
             self._registry.forget(turn.session.key.session_id)
             raise ApiError(

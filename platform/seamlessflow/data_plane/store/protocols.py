@@ -5,9 +5,34 @@ behaviour. Where SQL is the logic (leases, locks, admission) there is no protoco
 """
 
 import datetime
+from collections.abc import Sequence
 from typing import Protocol
+from uuid import UUID
 
 from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
+from seamlessflow.data_plane.store.jobs import JobRow
+from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.sessions import StoredSession
+
+
+class TurnStore(Protocol):
+    """Sessions with their recorded turns: read back when one speaks again, added to when a turn ends."""
+
+    async def job(self, job_id: UUID) -> JobRow | None:
+        """None if there is no such job."""
+        ...
+
+    async def session(self, session_id: UUID) -> StoredSession | None:
+        """With all its nodes; None if there is no such session."""
+        ...
+
+    async def nodes(self, key: SessionKey) -> list[NodeRow]:
+        """All nodes of a session, in order of their index."""
+        ...
+
+    async def commit(self, rows: Sequence[NodeRow]) -> None:
+        """Return when these rows, all of one turn, are durable. Raises TurnRefused if one of them is there already."""
+        ...
 
 
 class EpochStore(Protocol):

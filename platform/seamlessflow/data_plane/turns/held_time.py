@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Connection, Pool
@@ -31,6 +32,14 @@ log = logging.getLogger(__name__)
 SIGN_S = 1.0  # between two signs of life
 ABSENCE_S = 3.0  # a longer gap between two signs of one process is an absence
 NOTE_S = 0.2  # less than this waits in memory for the next time: most turns wait for a moment only
+
+
+class SessionClocks(Protocol):
+    """Where the registry gets the clock of a session."""
+
+    def clock_new(self, key: SessionKey) -> StallTimer: ...
+
+    async def clock_load(self, key: SessionKey) -> StallTimer: ...
 
 
 @dataclass(slots=True)
@@ -57,12 +66,13 @@ class HeldTime:
         """The clock of a session that was opened here just now."""
         return StallTimer(on_change=lambda clock: self._changed(key, clock))
 
-    async def clock_load(self, connection: Connection, key: SessionKey) -> StallTimer:
+    async def clock_load(self, key: SessionKey) -> StallTimer:
         """The clock of a session that is read back."""
         if (active := self._active.get(key.session_id)) is not None:
             return active.clock
         clock = self.clock_new(key)
-        clock.durable_s = await hold_read(connection, key.session_id)
+        async with self.pool.connection() as connection:
+            clock.durable_s = await hold_read(connection, key.session_id)
         return clock
 
     async def held_s(self, job_id: UUID, session_ids: Sequence[UUID]) -> dict[UUID, float]:

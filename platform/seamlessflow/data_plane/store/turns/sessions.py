@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from seamlessflow.core.lifecycle.groups import SESSION_MOVES, SessionState
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.literals import sql_literal
+from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
 
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
@@ -28,6 +29,18 @@ class SessionRow:
     reward: float | None
     reason: str = ""
     evaluation_version: int | None = None  # of its group
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A session and its recorded nodes, in order of their index."""
+
+    row: SessionRow
+    nodes: Sequence[NodeRow]
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.row.session_id, self.row.month, self.row.project_id, self.row.job_id)
 
 
 @dataclass(frozen=True, slots=True)

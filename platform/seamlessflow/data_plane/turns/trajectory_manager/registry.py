@@ -14,12 +14,10 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.groups.group_rows import KEY_PREFIX, key_digest
-from seamlessflow.data_plane.store.jobs import job_read
-from seamlessflow.data_plane.store.turns.node_rows import SessionKey, nodes_read
-from seamlessflow.data_plane.store.turns.sessions import session_read
-from seamlessflow.data_plane.turns.held_time import HeldTime
+from seamlessflow.data_plane.store.protocols import TurnStore
+from seamlessflow.data_plane.store.turns.node_rows import SessionKey
+from seamlessflow.data_plane.turns.held_time import SessionClocks
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.turns.rendering.model_text import ModelUnusable
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
@@ -31,8 +29,8 @@ Loaded = TypeVar("Loaded")
 class Registry:
     """One per process."""
 
-    def __init__(self, pool: Pool, held: HeldTime, *, max_sessions: int) -> None:
-        self.pool = pool
+    def __init__(self, store: TurnStore, held: SessionClocks, *, max_sessions: int) -> None:
+        self.store = store
         self._held = held
         self._max_sessions = max_sessions
         self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
@@ -154,8 +152,7 @@ class Registry:
             self._loading.pop(key).set_result(None)
 
     async def _load_job(self, job_id: UUID) -> None:
-        async with self.pool.connection() as connection:
-            row = await job_read(connection, job_id)
+        row = await self.store.job(job_id)
         if row is None:
             raise ApiError(HTTPStatus.NOT_FOUND, "There is no such job.", code="job_not_found")
         try:
@@ -170,15 +167,13 @@ class Registry:
             self._jobs.popitem(last=False)
 
     async def _load_session(self, session_id: UUID) -> None:
-        async with self.pool.connection() as connection:
-            row = await session_read(connection, session_id)
-            if row is None:
-                return
-            nodes = await nodes_read(connection, [(row.month, session_id)])
-            key = SessionKey(session_id, row.month, row.project_id, row.job_id)
-            hold = await self._held.clock_load(connection, key)
+        stored = await self.store.session(session_id)
+        if stored is None:
+            return
+        row = stored.row
+        hold = await self._held.clock_load(stored.key)
         session = LiveSession(
-            key=key,
+            key=stored.key,
             job=await self.job(row.job_id),
             group_id=row.group_id,
             key_digest=row.key_digest,
@@ -186,7 +181,7 @@ class Registry:
             evaluation_version=row.evaluation_version,
         )
         session.affinity.hold = hold
-        session.restore(nodes[session_id])
+        session.restore(stored.nodes)
         self._add(session)
 
     def _add(self, session: LiveSession) -> None:

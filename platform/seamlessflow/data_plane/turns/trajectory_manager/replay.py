@@ -4,16 +4,12 @@ from uuid import UUID
 
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
-from seamlessflow.data_plane.store.turns.node_rows import nodes_read
+from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
-from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
 
-async def recorded_choices(registry: Registry, session: LiveSession, turn_id: UUID) -> list[AnswerProgress]:
+async def recorded_choices(store: TurnStore, session: LiveSession, turn_id: UUID) -> list[AnswerProgress]:
     """The finished answers of a turn, in the order of their choices."""
-    key = session.key
-    async with registry.pool.connection() as connection:
-        rows = (await nodes_read(connection, [(key.month, key.session_id)]))[key.session_id]
     return [
         AnswerProgress(
             prompt_ids=b"",
@@ -23,6 +19,6 @@ async def recorded_choices(registry: Registry, session: LiveSession, turn_id: UU
             spans=row.node.spans,
             finish_reason=FinishReason.LENGTH if row.facts.finish_reason == "length" else FinishReason.STOP,
         )
-        for row in rows
+        for row in await store.nodes(session.key)
         if row.facts.turn_id == turn_id and row.node.kind is NodeKind.SAMPLED
     ]

@@ -11,8 +11,8 @@ from contextlib import aclosing
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow
-from seamlessflow.data_plane.store.turns.writer import TurnWriter
 from seamlessflow.data_plane.turns.rendering.output_parser import Delta
 from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
@@ -41,11 +41,11 @@ async def turn_grow(
     yield deltas
 
 
-async def turn_commit(turn: Turn, writer: TurnWriter, clock: Callable[[], float]) -> None:
+async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) -> None:
     """Make the turn durable. Raises TurnRefused."""
     rows = _rows(turn, duration_s=clock() - turn.started_s, is_partial=False)
     turn.session.turns[turn.request_digest] = turn.turn_id
-    storing = asyncio.ensure_future(writer.commit(rows))
+    storing = asyncio.ensure_future(store.commit(rows))
     try:
         await asyncio.shield(storing)
     except asyncio.CancelledError:

@@ -1,0 +1,53 @@
+"""The twin in memory of `store/turns/stored`: turns are durable for as long as the process lives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from seamlessflow.data_plane.store.jobs import JobRow
+from seamlessflow.data_plane.store.turns.node_rows import CONTEXT_FLAG, NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
+from seamlessflow.data_plane.store.turns.writer import TurnRefused
+
+
+@dataclass(slots=True)
+class MemoryTurns:
+    """A `TurnStore`. Jobs and sessions are put into `jobs` and `sessions`."""
+
+    jobs: dict[UUID, JobRow] = field(default_factory=dict)
+    sessions: dict[UUID, SessionRow] = field(default_factory=dict)
+    rows: dict[UUID, dict[int, NodeRow]] = field(default_factory=dict)
+
+    async def job(self, job_id: UUID) -> JobRow | None:
+        return self.jobs.get(job_id)
+
+    async def session(self, session_id: UUID) -> StoredSession | None:
+        row = self.sessions.get(session_id)
+        return None if row is None else StoredSession(row, self._nodes(session_id))
+
+    async def nodes(self, key: SessionKey) -> list[NodeRow]:
+        return self._nodes(key.session_id)
+
+    async def commit(self, rows: Sequence[NodeRow]) -> None:
+        for row in rows:
+            if row.node.index in self.rows.get(row.key.session_id, {}):
+                raise TurnRefused(f"node {row.node.index} of session {row.key.session_id} is stored already")
+        for row in rows:
+            self.rows.setdefault(row.key.session_id, {})[row.node.index] = _as_read(row)
+
+    def _nodes(self, session_id: UUID) -> list[NodeRow]:
+        stored = self.rows.get(session_id, {})
+        return [stored[index] for index in sorted(stored)]
+
+
+def _as_read(row: NodeRow) -> NodeRow:
+    """Only what a tree is rebuilt from comes back."""
+    facts, context = row.facts, row.node.context
+    kept = NodeFacts(
+        messages=facts.messages,
+        turn_id=facts.turn_id,
+        finish_reason=facts.finish_reason,
+        request_digest=facts.request_digest,
+        flags=facts.flags | ({CONTEXT_FLAG: context.hex()} if context else {}),
+    )
+    return NodeRow(row.key, row.node, kept)

@@ -1,0 +1,187 @@
+"""One suite for the recorded turns of sessions: in memory and in PostgreSQL."""
+
+import asyncio
+import datetime
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from psycopg import AsyncConnection
+
+from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.trajectory.messages import message_digests
+from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
+from seamlessflow.data_plane.store.connection import Connection, pool_make
+from seamlessflow.data_plane.store.groups.group_rows import (
+    NewGroup,
+    group_insert,
+    key_digest,
+    sessions_insert,
+    slots_new,
+)
+from seamlessflow.data_plane.store.jobs import JobRow
+from seamlessflow.data_plane.store.memory.turns import MemoryTurns
+from seamlessflow.data_plane.store.protocols import TurnStore
+from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.sessions import SessionRow
+from seamlessflow.data_plane.store.turns.stored import PostgresTurns
+from seamlessflow.data_plane.store.turns.writer import TurnRefused, TurnWriter
+from tests.fixtures.gateway_world import GatewayWorld
+
+MONTH = datetime.date(2026, 1, 1)
+OPENED_AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+ASKED = {"role": "user", "content": "12+34?"}
+SAID = {"role": "assistant", "content": "46"}
+
+
+class Around(Protocol):
+    """A store, and the control plane and the group feed, which write beside it."""
+
+    job_id: UUID
+
+    @property
+    def store(self) -> TurnStore: ...
+
+    async def open_session(self) -> SessionKey: ...
+
+
+class AroundMemory:
+    def __init__(self, world: GatewayWorld) -> None:
+        self.job_id, self._world = world.job_id, world
+        self.store = MemoryTurns()
+        self.store.jobs[world.job_id] = JobRow(
+            world.job_id, world.project_id, "tiny", "running", {}, "", "", ""
+        )
+
+    async def open_session(self) -> SessionKey:
+        key = SessionKey(uuid4(), MONTH, self._world.project_id, self.job_id)
+        self.store.sessions[key.session_id] = SessionRow(
+            key.session_id,
+            key.project_id,
+            key.job_id,
+            uuid4(),
+            MONTH,
+            SessionState.OPEN,
+            key_digest("a"),
+            None,
+        )
+        return key
+
+
+class AroundPostgres:
+    def __init__(self, connection: Connection, world: GatewayWorld, store: PostgresTurns) -> None:
+        self.job_id, self.store = world.job_id, store
+        self._connection, self._world = connection, world
+        self._num_groups = 0
+
+    async def open_session(self) -> SessionKey:
+        project_id, job_id = self._world.project_id, self._world.job_id
+        group = await group_insert(
+            self._connection, NewGroup(project_id, job_id, self._num_groups, None, {}, 1)
+        )
+        self._num_groups += 1
+        (leased,) = await sessions_insert(
+            self._connection, group, slots_new(group), project_id=project_id, job_id=job_id, now=OPENED_AT
+        )
+        return SessionKey(leased.session_id, MONTH, project_id, job_id)
+
+
+@pytest.fixture(params=["memory", "postgres"])
+async def around(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Around]:
+    if request.param == "memory":
+        yield AroundMemory(GatewayWorld("", tmp_path, project_id=uuid4(), job_id=uuid4()))
+        return
+    url = request.getfixturevalue("migrated_database_url")
+    world = GatewayWorld(url, tmp_path, project_id=uuid4(), job_id=uuid4())
+    world.make_job()
+    writer = TurnWriter(url)
+    pool = pool_make(url)
+    await pool.open()
+    running = asyncio.create_task(writer.run())
+    async with await AsyncConnection.connect(url, autocommit=True) as connection:
+        yield AroundPostgres(connection, world, PostgresTurns(pool, writer))
+    running.cancel()
+    await asyncio.wait([running])
+    await pool.close()
+
+
+def turn(key: SessionKey, *, first: int = 0) -> list[NodeRow]:
+    """A prompt and its answer, as nodes `first` and `first + 1`."""
+    ids = np.arange(5, dtype="<i4").tobytes()
+    logprobs = np.linspace(-1, 0, 5, dtype="<f4").tobytes()
+    turn_id, parent = uuid4(), first - 1 if first else None
+    kind = NodeKind.PROMPT if first else NodeKind.ROOT
+    asked = Node(first, parent, kind, ids, message_digests([ASKED]), 5 * (first + 1), context=b"\1" * 16)
+    said = Node(
+        first + 1, first, NodeKind.SAMPLED, ids, message_digests([SAID]), 5 * (first + 2), logprobs=logprobs,
+        spans=(0, 3, 2, 4),
+    )  # fmt: skip
+    return [
+        NodeRow(key, asked, NodeFacts(messages=[ASKED], turn_id=turn_id, drift=Drift.CLEAN)),
+        NodeRow(key, said, NodeFacts([SAID], turn_id, finish_reason="stop", request_digest=b"\2" * 32)),
+    ]
+
+
+async def test_what_is_not_there_is_none(around: Around) -> None:
+    assert await around.store.job(uuid4()) is None
+    assert await around.store.session(uuid4()) is None
+
+
+async def test_a_job_comes_back_with_its_state(around: Around) -> None:
+    job = await around.store.job(around.job_id)
+
+    assert job is not None
+    assert (job.job_id, job.name, job.state) == (around.job_id, "tiny", "running")
+
+
+async def test_a_session_comes_back_with_its_turns_as_they_were_committed(around: Around) -> None:
+    key = await around.open_session()
+    first, second = turn(key), turn(key, first=2)
+    await around.store.commit(first)
+    await around.store.commit(second)
+
+    stored = await around.store.session(key.session_id)
+
+    assert stored is not None
+    assert (stored.key, stored.row.state) == (key, SessionState.OPEN)
+    assert [row.node for row in stored.nodes] == [row.node for row in (*first, *second)]
+    assert [row.facts.turn_id for row in stored.nodes] == [row.facts.turn_id for row in (*first, *second)]
+    assert stored.nodes[3].facts.request_digest == b"\2" * 32
+    assert await around.store.nodes(key) == list(stored.nodes)
+
+
+async def test_a_session_without_turns_has_no_nodes(around: Around) -> None:
+    key = await around.open_session()
+
+    stored = await around.store.session(key.session_id)
+
+    assert stored is not None
+    assert list(stored.nodes) == await around.store.nodes(key) == []
+
+
+async def test_a_turn_that_contradicts_what_is_stored_is_refused_whole(around: Around) -> None:
+    key = await around.open_session()
+    stored = turn(key)
+    await around.store.commit(stored)
+    other = turn(key, first=2)
+    clashing = replace(other[0], node=stored[1].node)
+
+    with pytest.raises(TurnRefused):
+        await around.store.commit([other[1], clashing])
+
+    assert [row.node.index for row in await around.store.nodes(key)] == [0, 1]
+    await around.store.commit(other)
+    assert [row.node.index for row in await around.store.nodes(key)] == [0, 1, 2, 3]
+
+
+async def test_turns_of_many_sessions_that_end_together_are_all_stored(around: Around) -> None:
+    keys = [await around.open_session() for _ in range(20)]
+
+    await asyncio.gather(*(around.store.commit(turn(key)) for key in keys))
+
+    for key in keys:
+        assert [row.node.index for row in await around.store.nodes(key)] == [0, 1]

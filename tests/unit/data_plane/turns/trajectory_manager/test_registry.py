@@ -1,0 +1,176 @@
+"""Sessions in memory: read back once, forgotten when idle, rebuilt from their recorded turns."""
+
+import asyncio
+import datetime
+from http import HTTPStatus
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+
+from seamlessflow.core.job_spec import job_spec_parse
+from seamlessflow.core.lifecycle.groups import SessionState
+from seamlessflow.core.trajectory.prefix_tree import NodeKind
+from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.store.groups.group_rows import key_digest, session_api_key
+from seamlessflow.data_plane.store.jobs import JobRow
+from seamlessflow.data_plane.store.memory.turns import MemoryTurns
+from seamlessflow.data_plane.store.turns.node_rows import SessionKey
+from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
+from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
+from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
+from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
+from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Turn
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, plan_turn
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.trajectory_manager.replay import recorded_choices
+from seamlessflow.data_plane.turns.trajectory_manager.turn import turn_commit
+from tests.fixtures.tiny_text import write_tiny_text
+
+MONTH = datetime.date(2026, 1, 1)
+VERSION = 3
+
+
+class Clocks:
+    """Clocks of sessions that nobody makes durable."""
+
+    def clock_new(self, _key: SessionKey) -> StallTimer:
+        return StallTimer()
+
+    async def clock_load(self, _key: SessionKey) -> StallTimer:
+        return StallTimer()
+
+
+class SlowTurns(MemoryTurns):
+    """Counts how often a session is read, and lets others run meanwhile."""
+
+    num_reads = 0
+
+    async def session(self, session_id: UUID) -> StoredSession | None:
+        self.num_reads += 1
+        await asyncio.sleep(0)
+        return await super().session(session_id)
+
+
+class World:
+    def __init__(self, folder: Path, *, max_sessions: int = 8) -> None:
+        self.store = SlowTurns()
+        self.registry = Registry(self.store, Clocks(), max_sessions=max_sessions)
+        self._project_id, self._job_id = uuid4(), uuid4()
+        spec = job_spec_parse(
+            {"name": "tiny", "model": {"source": "model"}, "environment": {"name": "external"}}
+        )
+        model = write_tiny_text(folder / "model")
+        self.store.jobs[self._job_id] = JobRow(
+            self._job_id, self._project_id, "tiny", "running", spec.model_dump(mode="json"), model, "", ""
+        )
+
+    def session(self) -> str:
+        """The API key of a session that another gateway opened."""
+        session_id = uuid4()
+        key = session_api_key(session_id)
+        self.store.sessions[session_id] = SessionRow(
+            session_id,
+            self._project_id,
+            self._job_id,
+            uuid4(),
+            MONTH,
+            SessionState.OPEN,
+            key_digest(key),
+            None,
+        )
+        return key
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def turn_of(session: LiveSession, question: str, answer: str) -> Turn:
+    """A turn whose answer was sampled whole."""
+    text = session.job.text
+    plan = plan_turn(session.tree, text, Conversation([{"role": "user", "content": question}], None, {}))
+    sampled = text.encode(answer)
+    progress = AnswerProgress(
+        prompt_ids=plan.prompt_ids,
+        max_tokens=64,
+        token_ids=bytearray(sampled),
+        logprobs=bytearray(np.full(len(sampled) // 4, -0.5, dtype="<f4").tobytes()),
+        spans=(0, VERSION),
+        finish_reason=FinishReason.STOP,
+    )
+    said = AnswerText(text, stop=(), has_tools=False, starts_in_reasoning=False)
+    said.push(sampled)
+    said.finish()
+    return Turn(session, plan, [Choice(0, progress, said)], uuid4(), question.encode(), {}, 0.0)
+
+
+async def test_requests_that_come_together_read_a_session_once(world: World) -> None:
+    key = world.session()
+
+    sessions = await asyncio.gather(*(world.registry.session_by_key(key) for _ in range(5)))
+
+    assert len({id(session) for session in sessions}) == 1
+    assert world.store.num_reads == 1
+
+
+@pytest.mark.parametrize("key", ["", "sfs_", "sfs_nonsense_x", session_api_key(uuid4())])
+async def test_a_key_that_opens_nothing_is_refused(world: World, key: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        await world.registry.session_by_key(key)
+
+    assert refused.value.status == HTTPStatus.UNAUTHORIZED
+
+
+async def test_the_key_of_another_secret_is_refused(world: World) -> None:
+    key = world.session()
+
+    with pytest.raises(ApiError):
+        await world.registry.session_by_key(key[:-1] + ("a" if key[-1] != "a" else "b"))
+
+
+async def test_an_idle_session_makes_room_and_comes_back_with_its_turns(tmp_path: Path) -> None:
+    world = World(tmp_path, max_sessions=1)
+    key = world.session()
+    session = await world.registry.session_by_key(key)
+    turn = turn_of(session, "12+34?", "46<|im_end|>")
+    await turn_commit(turn, world.store, lambda: 1.0)
+
+    await world.registry.session_by_key(world.session())
+    again = await world.registry.session_by_key(key)
+
+    assert again is not session
+    assert again.tree.nodes == session.tree.nodes
+    assert again.turns == {turn.request_digest: turn.turn_id}
+
+
+async def test_a_session_with_a_turn_in_flight_makes_no_room(tmp_path: Path) -> None:
+    world = World(tmp_path, max_sessions=1)
+    key = world.session()
+    session = await world.registry.session_by_key(key)
+    answering = asyncio.create_task(asyncio.sleep(60))
+    session.in_flight[b"digest"] = answering
+
+    await world.registry.session_by_key(world.session())
+
+    assert await world.registry.session_by_key(key) is session
+    answering.cancel()
+
+
+async def test_a_committed_turn_is_replayed_from_its_rows(world: World) -> None:
+    session = await world.registry.session_by_key(world.session())
+    turn = turn_of(session, "12+34?", "46<|im_end|>")
+    await turn_commit(turn, world.store, lambda: 1.0)
+
+    (progress,) = await recorded_choices(world.store, session, turn.turn_id)
+
+    (choice,) = turn.choices
+    assert (progress.token_ids, progress.logprobs) == (choice.progress.token_ids, choice.progress.logprobs)
+    assert (tuple(progress.spans), progress.finish_reason) == ((0, VERSION), FinishReason.STOP)
+    assert [row.node.kind for row in await world.store.nodes(session.key)] == [
+        NodeKind.ROOT,
+        NodeKind.SAMPLED,
+    ]
