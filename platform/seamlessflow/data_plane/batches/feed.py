@@ -42,6 +42,7 @@ from seamlessflow.data_plane.store.batches.batch_rows import (
     is_publisher,
     sessions_fresh_count,
 )
+from seamlessflow.data_plane.store.batches.datasets import PostgresDatasets
 from seamlessflow.data_plane.store.batches.sampling import (
     oldest_open_version,
     rollout_costs,
@@ -75,6 +76,7 @@ class BatchFeed:
         """`ready`: a group became ready; `room`: more groups may begin."""
         self._extensions = extensions
         self._pool = pool
+        self._datasets = PostgresDatasets(pool)
         self._registry = registry
         self._room = room
         self._ready = ready
@@ -145,7 +147,7 @@ class BatchFeed:
         self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
     ) -> bytes | None:
         """What the job trains of other jobs' sessions waits for nobody."""
-        batch = await offline_batch(self._pool, job, request)
+        batch = await offline_batch(self._datasets, job, request)
         return None if batch is None else await self._store(claims, batch)
 
     async def _store(

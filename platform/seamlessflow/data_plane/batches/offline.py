@@ -21,25 +21,22 @@ from seamlessflow.core.dataset.epochs import EpochBatch, EpochPlan
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.store.batches.batch_rows import finished_sessions
-from seamlessflow.data_plane.store.batches.datasets import DatasetGroup, dataset_groups
-from seamlessflow.data_plane.store.connection import Pool
+from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
+from seamlessflow.data_plane.store.protocols import DatasetStore
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 
 TEMPERATURE = 1.0
 
 
-async def offline_batch(pool: Pool, job: LiveJob, request: BatchLeaseRequest) -> Batch | None:
+async def offline_batch(store: DatasetStore, job: LiveJob, request: BatchLeaseRequest) -> Batch | None:
     """The batch asked for; None behind the last epoch. Raises ApiError (410) when its sessions are gone."""
     epoch = _epochs(job).batch(request.number)
     if epoch is None:
         return None
-    async with pool.connection() as connection:
-        groups = await dataset_groups(connection, job.job_id, epoch.positions.tolist())
-        chosen = [session for group in groups for session in group.session_ids]
-        finished = await finished_sessions(connection, [group.group_id for group in groups], chosen=chosen)
+    groups = await store.groups(job.job_id, epoch.positions.tolist())
+    finished = await store.sessions(groups)
     _require_whole(request.number, epoch, groups, finished)
-    plan = _plan(job, request, epoch, num_sessions=len(chosen))
+    plan = _plan(job, request, epoch, num_sessions=sum(map(len, finished)))
     batch = await asyncio.to_thread(assemble_batch, finished, plan)
     if not batch.loss_mask.any():  # every answer in it was sampled under a mask
         reason = f"batch {request.number} would hold no trainable token"

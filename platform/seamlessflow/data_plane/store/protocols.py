@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
+from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
 from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
@@ -32,6 +34,18 @@ class TurnStore(Protocol):
 
     async def commit(self, rows: Sequence[NodeRow]) -> None:
         """Return when these rows, all of one turn, are durable. Raises TurnRefused if one of them is there already."""
+        ...
+
+
+class DatasetStore(Protocol):
+    """What a job that trains on an offline dataset reads: groups that were fixed at submission, and their sessions."""
+
+    async def groups(self, job_id: UUID, positions: Sequence[int]) -> list[DatasetGroup]:
+        """In the order asked for; fewer where their source was deleted since."""
+        ...
+
+    async def sessions(self, groups: Sequence[DatasetGroup]) -> list[list[FinishedSession]]:
+        """Of each group those of its chosen sessions that still have an outcome, in a fixed order."""
         ...
 
 

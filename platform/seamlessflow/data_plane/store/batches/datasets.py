@@ -1,25 +1,30 @@
-"""Recorded groups that a job trains on: rows written with the job, read a batch at a time."""
+"""The `DatasetStore` on PostgreSQL: rows written with the job, read a batch at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.data_plane.store.batches.batch_rows import finished_sessions
+from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
+from seamlessflow.data_plane.store.connection import Pool
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetGroup:
-    group_id: UUID
-    session_ids: tuple[UUID, ...]  # those that are trained
+class PostgresDatasets:
+    pool: Pool
 
+    async def groups(self, job_id: UUID, positions: Sequence[int]) -> list[DatasetGroup]:
+        async with self.pool.connection() as connection:
+            cursor = await connection.execute(
+                """SELECT position, group_id, session_ids FROM trajectory_dataset
+                   WHERE job_id = %s AND position = ANY(%s)""",
+                [job_id, list(positions)],
+            )
+            found = {row[0]: DatasetGroup(row[1], tuple(row[2])) for row in await cursor.fetchall()}
+        return [found[position] for position in positions if position in found]
 
-async def dataset_groups(
-    connection: Connection, job_id: UUID, positions: Sequence[int]
-) -> list[DatasetGroup]:
-    """In the order asked for; fewer where their source was deleted since."""
-    cursor = await connection.execute(
-        "SELECT position, group_id, session_ids FROM trajectory_dataset WHERE job_id = %s AND position = ANY(%s)",
-        [job_id, list(positions)],
-    )
-    found = {row[0]: DatasetGroup(row[1], tuple(row[2])) for row in await cursor.fetchall()}
-    return [found[position] for position in positions if position in found]
+    async def sessions(self, groups: Sequence[DatasetGroup]) -> list[list[FinishedSession]]:
+        chosen = [session for group in groups for session in group.session_ids]
+        async with self.pool.connection() as connection:
+            return await finished_sessions(connection, [group.group_id for group in groups], chosen=chosen)
