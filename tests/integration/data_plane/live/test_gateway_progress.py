@@ -29,7 +29,7 @@ from seamlessflow.data_plane.live.watched import Watched
 from tests.fakes.scripted_engine import logprob_of
 from tests.fixtures.gateway_world import GatewayWorld
 from tests.fixtures.services import ValkeyUrls
-from tests.integration.data_plane.test_gateway_faults import ANSWER, USER, check_row, script
+from tests.integration.data_plane.turns.test_gateway_faults import ANSWER, USER, check_row, script
 
 HEAR_TIMEOUT_S = 10.0
 STEP_S = 0.03
