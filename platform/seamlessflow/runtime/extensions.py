@@ -14,12 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-
-from seamlessflow.core.algorithms.advantage import Floats
-from seamlessflow.core.algorithms.estimators import Counts, Estimator
 from seamlessflow.core.algorithms.options import AdvantageEstimator
-from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.environment.section import UNMANAGED
 from seamlessflow.core.extensions.built_in import BUILT_IN
 from seamlessflow.core.extensions.declarations import (
@@ -98,7 +93,9 @@ def factory_call(name: str, factory: str, argument: object) -> Any:
         make = cast("Callable[[object], Any]", pkgutil.resolve_name(factory))
         return make(argument)
     except (Exception, SystemExit) as error:
-        raise UnusableExtension(f"{name!r} could not be created by {factory}: {_shown(error)}") from error
+        raise UnusableExtension(
+            f"{name!r} could not be created by {factory}: {error_shown(error)}"
+        ) from error
 
 
 def options_load(field: str, options: Mapping[str, Any], model: type[ExtensionOptions]) -> ExtensionOptions:
@@ -107,7 +104,7 @@ def options_load(field: str, options: Mapping[str, Any], model: type[ExtensionOp
         return model.model_validate(options)
     except ValueError as error:
         raise UnusableExtension(
-            f"{field}: the installed extension refuses {dict(options)}: {_shown(error)}"
+            f"{field}: the installed extension refuses {dict(options)}: {error_shown(error)}"
         ) from error
 
 
@@ -117,43 +114,9 @@ def not_installed(field: str, name: str, names: Iterable[str]) -> UnusableExtens
     )
 
 
-def estimator_make(algorithm: AlgorithmSection, extensions: Extensions) -> Estimator | None:
-    """The installed estimator that an algorithm names; None for a built-in one. Raises UnusableExtension."""
-    name = algorithm.installed_advantage
-    if name is None:
-        return None
-    extension = extensions.advantages.get(name)
-    if extension is None:
-        raise not_installed("algorithm.advantage", name, [*AdvantageEstimator, *extensions.advantages])
-    options = options_load("algorithm.advantage_options", algorithm.advantage_options, extension.options)
-    return GuardedEstimator(name, factory_call(name, extension.factory, options))
-
-
-class GuardedEstimator:
-    """An installed estimator, of which whatever goes wrong is an UnusableExtension that names it."""
-
-    def __init__(self, name: str, inner: Estimator) -> None:
-        self._name = name
-        self._inner = inner
-
-    def of_group(self, rewards: Floats) -> Floats:
-        return self._checked("of_group", rewards, lambda: self._inner.of_group(rewards))
-
-    def of_batch(self, advantages: Floats, num_tokens: Counts) -> Floats:
-        return self._checked("of_batch", advantages, lambda: self._inner.of_batch(advantages, num_tokens))
-
-    def _checked(self, method: str, given: Floats, call: Callable[[], Floats]) -> Floats:
-        try:
-            result: Floats = np.asarray(call(), dtype=np.float64)
-        except Exception as error:
-            raise UnusableExtension(f"advantage {self._name!r}: {method} raised {_shown(error)}") from error
-        if result.shape != given.shape:
-            raise UnusableExtension(
-                f"advantage {self._name!r}: {method} returned the shape {result.shape} for {given.shape}"
-            )
-        if not np.isfinite(result).all():
-            raise UnusableExtension(f"advantage {self._name!r}: {method} returned a value that is not finite")
-        return result
+def error_shown(error: BaseException) -> str:
+    """One line, of any kind of error."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
 
 
 def _all_entry_points() -> list[importlib.metadata.EntryPoint]:
@@ -171,7 +134,7 @@ def _declaration(group: str, name: str, claims: list[importlib.metadata.EntryPoi
     try:
         loaded = claims[0].load()
     except (Exception, SystemExit) as error:
-        raise UnusableExtension(f"{claims[0].value} cannot be loaded: {_shown(error)}") from error
+        raise UnusableExtension(f"{claims[0].value} cannot be loaded: {error_shown(error)}") from error
     wanted = DECLARATIONS[group]
     if not isinstance(loaded, wanted):
         raise UnusableExtension(f"{claims[0].value} is no {wanted.__name__} but {type(loaded).__name__}")
@@ -192,7 +155,7 @@ def _declaration_problem(loaded: Declaration) -> str:
     try:
         options.model_json_schema()
     except Exception as error:  # noqa: BLE001 - of whatever kind: the extension is unusable
-        return f"{options.__name__} has no JSON Schema: {_shown(error)}"
+        return f"{options.__name__} has no JSON Schema: {error_shown(error)}"
     if not isinstance(factory, str) or ":" not in factory:
         return f"factory must name a callable, 'module:name', got {factory!r}"
     return ""
@@ -200,8 +163,3 @@ def _declaration_problem(loaded: Declaration) -> str:
 
 def _package(point: importlib.metadata.EntryPoint) -> str:
     return "an unknown package" if point.dist is None else point.dist.name
-
-
-def _shown(error: BaseException) -> str:
-    """One line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

@@ -23,10 +23,10 @@ from seamlessflow.core.extensions.declarations import (
 )
 from seamlessflow.runtime.extensions import (
     UnusableExtension,
-    estimator_make,
     extensions_discover,
     options_load,
 )
+from seamlessflow.runtime.installed_estimators import estimator_make
 
 MODULE = "boards_of_a_third_party"
 

@@ -55,7 +55,8 @@ from seamlessflow.data_plane.store.fences import phase_require_live
 from seamlessflow.data_plane.store.groups.group_rows import group_move, job_lock, num_rewarded_needed
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
-from seamlessflow.runtime.extensions import UnusableExtension, estimator_make
+from seamlessflow.runtime.extensions import UnusableExtension
+from seamlessflow.runtime.installed_estimators import estimator_make
 
 log = logging.getLogger(__name__)
 

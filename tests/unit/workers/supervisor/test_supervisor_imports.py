@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 FRAMEWORKS = ("torch", "transformers", "deepspeed", "vllm")
 EVERY_MODULE = f"""
 import importlib, pkgutil, sys
@@ -23,12 +25,13 @@ def said(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_supervisor_imports_neither_torch_nor_celery_nor_django() -> None:
+@pytest.mark.parametrize(
+    "module", ["seamlessflow_workers.supervisor.__main__", "seamlessflow_workers.agents.preload"]
+)
+def test_supervisor_and_agent_runner_import_no_heavy_library(module: str) -> None:
+    """numpy starts threads when it is imported, and a process with threads cannot be forked."""
     heavy = (*FRAMEWORKS, "celery", "django", "numpy")
-    program = (
-        "import sys; import seamlessflow_workers.supervisor.__main__; "
-        f"print([name for name in {heavy!r} if name in sys.modules])"
-    )
+    program = f"import sys; import {module}; print([name for name in {heavy!r} if name in sys.modules])"
     assert said(program) == "[]"
 
 
