@@ -1,1 +1,1 @@
-"""Advantage estimators, the staleness rule, and the plain-float losses that tensor losses are held to."""
+"""Advantage estimators, the staleness rule, and the plain-float losses that the tensor losses are tested against."""

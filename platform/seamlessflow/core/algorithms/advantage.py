@@ -1,7 +1,7 @@
 """Advantages from rewards: one per session, or per token where the KL is part of the reward.
 
 The baseline is taken over sessions, never over branches: a session that forked counts once. Rewards that are equal
-within a group give advantages of exactly zero (but for the batch-wide estimators), so that a group without contrast is
+within a group give advantages of exactly zero (except for the batch-wide estimators), so a group without contrast is
 recognised and skipped.
 """
 
@@ -15,12 +15,12 @@ _STD_FLOOR = 1e-6  # added to the deviation, as in the public GRPO implementatio
 
 
 def group_advantages(rewards: Floats, norm: AdvantageNorm) -> Floats:
-    """Advantages of G sessions from their rewards, both float64 [G].
+    """Return the advantages of G sessions from their rewards, both float64 [G].
 
     `mean_std` is GRPO (DeepSeekMath, arXiv 2402.03300, section 4.1.2: outcome supervision) with the population standard
-    deviation; `mean` leaves the division out (Dr. GRPO, arXiv 2503.20783), which removes the bias towards groups of
-    little contrast. Rewards 0, 0, 1, 1 give -½, -½, ½, ½ under `mean` and -1, -1, 1, 1 under `mean_std`.
-    Raises ValueError when a reward is not finite.
+    deviation; `mean` omits the division (Dr. GRPO, arXiv 2503.20783), which removes the bias towards groups of little
+    contrast. Rewards 0, 0, 1, 1 give -½, -½, ½, ½ under `mean` and -1, -1, 1, 1 under `mean_std`. Raises ValueError if
+    a reward is not finite.
     """
     rewards = _finite(rewards)
     if _is_flat(rewards):
@@ -35,7 +35,7 @@ def group_advantages(rewards: Floats, norm: AdvantageNorm) -> Floats:
 def leave_one_out_advantages(rewards: Floats) -> Floats:
     """Reward minus the mean of the other sessions (RLOO, arXiv 2402.14740, section 2.2): G/(G-1) × (r - mean), [G].
 
-    Rewards 0, 0, 1, 1 give -2/3, -2/3, 2/3, 2/3. Raises ValueError when a reward is not finite.
+    Rewards 0, 0, 1, 1 give -2/3, -2/3, 2/3, 2/3. Raises ValueError if a reward is not finite.
     """
     rewards = _finite(rewards)
     if _is_flat(rewards):
@@ -46,7 +46,8 @@ def leave_one_out_advantages(rewards: Floats) -> Floats:
 
 
 def batch_normalised(values: Floats) -> Floats:
-    """Values minus their mean, divided by their deviation (REINFORCE++, arXiv 2501.03262, eq. 10), [N]. Flat: zeros."""
+    """Centre and scale values [N] by their deviation (REINFORCE++, arXiv 2501.03262, eq. 10); equal values give
+    zeros."""
     if _is_flat(values):
         return np.zeros_like(values)
     result: Floats = (values - values.mean()) / (values.std() + _STD_FLOOR)
@@ -54,7 +55,7 @@ def batch_normalised(values: Floats) -> Floats:
 
 
 def weighted_normalised(values: Floats, num_tokens: NDArray[np.int64]) -> Floats:
-    """`batch_normalised` over tokens: each value counts as often as its session has trained tokens, all [M]."""
+    """Apply `batch_normalised` over tokens: each value counts as often as its session has trained tokens, all [M]."""
     if _is_flat(values[num_tokens > 0]):
         return np.zeros_like(values)
     mean = np.average(values, weights=num_tokens)
@@ -64,9 +65,9 @@ def weighted_normalised(values: Floats, num_tokens: NDArray[np.int64]) -> Floats
 
 
 def returns_to_go(rewards: Floats, kl: Floats, sessions: NDArray[np.int32], kl_coef: float) -> Floats:
-    """Reward of the session minus kl_coef × the KL from a token to the session's end (REINFORCE++, eq. 8), [N].
+    """Return the session's reward minus kl_coef × the KL from a token to the session's end (REINFORCE++, eq. 8), [N].
 
-    `rewards` is [M]; `kl` and `sessions` are [N], tokens in order, each naming its session.
+    `rewards` is [M]; `kl` and `sessions` are [N]: the tokens in order, each with the number of its session.
     """
     result = np.empty(len(kl), dtype=np.float64)
     for session in np.unique(sessions):

@@ -1,7 +1,7 @@
-"""What one trained token counts for in the loss of a batch: scales that hold every denominator.
+"""What one trained token counts for in the loss of a batch: scales that contain every denominator.
 
-With them a loss is a plain sum over tokens, the same however a batch is cut, packed or spread over ranks. The unit of
-`sequence_mean` and `constant` is the session: one that forked into several samples counts once.
+With them a loss is a plain sum over tokens, however a batch is cut, packed or spread over ranks. `sequence_mean` and
+`constant` count sessions: a session that forked into several samples counts once.
 """
 
 import numpy as np
@@ -18,12 +18,13 @@ def token_scales(
     aggregation: Aggregation,
     constant: float,
 ) -> NDArray[np.float64]:
-    """What the weight, and with it the advantages, of each token is multiplied by, [T]; 0 where the weight is.
+    """Return the factor for the weight and the advantages of each token, [T]; 0 where the weight is 0.
 
-    `weights` [T] is 1 for a trained token (the sum over the branches it stands for, in a tree), 0 for others;
-    `sample_starts` [S + 1], `sample_sessions` [S]. With W the sum of weights, M sessions that have some, w of them in
-    the token's session: token_mean 1/W (DAPO, arXiv 2503.14476, eq. 8); sequence_mean 1/(M·w) (GRPO, arXiv 2402.03300,
-    eq. 3); constant 1/(M·constant) (Dr. GRPO, arXiv 2503.20783). Sessions of 1 and 3 tokens: ¼ each; ½ and ⅙; 1/(2c).
+    `weights` [T] is 1 for a trained token (in a tree, the sum over the branches it stands for) and 0 for the others;
+    `sample_starts` is [S + 1], `sample_sessions` [S]. With W the sum of weights, M the number of sessions that have
+    some, and w the sum in the token's session: token_mean 1/W (DAPO, arXiv 2503.14476, eq. 8); sequence_mean 1/(M·w)
+    (GRPO, arXiv 2402.03300, eq. 3); constant 1/(M·constant) (Dr. GRPO, arXiv 2503.20783). Sessions of 1 and 3 tokens: ¼
+    each; ½ and ⅙; 1/(2c).
     """
     scales = np.zeros(len(weights), dtype=np.float64)
     is_trained = weights > 0

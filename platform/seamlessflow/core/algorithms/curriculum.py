@@ -1,9 +1,9 @@
-"""Which tasks an epoch walks through: stages, and SRPO's history resampling. Pure; the caller keeps the state.
+"""Which tasks an epoch contains: stages, and SRPO's history resampling. Pure; the caller keeps the state.
 
-Source: SRPO (arXiv 2504.14286): at an epoch's end tasks whose sessions were all correct leave; mixed ones and those
-that were all wrong stay, because the latter may become learnable. Stages restrict the tasks to some domains; a later
-stage starts again from all of its tasks. What the paper leaves open is decided here: a task's newest finalized group is
-its history (groups still running do not delay the epoch), and a pool that would be empty starts again in full.
+Source: SRPO (arXiv 2504.14286). At the end of an epoch, tasks whose sessions were all correct leave; mixed and
+all-wrong tasks stay, because the latter may become learnable. Stages restrict the tasks to some domains; a later stage
+starts again with all of its tasks. The paper leaves two points open, decided here: the history of a task is its newest
+finalized group (groups still running do not delay the epoch), and a pool that would be empty starts again in full.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from seamlessflow.core.algorithms.section import StageSection
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
-    """Task indices in the order they run, and why there are so many."""
+    """Task indices in the order they run, and the reason for their number."""
 
     order: NDArray[np.int32]
     num_dropped: int
@@ -25,7 +25,7 @@ class EpochPlan:
 
 
 def stage_tasks(domains: Sequence[str], stage: StageSection | None) -> NDArray[np.int32]:
-    """Indices of the tasks of a stage; `domains` has one entry a task ("" for none)."""
+    """Return the indices of the tasks of a stage; `domains` has one entry per task ("" for none)."""
     if stage is None or not stage.domains:
         return np.arange(len(domains), dtype=np.int32)
     wanted = frozenset(stage.domains)
@@ -39,10 +39,10 @@ def epoch_plan(
     correct_reward: float,
     seed: Sequence[int],
 ) -> EpochPlan:
-    """The next epoch over `pool`, the tasks of the stage in the order of their index.
+    """Plan the next epoch over `pool`, the tasks of the stage in the order of their index.
 
-    `lowest_rewards`: of each task's newest finalized group since the stage began; its sessions were all correct if even
-    the lowest is. Leave it empty for an epoch over everything.
+    `lowest_rewards`: the lowest reward in each task's newest finalized group since the stage began; if it is correct,
+    all sessions were. Leave it empty for an epoch over all tasks.
     """
     is_solved = np.array(
         [lowest_rewards.get(int(task), -np.inf) >= correct_reward for task in pool], dtype=np.bool_
@@ -56,9 +56,9 @@ def epoch_plan(
 
 
 def stage_is_over(stage: StageSection, *, num_updates: int, recent: Sequence[float]) -> str | None:
-    """Why the stage ends by its rule, None while it goes on.
+    """Return why the stage ends by its rule, or None while it continues.
 
-    `recent`: newest values of its metric within the stage, at most `window`.
+    `recent`: the newest values of its metric within the stage, at most `window`.
     """
     if stage.until_update is not None and num_updates >= stage.until_update:
         return f"{num_updates} updates are published, {stage.until_update} were asked for"

@@ -1,8 +1,8 @@
-"""Advantage estimators: from the rewards of a group, then over the batch. Built-in ones by name.
+"""Advantage estimators: they work on the rewards of each group, then over the batch. Includes the built-in ones.
 
-An estimator sees rewards alone, so it is pure arithmetic: no clock, no chance, no state between calls. The same batch
-must always give the same bytes. Mode-aware advantages need the spans of a session and are no estimator in this sense:
-see `core.algorithms.mode_aware`.
+An estimator sees only rewards and token counts, so it is pure arithmetic: no clock, no randomness, no state between
+calls. The same batch must always give the same bytes. Mode-aware advantages need the spans of a session, so they are no
+estimator in this sense: see `core.algorithms.mode_aware`.
 """
 
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ Counts = NDArray[np.int64]
 
 class Estimator(Protocol):
     def of_group(self, rewards: Floats) -> Floats:
-        """Advantages of the G sessions of one group from their rewards, both float64 [G]."""
+        """Return the advantages of the G sessions of one group from their rewards, both float64 [G]."""
         ...
 
     def of_batch(self, advantages: Floats, num_tokens: Counts) -> Floats:
-        """Advantages of all M sessions of a batch, [M], from those of their groups in the same order.
+        """Return the advantages of all M sessions of a batch, [M], from those within their groups, in the same order.
 
-        `num_tokens`: how many tokens of each session are trained; 0 for one that is left out.
+        `num_tokens`: the number of trained tokens of each session; 0 for one that is left out.
         """
         ...
 
 
 class _WithinGroup:
-    """An estimator that compares the sessions of a group and no others."""
+    """An estimator that compares only the sessions of a group."""
 
     def of_batch(self, advantages: Floats, num_tokens: Counts) -> Floats:
         return advantages
@@ -57,7 +57,7 @@ class LeaveOneOutEstimator(_WithinGroup):
 
 @dataclass(frozen=True, slots=True)
 class ImitationEstimator(_WithinGroup):
-    """1 for every session that is worth imitating."""
+    """1 for each session with at least `min_reward`, 0 for the others."""
 
     min_reward: float
 
@@ -67,7 +67,7 @@ class ImitationEstimator(_WithinGroup):
 
 @dataclass(frozen=True, slots=True)
 class BatchEstimator:
-    """Normalised over the tokens of the batch: a session weighs as its trained tokens."""
+    """Normalises over the tokens of the batch: a session weighs as much as its trained tokens."""
 
     has_baseline: bool
 
@@ -81,7 +81,7 @@ class BatchEstimator:
 def built_in_estimator(
     name: AdvantageEstimator, *, norm: AdvantageNorm, sft_min_reward: float = 1.0
 ) -> Estimator:
-    """Raises ValueError for mode-aware advantages."""
+    """Return the estimator of this name. Raises ValueError for mode-aware advantages."""
     match name:
         case AdvantageEstimator.GROUP:
             return GroupEstimator(norm)
@@ -104,9 +104,10 @@ def session_advantages(
     *,
     num_tokens: Counts | None = None,
 ) -> Floats:
-    """Advantages of the M sessions of a batch, all arrays [M]; `groups` numbers the group of each.
+    """Return the advantages of the M sessions of a batch. All arrays are [M]; `groups` numbers the group of each
+    session.
 
-    `num_tokens` by default 1 each. Raises ValueError when a reward is not finite.
+    `num_tokens` defaults to 1 each. Raises ValueError if a reward is not finite.
     """
     rewards = np.asarray(rewards, dtype=np.float64)
     if not np.isfinite(rewards).all():

@@ -1,7 +1,7 @@
-"""Advantages where the KL to the reference is part of the reward: RLOO (arXiv 2402.14740) and REINFORCE++ (2501.03262).
+"""Advantages with the KL to the reference as part of the reward: RLOO (arXiv 2402.14740), REINFORCE++ (2501.03262).
 
-Rewards are known when a batch is assembled, the KL only to the trainer, so it makes these advantages itself from the
-rewards, groups and sessions that the batch carries.
+Rewards are known when a batch is assembled, but only the trainer knows the KL. So the trainer computes these advantages
+itself from the rewards, groups and sessions that the batch carries.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 
 
 def kl_estimates(difference: Floats, estimator: KlEstimator) -> Floats:
-    """KL(policy ‖ reference) per token from difference = reference - policy logprob, [N]."""
+    """Estimate KL(policy ‖ reference) per token from difference = reference - policy logprob, [N]."""
     match estimator:
         case KlEstimator.K1:
             result: Floats = -difference
@@ -34,10 +34,10 @@ def kl_shaped_advantages(
     groups: NDArray[np.int32],
     algorithm: AlgorithmSection,
 ) -> Floats:
-    """Advantages of N trained tokens, [N]: `kl` and `sessions` are [N], `rewards` and `groups` of the sessions [M].
+    """Return the advantages of N trained tokens, [N]. `kl` and `sessions` are [N], `rewards` and `groups` [M].
 
-    `batch`: reward minus the KL from the token on, normalised over the tokens. Others: the whole session's KL is taken
-    off its reward, then the estimator compares all sessions, including those without a trained token.
+    `batch`: the reward minus the KL from the token on, normalised over the tokens. Others: the KL of the whole session
+    is subtracted from its reward, then the estimator compares all sessions, including those without a trained token.
     """
     if algorithm.advantage is AdvantageEstimator.BATCH:
         return batch_normalised(returns_to_go(rewards, kl, sessions, algorithm.kl_coef))
@@ -54,10 +54,10 @@ def kl_shaped_advantages(
 
 
 def _with_unknown_kl(of_session: Floats, groups: NDArray[np.int32], *, is_known: NDArray[np.bool_]) -> Floats:
-    """The KL of each session, [M]; one without a trained token counts with the mean of its group's known ones.
+    """Return the KL of each session, [M]; one without a trained token gets the mean of its group's known ones.
 
-    Counted as 0 it would look better than its siblings by a penalty that it was spared for being left out. In a group
-    of which nothing is known nobody is trained, so its value does not matter.
+    With 0 it would look better than its siblings, because being left out would spare it a penalty. In a group where
+    nothing is known, no session is trained, so the value does not matter.
     """
     num_groups = int(groups.max(initial=-1)) + 1
     num_known = np.bincount(groups[is_known], minlength=num_groups)

@@ -1,12 +1,12 @@
-"""Step-SRPO's advantages, reconstructed: the judge span and the answer span of a session carry different ones.
+"""Step-SRPO's advantages, reconstructed: the judge span and the answer span of a session have different ones.
 
 KAT-V1 (arXiv 2507.08297) publishes no equations. Ours follow HiPO (arXiv 2509.23967), which its authors name as the
-detailed design of that recipe, as far as it is public; its constants are options of the job spec. Not known, and so
-decided here: a mode that no session of the group chose has no mean (the judge's first term is then 0), and spans of
-sessions that never closed their judge span are all answer, of the mode that does not think.
+detailed design of that recipe, as far as it is public; its constants are options of the job spec. Two cases are not
+published, so they are decided here: a mode that no session of the group chose has no mean (the judge's first term is
+then 0), and a session that never closed its judge span is all answer, in the mode that does not think.
 
-Where both modes are right the bias is all that the judge learns from, and a group of one mode teaches it nothing: a
-policy that was not taught to choose before needs a bias well above HiPO's (docs/results, the results of algorithms).
+If both modes are right, the judge learns only from the bias, and a group of one mode teaches it nothing: a policy that
+was not taught to choose before needs a bias well above HiPO's (docs/results, the results of algorithms).
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _STD_FLOOR = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ModeAdvantages:
-    """Of the G sessions of a group, [G] each."""
+    """Advantages of the G sessions of a group, [G] each."""
 
     judge: Floats
     answer: Floats
@@ -31,7 +31,7 @@ class ModeAdvantages:
 
 @dataclass(frozen=True, slots=True)
 class JudgeMarkers:
-    """Tokens of the texts that the job spec names (`algorithm.judge`)."""
+    """Token ids of the texts that the job spec names (`algorithm.judge`)."""
 
     end: tuple[int, ...]
     on: tuple[int, ...]
@@ -39,12 +39,12 @@ class JudgeMarkers:
 
 @dataclass(frozen=True, slots=True)
 class JudgeSpan:
-    num_tokens: int  # of the sampled tokens, from the first one on; 0: the span was never closed
+    num_tokens: int  # counted from the first sampled token; 0: the span was never closed
     is_on: bool  # the session chose to think
 
 
 def judge_span(sampled: NDArray[np.int32], markers: JudgeMarkers) -> JudgeSpan:
-    """The judge span of a session's sampled tokens [N]: up to and including the first end marker."""
+    """Return the judge span of a session's sampled tokens [N]: up to and including the first end marker."""
     end = _find(sampled, markers.end)
     if end < 0:
         return JudgeSpan(num_tokens=0, is_on=False)
@@ -55,10 +55,10 @@ def judge_span(sampled: NDArray[np.int32], markers: JudgeMarkers) -> JudgeSpan:
 def mode_advantages(
     rewards: Floats, is_on: NDArray[np.bool_], *, gamma: float, bias: float, norm: AdvantageNorm
 ) -> ModeAdvantages:
-    """With r̄ the mean reward of the group, r̄_m that of a mode and m that of the session:
+    """Return the advantages of both spans, with r̄ the mean reward of the group and r̄_m that of the session's mode m:
 
-    judge (r̄_m - r̄) + gamma·(r - r̄)/std; answer (r - r̄_m)/std_m. Before the judge's comparison r̄_off is raised by
-    bias·r̄_on where r̄_off ≤ r̄_on ≤ r̄_off + bias·r̄_on: thinking has to win clearly.
+    judge (r̄_m - r̄) + gamma·(r - r̄)/std; answer (r - r̄_m)/std_m. Before the judge's comparison, r̄_off is raised by
+    bias·r̄_on if r̄_off ≤ r̄_on ≤ r̄_off + bias·r̄_on: thinking has to win clearly.
     """
     rewards = np.asarray(rewards, dtype=np.float64)
     modes = {mode: rewards[is_on == mode] for mode in (True, False) if (is_on == mode).any()}
@@ -83,7 +83,7 @@ def _centred(values: Floats, norm: AdvantageNorm) -> Floats:
 
 
 def _find(tokens: NDArray[np.int32], wanted: Sequence[int]) -> int:
-    """Index of the first occurrence, -1 for none."""
+    """Return the index of the first occurrence, or -1 if there is none."""
     num_places = len(tokens) - len(wanted) + 1
     if num_places <= 0 or not wanted:
         return -1

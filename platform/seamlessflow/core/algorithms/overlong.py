@@ -1,4 +1,4 @@
-"""What becomes of sessions that sampled too much: DAPO's soft penalty, and who counts as overlong."""
+"""What happens to sessions that sampled too much: DAPO's soft penalty, and the rule for what is overlong."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,10 +7,10 @@ Floats = NDArray[np.float64]
 
 
 def soft_penalties(num_tokens: NDArray[np.int64], *, limit: int, buffer: float, penalty: float) -> Floats:
-    """What is added to the rewards of sessions of so many sampled tokens, [M], from -penalty to 0.
+    """Return what to add to the rewards of sessions with `num_tokens` sampled tokens, [M], from -penalty to 0.
 
-    DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13): 0 up to limit - buffer, then down in a line to -penalty
-    at the limit and beyond. `buffer` is in tokens. Limit 20, buffer 4: 16 tokens give 0, 18 give -penalty / 2.
+    DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13): 0 up to limit - buffer, then linear down to -penalty at
+    the limit and beyond. `buffer` is in tokens. With limit 20 and buffer 4, 16 tokens give 0 and 18 give -penalty / 2.
     """
     depth = (num_tokens - (limit - buffer)) / buffer
     result: Floats = -penalty * np.clip(depth, 0.0, 1.0)
@@ -20,6 +20,6 @@ def soft_penalties(num_tokens: NDArray[np.int64], *, limit: int, buffer: float, 
 def is_overlong(
     num_tokens: NDArray[np.int64], is_truncated: NDArray[np.bool_], *, limit: int
 ) -> NDArray[np.bool_]:
-    """Sessions past the limit, or with an answer that the limit of a turn cut, [M]."""
+    """Return which sessions exceed the limit or have an answer that the limit of a turn cut off, [M]."""
     overlong: NDArray[np.bool_] = (num_tokens > limit) | is_truncated
     return overlong

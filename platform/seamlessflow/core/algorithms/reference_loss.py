@@ -1,16 +1,16 @@
-"""Loss and gradient of every algorithm in plain Python floats, token by token: what the tensor loss is held to.
+"""Loss and gradient of every algorithm in plain Python floats, token by token. The tensor loss is tested against it.
 
-Written from the papers' formulas on sequences, not from the tensor code: no array, no autograd, one loop a term, the
-denominators worked out here. Per token of session s, with ratio r = exp(logprob - proximal) (or the sequence's
-product / geometric mean), advantage A and importance weight w = π_proximal / π_behaviour after its rule:
+It follows the papers' formulas for sequences, not the tensor code: no arrays, no autograd, one loop per term,
+denominators computed here. Per token of session s, with ratio r = exp(logprob - proximal) (or the sequence's product /
+geometric mean), advantage A and importance weight w = π_proximal / π_behaviour after its rule:
 
     clip             -w·min(r·A, clip(r, 1 - clip_low, 1 + clip_high)·A), at most dual_clip·|A| where A < 0
     cispo            -w·const(clip(r))·A·logprob
     policy_gradient  -w·A·logprob
     + kl_coef·KL(estimator) - entropy_coef·entropy
 
-each times the token's coefficient of the aggregation. Sources are with the presets. What is exponentiated is cut to
-±`MAX_LOG_RATIO` and has no gradient beyond.
+Each is multiplied by the token's coefficient of the aggregation. The presets name the sources. Exponents are clamped to
+±`MAX_LOG_RATIO` and have no gradient beyond it.
 """
 
 import math
@@ -33,7 +33,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSequence:
-    """One sample: lists of equal length, one entry a token; `session` says which samples belong together."""
+    """One sample: lists of equal length, one entry per token; `session` says which samples belong together."""
 
     session: int
     logprobs: Sequence[float]
@@ -57,7 +57,8 @@ def reference_loss(
     *,
     aggregation_constant: float = 1.0,
 ) -> ReferenceLoss:
-    """Loss over the trained tokens of a batch. Its proximal logprobs under `proximal: current` are the logprobs."""
+    """Return the loss over the trained tokens of a batch. Under `proximal: current` the logprobs are also the proximal
+    ones."""
     counts: Counter[int] = Counter()
     for sequence in sequences:
         counts[sequence.session] += sum(sequence.is_trained)
@@ -89,7 +90,7 @@ def _sequence_loss(
     weights = _importance_weights(
         {t: proximal[t] - sequence.behaviour_logprobs[t] for t in trained}, algorithm
     )
-    # How d log ratio of one token follows d logprob of another: itself, all alike, or a share of all.
+    # The log ratio of a token depends on its own logprob, on the sum of all, or on their mean.
     if algorithm.ratio is RatioLevel.TOKEN:
         ratios = {t: _exp(log_ratios[t]) for t in trained}
     else:
@@ -129,7 +130,7 @@ def _sequence_loss(
 def _objective(
     ratio: float, advantage: float, logprob: float, algorithm: AlgorithmSection
 ) -> tuple[float, float, float]:
-    """Objective of one token, its derivative by the log of the ratio and by the logprob itself."""
+    """Return the objective of one token and its derivatives by the log of the ratio and by the logprob itself."""
     low, high = 1.0 - algorithm.clip_low, 1.0 + algorithm.clip_high
     clipped = min(max(ratio, low), high)
     if algorithm.objective is Objective.POLICY_GRADIENT:
@@ -144,7 +145,7 @@ def _objective(
 
 
 def reference_kl(difference: float, estimator: KlEstimator) -> tuple[float, float]:
-    """Estimate of KL(policy ‖ reference) from d = reference - logprob, and its derivative by the logprob
+    """Estimate KL(policy ‖ reference) from d = reference - logprob; return it and its derivative by the logprob
     (Schulman, Approximating KL divergence, 2020)."""
     if estimator is KlEstimator.K1:
         return -difference, 1.0
@@ -161,7 +162,7 @@ def _exp(log_ratio: float) -> float:
 
 
 def _importance_weights(log_weights: dict[int, float], algorithm: AlgorithmSection) -> dict[int, float]:
-    """Constant weights of a sequence's tokens after truncation (TIS) or masking (MIS)."""
+    """Return the constant weights of a sequence's tokens after truncation (TIS) or masking (MIS)."""
     rule, off_policy = algorithm.off_policy.importance, algorithm.off_policy
     if rule is ImportanceRule.NONE or not log_weights:
         return dict.fromkeys(log_weights, 1.0)

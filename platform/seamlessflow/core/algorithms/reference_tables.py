@@ -1,6 +1,6 @@
-"""The tables of docs/algorithms.md: presets, and every option with its default and where it comes from.
+"""The tables of docs/algorithms.md: the presets, and every option with its default and its source.
 
-Enters: the declarations. Leaves: Markdown, put between the markers of the document (`export_schemas`).
+Takes the declarations and returns Markdown, which `export_schemas` puts between the markers of the document.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection, StageSection
 from seamlessflow.core.job_spec import TrainSection
 
 OURS = "ours"
-# Where each option comes from; a test holds that none is missing.
+# Where each option comes from; a test checks that none is missing.
 SOURCES: Mapping[str, str] = {
     "name": OURS,
     "advantage": "GRPO 2402.03300, RLOO 2402.14740, REINFORCE++ 2501.03262, HiPO 2509.23967",
@@ -72,7 +72,7 @@ _OF_TRAIN = tuple(name.removeprefix("train.") for name in SOURCES if name.starts
 
 
 def presets_table() -> str:
-    """Each preset, what it sets otherwise than `grpo`, and its paper."""
+    """Return one row per preset: what it sets differently from `grpo`, and its paper."""
     common = dict(_flat(PRESETS[AlgorithmName.GRPO].options))
     rows = []
     for name, preset in PRESETS.items():
@@ -87,7 +87,7 @@ def presets_table() -> str:
 
 
 def options_table() -> str:
-    """Every option, with the default that it has where neither spec nor preset say otherwise."""
+    """Return one row per option, with the default that applies if neither spec nor preset sets it."""
     rows = [*_options(AlgorithmSection, "", AlgorithmSection()), *_options(StageSection, "stages[].", None)]
     train = [row for row in _options(TrainSection, "train.", TrainSection()) if row[0] in SOURCES]
     cells = [
@@ -98,7 +98,7 @@ def options_table() -> str:
 
 
 def option_paths() -> set[str]:
-    """Of every option of the algorithm, nested ones with dots."""
+    """Return the path of every option of the algorithm; nested ones have dots."""
     rows = [*_options(AlgorithmSection, "", AlgorithmSection()), *_options(StageSection, "stages[].", None)]
     return {path for path, *_ in rows} | {f"train.{name}" for name in _OF_TRAIN}
 
@@ -176,9 +176,9 @@ TABLES = {"presets": presets_table, "options": options_table}
 
 
 def filled(document: str) -> str:
-    """The document with its tables written anew between `<!-- name -->` and `<!-- end of name -->`.
+    """Return the document with its tables rewritten between `<!-- name -->` and `<!-- end of name -->`.
 
-    Raises ValueError for a marker that is not there.
+    Raises ValueError if a marker is missing.
     """
     for name, table in TABLES.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"

@@ -185,7 +185,7 @@ class AlgorithmSection(SpecSection):
         name = given.get("name", AlgorithmName.GRPO)
         known = {str(known): known for known in AlgorithmName}
         if not isinstance(name, str) or name not in known:
-            return given  # the field's own check says so
+            return given  # the field's own check reports it
         return preset_fill(known[name], given)
 
     @model_validator(mode="after")
@@ -197,7 +197,7 @@ class AlgorithmSection(SpecSection):
 
     @property
     def installed_advantage(self) -> str | None:
-        """The name of the estimator, unless it is a built-in one."""
+        """The name of the estimator if it is an installed one, else None."""
         return None if isinstance(self.advantage, AdvantageEstimator) else self.advantage
 
     @property
@@ -290,7 +290,7 @@ def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
 
 
 def _impossible_extension(section: AlgorithmSection) -> list[tuple[bool, str]]:
-    """As `_impossible`, of estimators that the operator has installed."""
+    """Like `_impossible`, for estimators that the operator has installed."""
     installed = section.installed_advantage
     return [
         (

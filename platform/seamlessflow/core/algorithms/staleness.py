@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class SampleLags:
-    """Lag of the oldest and of the newest trained token of each sample, [S]; 0 for a sample without any."""
+    """Lags of the oldest and the newest trained token of each sample, [S]; 0 for a sample that has none."""
 
     oldest: NDArray[np.int64]
     newest: NDArray[np.int64]
@@ -27,7 +27,8 @@ def sample_lags(
     versions: NDArray[np.int32],
     step_version: int,
 ) -> SampleLags:
-    """Lags of S samples laid out as in `core.batching.format`: `sample_starts` is [S + 1], the others [T]."""
+    """Return the lags of S samples laid out as in `core.batching.format`: `sample_starts` is [S + 1], the others are
+    [T]."""
     num_samples = len(sample_starts) - 1
     oldest = np.zeros(num_samples, dtype=np.int64)
     newest = np.zeros(num_samples, dtype=np.int64)

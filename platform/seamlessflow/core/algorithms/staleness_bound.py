@@ -1,6 +1,6 @@
-"""The staleness bound of a job, as a value: every comparison with it is made here.
+"""The staleness bound of a job as a value: every comparison with it is made here.
 
-It is part of the job spec, which processes without numpy read too; arrays that are passed in bring numpy along.
+It is part of the job spec, which processes without numpy also read, so numpy is not imported at run time.
 """
 
 from dataclasses import dataclass
@@ -31,20 +31,21 @@ class StalenessBound:
 
     @property
     def num_batches_ahead(self) -> int:
-        """Batches that may be under way at once: the one being trained, and one for each version of lag."""
+        """Batches that may be in progress at once: the one being trained, and one for each version of lag."""
         return self.max_lag + 1
 
     @property
     def num_batches_per_turn(self) -> int:
-        """Batches that one turn on a shared machine may train: half of the bound stays for rollout meanwhile."""
+        """Batches that one turn on a shared machine may train; half of the bound is left for rollout meanwhile."""
         return 1 + self.max_lag // 2
 
     def admitted_samples(self, lags: "SampleLags") -> "NDArray[np.bool_]":
-        """Which samples may be trained, [S]: known, not of the future, their oldest token within the bound."""
+        """Return which samples may be trained, [S]: versions known and not of the future, oldest token within the
+        bound."""
         return lags.is_known & (lags.newest >= 0) & (lags.oldest <= self.max_lag)
 
     def admitted_tokens(self, versions: "NDArray[np.int32]", *, step_version: int) -> "NDArray[np.bool_]":
-        """Which tokens may be trained by themselves, [T]: known, not of the future, within the bound."""
+        """Return which tokens may be trained on their own, [T]: known, not of the future, within the bound."""
         is_admitted: NDArray[np.bool_] = (
             (versions >= 0) & (versions <= step_version) & (step_version - versions <= self.max_lag)
         )

@@ -38,7 +38,7 @@ class TokenWeights:
 def token_weights(
     layout: TreeLayout, loss_mask: NDArray[np.uint8], advantages: NDArray[Any], objective: TrainObjective
 ) -> TokenWeights:
-    """`loss_mask` [T]; `advantages` [S], one a branch."""
+    """Return the weights of all tokens. `loss_mask` is [T]; `advantages` is [S], one per branch."""
     values = np.asarray(advantages, dtype=np.float64)
     sums = [np.maximum(values, 0.0), np.minimum(values, 0.0), np.ones(layout.num_samples)]
     match objective:
