@@ -1,6 +1,6 @@
-"""Ready rollout groups → one numbered batch: advantages, flattened trees, packed arrays.
+"""Turns ready rollout groups into one numbered batch: advantages, flattened trees, packed arrays.
 
-What a token weighs is worked out in `core.batching.group_weights`. The same groups always give the same batch.
+`core.batching.group_weights` computes what a token weighs. The same groups always give the same batch.
 """
 
 import dataclasses
@@ -26,32 +26,30 @@ from seamlessflow.core.trajectory.flatten import FlatTrees, flatten, unroll
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What the header of a batch says beyond the samples themselves, and how these are made."""
+    """What the header of a batch says beyond the samples, and how the samples are made."""
 
     job_id: str
     number: int
     policy_version: int
     temperature: float
     algorithm: AlgorithmSection
-    overlong_tokens: int = 2**31  # limit on what a session samples
-    overlong_turn_tokens: int | None = (
-        None  # limit on a single answer; none: answers are not judged one by one
-    )
+    overlong_tokens: int = 2**31  # limit on the sampled tokens of a session
+    overlong_turn_tokens: int | None = None  # limit on a single answer; None: single answers are not checked
     judge_markers: JudgeMarkers | None = None  # needed by mode-aware advantages
-    installed_estimator: Estimator | None = None  # needed where the algorithm names one that is not built in
-    metrics: Mapping[str, float] = field(default_factory=dict)  # of how the groups came about
+    installed_estimator: Estimator | None = None  # needed if the algorithm names one that is not built in
+    metrics: Mapping[str, float] = field(default_factory=dict)  # about how the groups were produced
     objective: TrainObjective = TrainObjective.ONCE
-    is_tree: bool = False  # the sessions of a group become trees; else every branch is written out
+    is_tree: bool = False  # true: the sessions of a group become trees; false: every branch is written out
 
 
 def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> Batch:
     """Pack groups, each a sequence of sessions, in the order given.
 
-    A batch of which nothing can be trained is still one: it takes its number and teaches nothing, so no job stalls.
+    A batch in which nothing can be trained is still a batch: it takes its number and teaches nothing, so no job stalls.
     """
     parts = [_part(group, plan) for group in groups]
     if not any(part.trees.loss_mask.any() for part in parts):
-        # All sessions are filtered: what they are can be computed and compared all the same.
+        # All sessions were filtered out, so keep their tokens and take only their advantages away.
         parts = [_part(group, plan, may_mask=False) for group in groups]
     weights = token_weights_of(parts, plan.algorithm, plan.installed_estimator)
     bases = np.cumsum([0, *(part.trees.layout.num_tokens for part in parts)])
@@ -106,7 +104,7 @@ def _part(group: Sequence[FinishedSession], plan: BatchPlan, *, may_mask: bool =
     objective = plan.objective
     if not plan.is_tree:
         trees = unroll(trees, is_trained_once=objective is TrainObjective.ONCE)
-        objective = TrainObjective.ONCE  # what a branch trains is in its own mask now
+        objective = TrainObjective.ONCE  # each branch's own mask now says what it trains
     if plan.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN:
         bound = plan.algorithm.staleness_bound
         is_fresh = bound.admitted_tokens(trees.versions, step_version=plan.policy_version)

@@ -1,4 +1,4 @@
-"""A session with its outcome, as batches are made of."""
+"""A finished session with its outcome: what batches are made of."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class FinishedSession:
     is_truncated: bool = False  # an answer was cut by the limit on its tokens
     is_timeout: bool = False
     is_stale: bool = (
-        False  # beyond the staleness bound: its tokens are not trained, its outcome still compares
+        False  # beyond the staleness bound: its tokens are not trained, but its outcome is still compared
     )
 
     @property
     def longest_answer_tokens(self) -> int:
-        """Sampled tokens of its longest turn."""
+        """The number of sampled tokens in its longest turn."""
         answers = (node for node in self.nodes if node.kind is NodeKind.SAMPLED and not node.is_partial)
         return max((len(node.token_ids) // TOKEN_BYTES for node in answers), default=0)

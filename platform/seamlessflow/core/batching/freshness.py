@@ -1,7 +1,7 @@
-"""What of a group is still young enough to train: whole sessions, by their oldest sampled token.
+"""Which sessions of a group are young enough to train, judged by their oldest sampled token.
 
-A session beyond the bound keeps its outcome, which the others are compared with, and loses its tokens. So one very
-long answer does not take the group's other sessions with it.
+A session beyond the bound loses its tokens but keeps its outcome, which the others are compared with. So one very long
+answer does not cost the group its other sessions.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION
 
 
 def marked_stale(sessions: Sequence[FinishedSession], *, oldest_allowed: int) -> list[FinishedSession]:
-    """The same sessions, those marked as stale that hold a token sampled by an older version than allowed."""
+    """Return the same sessions; those with a token sampled by an older version than allowed are marked as stale."""
     return [
         dataclasses.replace(session, is_stale=True) if _is_stale(session, oldest_allowed) else session
         for session in sessions

@@ -1,7 +1,7 @@
-"""What the tokens of finished groups weigh: overlong rule, then advantages, then the three arrays of a batch.
+"""What the tokens of finished groups weigh: the overlong rule, the advantages, then the three arrays of a batch.
 
 Baselines are taken over sessions, never over branches; every trained token of a session carries its session's advantage
-(or that of its span). A sampled token is of one session only, so branches that share it agree on its advantage.
+(or that of its span). A sampled token belongs to one session, so branches that share it agree on its advantage.
 """
 
 import dataclasses
@@ -36,17 +36,17 @@ class GroupPart:
 
     @property
     def token_sessions(self) -> NDArray[np.int64]:
-        """[T]"""
+        """The session of each token, [T]."""
         return self.trees.sample_sessions[self.trees.layout.samples]
 
     @property
     def sample_rewards(self) -> Floats:
-        """[S]"""
+        """The reward of each sample, [S]."""
         return self.rewards[self.trees.sample_sessions]
 
     @property
     def num_trained_tokens(self) -> NDArray[np.int64]:
-        """[M] as often as they count in the loss, so that a tree weighs what its branches do."""
+        """[M] counted as often as they count in the loss, so that a tree weighs as much as its branches."""
         trees, trained = self.trees, self.trees.loss_mask != 0
         no_advantages = np.zeros(trees.layout.num_samples)
         weights = token_weights(trees.layout, trees.loss_mask, no_advantages, self.objective).weights
@@ -61,7 +61,7 @@ class JudgedSession:
 
 
 def judged_session(session: FinishedSession, markers: JudgeMarkers) -> JudgedSession:
-    """What a session chose, by all that it sampled, in the order in which it did; trained or not."""
+    """Return what a session chose, judged by all its sampled tokens in order, trained or not."""
     answers = {
         node.index: np.frombuffer(node.token_ids, dtype="<i4")
         for node in session.nodes
@@ -90,8 +90,8 @@ def group_part(
 ) -> GroupPart:
     """Apply the overlong rule to a group: to its rewards, its mask, or its advantages.
 
-    `limit` is on the sampled tokens of a session, `turn_limit` on those of one answer. Sessions that the rule filters,
-    or that are no examples to imitate, leave the loss; without `may_mask` they only lose their advantage.
+    `limit` bounds the sampled tokens of a session, `turn_limit` those of one answer. Sessions that the rule filters, or
+    that are no examples to imitate, leave the loss; without `may_mask` they lose only their advantage.
     """
     overlong = algorithm.overlong
     rewards = np.array([session.reward for session in group], dtype=np.float64)
@@ -120,7 +120,8 @@ def group_part(
 def _soft_penalties(
     group: Sequence[FinishedSession], overlong: OverlongSection, *, limit: int, turn_limit: int | None
 ) -> Floats:
-    """Of the whole session or of its longest answer, [M], whichever is worse: a single turn can fill its budget."""
+    """Return the penalty of the session or of its longest answer, [M], whichever is worse: one turn can fill its
+    budget."""
     lengths = [(limit, [session.num_sampled_tokens for session in group])]
     if turn_limit is not None:
         lengths.append((turn_limit, [session.longest_answer_tokens for session in group]))
@@ -140,7 +141,7 @@ def _soft_penalties(
 def token_weights_of(
     parts: Sequence[GroupPart], algorithm: AlgorithmSection, installed: Estimator | None = None
 ) -> list[TokenWeights]:
-    """The arrays of each part. `installed`: the estimator that the algorithm names, if it is not built in."""
+    """Return the arrays of each part. `installed`: the estimator that the algorithm names, if it is not built in."""
     if algorithm.advantage is AdvantageEstimator.MODE_AWARE:
         return [_mode_aware_weights(part, algorithm.judge) for part in parts]
     sizes = [len(part.rewards) for part in parts]

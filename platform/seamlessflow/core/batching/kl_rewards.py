@@ -1,4 +1,4 @@
-"""A batch whose rewards pay for the KL to the reference model: the trainer's side of `kl_placement: reward`."""
+"""Subtracts the KL to the reference model from a batch's rewards: the trainer's side of `kl_placement: reward`."""
 
 import dataclasses
 
@@ -11,7 +11,8 @@ from seamlessflow.core.batching.format import Batch
 
 
 def kl_into_rewards(batch: Batch, reference_logprobs: Floats, algorithm: AlgorithmSection) -> Batch:
-    """The same batch with advantages of the shaped rewards. `reference_logprobs` is [T]; only trained tokens count."""
+    """Return the batch with advantages of the shaped rewards. `reference_logprobs` is [T]; only trained tokens
+    count."""
     trained = np.flatnonzero(batch.loss_mask)
     token_sessions = np.repeat(batch.sessions, np.diff(batch.sample_starts))[trained]
     difference = reference_logprobs[trained] - batch.behaviour_logprobs[trained].astype(np.float64)

@@ -1,8 +1,8 @@
-"""Samples of trees → packs within a token budget, and packs → ranks: pure, deterministic.
+"""Groups samples of trees into packs within a token budget, and deals packs to ranks: pure, deterministic.
 
 A pack is what one forward and backward pass computes: some samples and, as context, all tokens before them on their
 paths, each once. A tree within the budget stays whole; a larger one is cut between branches in depth-first order, and
-what the parts share is computed in each. Parts are then put together, largest first, where they fit (first-fit
+each part computes what the parts share. Parts are then packed together, largest first, wherever they fit (first-fit
 decreasing). Finding the best cut is NP-hard ("Tree Training", arXiv 2511.00413); this one is linear in the samples.
 
 Invariants: every sample is in exactly one pack; a pack keeps the budget unless it is a single sample whose path alone
@@ -22,13 +22,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """`tokens`: all that is computed, rising, closed under "stands before"."""
+    """`tokens`: all tokens to compute, in rising order, together with all tokens before them on their paths."""
 
     samples: tuple[int, ...]
     tokens: Ints
 
     def layout(self, whole: TreeLayout) -> tuple[TreeLayout, Ints]:
-        """The pack's own trees, and the place of each of its tokens' predecessor in the pack (NO_PARENT: none)."""
+        """Return the pack's own trees and, for each token, the place of its predecessor in the pack (NO_PARENT:
+        none)."""
         before = whole.predecessors[self.tokens]
         parents = np.where(before == NO_PARENT, NO_PARENT, np.searchsorted(self.tokens, before))
         begins = (parents == NO_PARENT) | (parents != np.arange(-1, len(parents) - 1))
@@ -37,7 +38,7 @@ class Pack:
 
 
 def pack_samples(layout: TreeLayout, num_inputs: Mapping[int, int], budget: int) -> list[Pack]:
-    """Packs of the samples that `num_inputs` names; it says how many of a sample's own tokens are needed."""
+    """Pack the samples that `num_inputs` names; it says how many of a sample's own tokens are needed."""
     paths = list(layout.paths())
     parts: list[Pack] = []
     for tree in layout.trees():
@@ -49,9 +50,10 @@ def pack_samples(layout: TreeLayout, num_inputs: Mapping[int, int], budget: int)
 
 
 def deal(costs: Sequence[float], num_ranks: int) -> list[list[int]]:
-    """Indices of packs for each rank, equally many but for the last round's. Σ by rank differs by at most max(costs).
+    """Return indices of packs for each rank, equally many except in the last round; loads differ by at most max(costs).
 
-    In rounds of `num_ranks`, largest first, each round's largest goes to the rank that has least.
+    Packs are dealt in rounds of `num_ranks`, largest first; the largest of a round goes to the rank with the least
+    load.
     """
     ranks: list[list[int]] = [[] for _ in range(num_ranks)]
     loads = [0.0] * num_ranks
@@ -65,7 +67,7 @@ def deal(costs: Sequence[float], num_ranks: int) -> list[list[int]]:
 
 
 def _cut(path: list[slice], num_inputs: int) -> list[slice]:
-    """A whole path of which only the first `num_inputs` own tokens are needed."""
+    """Return the whole path, with only the first `num_inputs` of the sample's own tokens."""
     own = path[-1]
     return [*path[:-1], slice(own.start, own.start + num_inputs)]
 

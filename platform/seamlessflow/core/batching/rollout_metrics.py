@@ -1,7 +1,6 @@
 """Metrics of the sessions in a batch, under the names of the metric catalogue (docs/metrics.md).
 
-Rewards here are the outcomes, before any shaping. Environments and domains have their own means where tasks name more
-than one.
+Rewards here are the outcomes, before any shaping. Each domain has its own mean if the tasks name more than one.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, NodeKind
 
 
 def rollout_metrics(groups: Sequence[Sequence[FinishedSession]], *, overlong_limit: int) -> dict[str, float]:
-    """At least one group with at least one session."""
+    """Return the metrics by name. Needs at least one group with at least one session."""
     sessions = [session for group in groups for session in group]
     rewards = np.array([session.reward for session in sessions])
     lengths = np.array([session.num_sampled_tokens for session in sessions])
@@ -45,11 +44,11 @@ def rollout_metrics(groups: Sequence[Sequence[FinishedSession]], *, overlong_lim
 
 
 def _num_given_tokens(session: FinishedSession) -> int:
-    """Tokens that were not sampled: prompts, tool results, text of templates."""
+    """Count the tokens that were not sampled: prompts, tool results, text of templates."""
     given = (len(node.token_ids) for node in session.nodes if node.kind is not NodeKind.SAMPLED)
     return sum(given) // TOKEN_BYTES
 
 
 def _has_several_versions(session: FinishedSession) -> bool:
-    """Whether a weight update fell into the session: its rollout was a partial one."""
+    """Whether weights were updated during the session, which makes it a partial rollout."""
     return len({version for node in session.nodes for version in node.spans[1::2]}) > 1

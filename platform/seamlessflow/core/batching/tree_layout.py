@@ -1,15 +1,15 @@
 """How trees of tokens lie in one flat array: depth first, each token once.
 
 A tree of conversations is cut into *samples*, one for each branch. The first branch holds its whole path; every later
-one holds only what no branch before it has, and goes on from a token of an earlier sample, its parent. A batch without
-any sharing is the special case in which no sample has a parent.
+one holds only what no branch before it has, and continues from a token of an earlier sample, its parent. In a batch
+without any sharing, no sample has a parent.
 
     tokens   a b c d | e f | g          sample_starts   0 4 6 7
     sample      0       1    2          sample_parents  -1 2 0      paths: abcd, abcef, ag
 
 Invariant (`TreeLayout` refuses anything else): the order is depth first, so a parent lies on the path of the sample
-before. Therefore what descends from a token is one contiguous range behind it, and the branches through a token are
-one contiguous range of samples. Nothing here loops over tokens in Python.
+before. Therefore the descendants of a token are one contiguous range after it, and the branches through a token are one
+contiguous range of samples. No loop over tokens runs in Python.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,10 @@ class InvalidTreeLayout(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TreeLayout:
-    """T tokens in S samples. Raises InvalidTreeLayout; the derived arrays are made once."""
+    """T tokens in S samples. Raises InvalidTreeLayout. Computes the derived arrays once."""
 
     sample_starts: Ints  # [S + 1]
-    sample_parents: Ints  # [S] the token that the sample goes on from, NO_PARENT: it begins a tree
+    sample_parents: Ints  # [S] the token that the sample continues from; NO_PARENT: it begins a tree
     positions: Ints = field(init=False)  # [T] tokens before it on its path
     descendant_ends: Ints = field(
         init=False
@@ -51,7 +51,7 @@ class TreeLayout:
 
     @classmethod
     def of_lengths(cls, lengths: Sequence[int]) -> "TreeLayout":
-        """Samples that share nothing."""
+        """Make a layout of samples that share nothing."""
         starts = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
         return cls(starts, np.full(len(lengths), NO_PARENT))
 
@@ -65,13 +65,13 @@ class TreeLayout:
 
     @property
     def num_linear_tokens(self) -> int:
-        """Tokens of all branches written out one by one."""
+        """The number of tokens if all branches were written out one by one."""
         ends = self.sample_starts[1:] - 1
         return int((self.positions[ends] + 1).sum())
 
     @property
     def predecessors(self) -> Ints:
-        """[T] the token before each one on its path, NO_PARENT at the beginning of a tree."""
+        """[T] the token before each token on its path; NO_PARENT at the beginning of a tree."""
         before = np.arange(-1, self.num_tokens - 1)
         before[self.sample_starts[:-1]] = self.sample_parents
         return before
@@ -83,30 +83,31 @@ class TreeLayout:
 
     @property
     def last_samples(self) -> Ints:
-        """[T] the last branch through each token; the first is the sample that holds it, all between go through it."""
+        """[T] the last branch through each token. The sample that holds it is the first; all between go through it
+        too."""
         last: Ints = np.searchsorted(self.sample_starts, self.descendant_ends, side="left") - 1
         return last
 
     def branch_sums(self, values: Floats) -> Floats:
-        """Σ of `values` [S] over the branches that go through each token, [T]."""
+        """Sum `values` [S] over the branches that go through each token, [T]."""
         totals = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
         sums: Floats = totals[self.last_samples + 1] - totals[self.samples]
         return sums
 
     def path_sums(self, values: Floats) -> Floats:
-        """Σ of `values` [T] over the tokens of each whole branch, root to end, [S]."""
+        """Sum `values` [T] over the tokens of each whole branch, from root to end, [S]."""
         sums = np.empty(self.num_samples)
         for sample, pieces in enumerate(self.paths()):
             sums[sample] = sum(values[piece].sum() for piece in pieces)
         return sums
 
     def paths(self) -> Iterator[list[slice]]:
-        """For each sample the contiguous pieces of its whole branch, root first."""
+        """Yield for each sample the contiguous pieces of its whole branch, root first."""
         for _, pieces in self._open_pieces():
             yield [slice(start, end) for start, end in pieces]
 
     def trees(self) -> list[slice]:
-        """The samples of each tree."""
+        """Return the samples of each tree."""
         roots = np.append(np.flatnonzero(self.sample_parents == NO_PARENT), self.num_samples)
         return [slice(int(first), int(end)) for first, end in pairwise(roots)]
 
@@ -123,7 +124,8 @@ class TreeLayout:
         return positions, ends
 
     def _open_pieces(self) -> Iterator[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-        """For each sample the pieces that it leaves for good, and those of its own path (valid until the next step)."""
+        """Yield for each sample the pieces it leaves for good, and those of its own path (valid until the next
+        step)."""
         pieces: list[tuple[int, int]] = []
         starts, parents = self.sample_starts.tolist(), self.sample_parents.tolist()
         for sample, parent in enumerate(parents):
