@@ -1,8 +1,8 @@
-"""What the gateway's role may do in the database: the table, and the SQL that grants exactly that.
+"""What the gateway's role may do in the database: the table of rights, and the SQL that grants exactly those.
 
-Enters: a role and the tables that exist. Leaves: statements to run in one transaction. Invariant: whatever the role was
-granted before on our tables is taken back first, so that the table below is all there is. What is not listed is refused
-by PostgreSQL ("permission denied for table …"): a new statement of `data_plane.store` may need a row here.
+`grant_statements` takes a role and the existing tables, and returns statements to run in one transaction. Invariant:
+all rights that the role had on these tables are revoked first, so it has none but those in the table below. PostgreSQL
+refuses the rest ("permission denied for table …"), so a new statement of `data_plane.store` may need a row here.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ Columns = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Columns by verb; empty: not at all. DELETE knows no columns."""
+    """Columns by verb; an empty tuple grants nothing. DELETE has no columns."""
 
     select: Columns = ()
     insert: Columns = ()
@@ -27,7 +27,7 @@ _READ = Grant(select=(ALL,))
 _APPEND = Grant(select=(ALL,), insert=(ALL,))
 _KEEP = Grant(select=(ALL,), insert=(ALL,), update=(ALL,))
 GRANTS: Mapping[str, Grant] = {
-    # Of people only what tells whether a token may open a session: no name, no address, no password's digest.
+    # Of people, only what decides whether a token may open a session: no name, address or password digest.
     "accounts_project": Grant(select=("id",)),
     "accounts_user": Grant(select=("id", "is_active", "is_superuser")),
     "accounts_membership": Grant(select=("user_id", "project_id", "role")),
@@ -60,7 +60,8 @@ GRANTS: Mapping[str, Grant] = {
 
 
 def grant_statements(role: str, tables: Collection[str]) -> list[str]:
-    """SQL that leaves `role` with the rights above on those of `tables` that are listed, and with no others on any."""
+    """Return SQL that gives `role` the rights above on those of `tables` that are listed, and no rights on the
+    others."""
     quoted = quote_name(role)
     statements = [f"GRANT USAGE ON SCHEMA public TO {quoted}"]
     statements += [f"REVOKE ALL ON TABLE {quote_name(table)} FROM {quoted}" for table in sorted(tables)]
@@ -72,7 +73,7 @@ def grant_statements(role: str, tables: Collection[str]) -> list[str]:
 
 
 def quote_name(name: str) -> str:
-    """As PostgreSQL takes a name of any characters."""
+    """Quote a name for PostgreSQL; it may contain any characters."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -1,7 +1,7 @@
-"""What a new API token may be: its scopes and its end.
+"""What a new API token may be: its scopes and its expiry.
 
-Enters: what was asked for, and the limits of the token that asks (a browser session has none). Leaves: scopes and the
-moment of expiry. Invariant: a token never makes one that may do more, or that lives longer, than itself.
+Takes what was asked for and the limits of the token that asks (a browser session has none), and returns the scopes and
+the moment of expiry. Invariant: a token never makes one that may do more, or that lives longer, than itself.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ MAX_LIFETIME_DAYS = 365
 
 
 class MintingRefused(ValueError):
-    """A token that cannot be made as asked; `is_excess`: because it would be more than the caller may make."""
+    """The token cannot be made as asked; `is_excess`: it would be allowed more than the caller may give."""
 
     def __init__(self, field: str, detail: str, *, is_excess: bool = False) -> None:
         super().__init__(f"{field}: {detail}")
@@ -27,7 +27,7 @@ class MintingRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Minter:
-    """Who asks. `scopes` and `expires_at` are those of its token; None means without such a limit."""
+    """Who asks. `scopes` and `expires_at` are those of its token; None means that there is no such limit."""
 
     is_operator: bool
     is_project_token: bool
@@ -38,7 +38,7 @@ class Minter:
 def scopes_granted(
     asked: Collection[Scope] | None, minter: Minter, *, is_installation: bool
 ) -> frozenset[Scope]:
-    """What the token gets; by default the usual scopes, as far as the minter has it. Raises MintingRefused."""
+    """Return the scopes of the token: by default, the usual ones that the minter may give. Raises MintingRefused."""
     if is_installation and (minter.is_project_token or not minter.is_operator):
         raise MintingRefused(
             "installation",
@@ -58,7 +58,8 @@ def scopes_granted(
 
 
 def expiry_granted(days: int | None, minter: Minter, *, now: datetime) -> datetime:
-    """When the token ends; by default after the default time, or with the minter. Raises MintingRefused."""
+    """Return when the token expires; by default after the usual time, but not after the minter. Raises
+    MintingRefused."""
     if days is not None and not 1 <= days <= MAX_LIFETIME_DAYS:
         raise MintingRefused(
             "expires_in_days", f"{days} is not accepted; accepted: 1 to {MAX_LIFETIME_DAYS} days"

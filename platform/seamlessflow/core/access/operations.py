@@ -1,11 +1,9 @@
-"""Operations on an installation and who may perform each: the single table of role, scope and
-operation.
+"""Operations on an installation and who may perform each: the single table of role, scope and operation.
 
-Enters: the caller's role in a project, whether the caller is an operator of the installation, the
-scopes of the caller's token (a browser session has no such limit), and whether the object is the
-caller's own. Leaves: None, or one sentence that says why the operation is refused. Invariant: a
-token never allows more than its owner may do. It only restricts, and both role and scope must allow
-an operation.
+Takes the caller's role in a project, whether the caller is an operator of the installation, the scopes of the caller's
+token (a browser session has no such limit), and whether the object is the caller's own. Returns None, or one sentence
+that says why the operation is refused. Invariant: a token never allows more than its owner may do. It only restricts,
+and both role and scope must allow an operation.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,8 +1,8 @@
-"""Every route of the web and of the gateway, and what it takes to be let in.
+"""Every route of the web and of the gateway, and who may call it.
 
 A new route needs a row here: the web refuses a route of `/api/v1` without one, and tests/integration/
-test_route_access.py walks all of them as every role with every scope. `Operation`: the table of `operations` decides.
-`Caller`: the route is for a program that shows a credential of its own, or for everybody.
+test_route_access.py calls all of them as every role with every scope. An `Operation` is decided by the table of
+`operations`. A `Caller` marks a route for a program that shows its own credential, or for everybody.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ _OPERATIONS: Routes = {
     ("POST", f"{_JOB}/resume"): Operation.JOB_EDIT,
     ("POST", f"{_JOB}/stage"): Operation.JOB_EDIT,
     ("POST", "uploads"): Operation.UPLOAD,
-    # Of each thing that is named the view asks for STORED_DELETE, once it is no dry run.
+    # Unless it is a dry run, the view requires STORED_DELETE for each thing named.
     ("POST", "storage/deletions"): Operation.DELETION_ASK,
     ("PATCH", "storage/policy"): Operation.RETENTION_EDIT,
     ("GET", "machines"): Operation.MACHINE_READ,
@@ -130,11 +130,11 @@ GATEWAY_ROUTES: Routes = {
 
 
 class RouteWithoutRule(LookupError):
-    """An address that was added without saying who may call it."""
+    """A route that was added without a rule about who may call it."""
 
 
 def operation_of(method: str, route: str) -> Operation:
-    """The operation behind a route of `/api/v1`. Raises RouteWithoutRule."""
+    """Return the operation behind a route of `/api/v1`. Raises RouteWithoutRule."""
     entry = WEB_ROUTES.get((method, route))
     if not isinstance(entry, Operation):
         raise RouteWithoutRule(

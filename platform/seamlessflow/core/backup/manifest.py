@@ -1,4 +1,4 @@
-"""What a back-up holds: written last, so that a folder without it is no back-up.
+"""What a back-up contains. The manifest is written last, so a folder without it is no back-up.
 
 Paths are relative: `database.dump` to the back-up's folder, all others to `files/` in it and to ARTIFACT_ROOT.
 """
@@ -21,7 +21,7 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the database names and that was not there. `job_id` is empty for an upload."""
+    """Something that the database names but that was not there. `job_id` is empty for an upload."""
 
     job_id: str = ""
     job_name: str = ""
@@ -31,7 +31,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     made_at: datetime
-    artifact_root: str  # as it was: places in the database begin with it
+    artifact_root: str  # of the original; paths in the database begin with it
     database: StoredFile
     files: list[StoredFile]
     missing: list[Missing] = []
@@ -42,11 +42,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedBackup(ValueError):
-    """A folder that is no whole back-up of a known format."""
+    """A folder that is not a complete back-up of a known format."""
 
 
 def manifest_decode(data: bytes) -> Manifest:
-    """Raises DamagedBackup."""
+    """Decode and check a manifest. Raises DamagedBackup."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
     except msgspec.DecodeError as error:
