@@ -1,1 +1,1 @@
-"""Trajectory trees: longest-prefix match, version spans, resumption, linearisation."""
+"""Trajectory trees: longest-prefix match, version spans, resumption, flattening."""

@@ -1,9 +1,9 @@
-"""Conversations of one or more sessions → trees of tokens, depth first, each token once (`core.batching.tree_layout`).
+"""Turns conversations of one or more sessions into trees of tokens, depth first (`core.batching.tree_layout`).
 
-Context that sessions or branches begin with in the same way is held once, found by its tokens; what was sampled is
-never joined, for every draw is a sample of its own. Partial answers are left out (what follows them goes on from the
-node above); so is context behind the last trained token of a branch. Tokens of unknown version, tokens without a finite
-logprob and masked ones are kept as context and never trained. The same sessions always give the same trees.
+Context that sessions or branches share at their beginning is stored once, compared by its tokens; sampled tokens are
+never merged, because every draw is a sample of its own. Partial answers are left out (what follows them continues from
+the node above), and so is context after the last trained token of a branch. Tokens of unknown version, tokens without a
+finite logprob and masked tokens are kept as context and never trained. The same sessions always give the same trees.
 
 Source: "Tree Training" (arXiv 2511.00413), where the flat sequence is attended to by ancestors only.
 """
@@ -22,7 +22,7 @@ from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_expand
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-NodeMarks = Mapping[int, int]  # of a session: by index of an answer's node, how many of its first tokens
+NodeMarks = Mapping[int, int]  # for a session: the index of an answer's node → how many of its first tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class FlatTrees:
     loss_mask: NDArray[np.uint8]  # [T] 1: sampled and trained
     behaviour_logprobs: NDArray[np.float32]  # [T] as served; 0 where not sampled
     versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
-    is_marked: NDArray[np.bool_]  # [T] named by the caller
+    is_marked: NDArray[np.bool_]  # [T] marked by the caller
 
 
 @dataclass(slots=True)
 class _Piece:
-    """Tokens between two forks of the tree in the making."""
+    """Tokens between two forks of the tree that is being built."""
 
     session: int
     is_sampled: bool
@@ -52,7 +52,7 @@ class _Piece:
     children: list["_Piece"] = field(default_factory=list)
 
     def part(self, tokens: slice) -> "_Piece":
-        """Some of the tokens, without children."""
+        """Return some of the tokens, without children."""
         return _Piece(
             session=self.session,
             is_sampled=self.is_sampled,
@@ -65,9 +65,9 @@ class _Piece:
 
 
 def flatten(sessions: Sequence[Sequence[Node]], marks: Sequence[NodeMarks] | None = None) -> FlatTrees:
-    """Trees of all branches that train something. Nodes of a session in order of their index.
+    """Build the trees of all branches that train something. The nodes of a session are in order of their index.
 
-    `marks`: for each session how many of the first tokens of some of its answers are to be found again.
+    `marks`: for each session, the number of first tokens to mark in some of its answers.
     """
     top: list[_Piece] = []
     for number, nodes in enumerate(sessions):
@@ -84,7 +84,7 @@ def flatten(sessions: Sequence[Sequence[Node]], marks: Sequence[NodeMarks] | Non
 
 
 def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
-    """The same branches written out whole, one sample each; a shared answer is trained in the first, or in all."""
+    """Write each branch out whole, as one sample; a shared answer is trained in the first branch or in all of them."""
     layout = trees.layout
     own_starts = layout.sample_starts[:-1]
     parts, masks = [], []
@@ -106,7 +106,7 @@ def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
 
 
 def _session_roots(number: int, nodes: Sequence[Node], marks: NodeMarks) -> list[_Piece]:
-    """The session's own trees, without what trains nothing."""
+    """Return the session's own trees, without what trains nothing."""
     below: defaultdict[int | None, list[_Piece]] = defaultdict(list)  # by parent, newest first
     for node in reversed(nodes):
         children = below.pop(node.index, [])
@@ -124,7 +124,7 @@ def _session_roots(number: int, nodes: Sequence[Node], marks: NodeMarks) -> list
 
 
 def _insert(siblings: list[_Piece], piece: _Piece) -> None:
-    """Add a piece; context joins the sibling that begins with the same tokens."""
+    """Add a piece; context is merged with the sibling that begins with the same tokens."""
     if not piece.is_sampled:
         for place, other in enumerate(siblings):
             num_shared = 0 if other.is_sampled else _num_shared(other.token_ids, piece.token_ids)
@@ -162,13 +162,13 @@ def _lay_out(top: list[_Piece]) -> FlatTrees:
             starts.append(num_tokens)
             parents.append(parent)
             sessions.append(piece.session)
-        sessions[-1] = piece.session  # shared context belongs to whoever came first, the branch to its end
+        sessions[-1] = piece.session  # a branch belongs to the session of its last piece
         pieces.append(piece)
         num_tokens += len(piece.token_ids)
         stack.extend((child, num_tokens - 1) for child in reversed(piece.children))
     loss_mask = _concatenated([piece.loss_mask for piece in pieces], np.uint8)
     begins = [start for start, parent in zip(starts, parents, strict=True) if parent == NO_PARENT]
-    loss_mask[begins] = 0  # of an answer to an empty prompt: no token predicts it
+    loss_mask[begins] = 0  # the first token of a tree: no token predicts it
     return FlatTrees(
         layout=TreeLayout(np.array([*starts, num_tokens]), np.array(parents, dtype=np.int64)),
         sample_sessions=np.array(sessions, dtype=np.int64),

@@ -1,8 +1,8 @@
-"""Canonical digests of chat messages: a request is matched on these before it is proven on tokens.
+"""Canonical digests of chat messages. A request is matched on these before tokens prove the match.
 
-Enters: messages as the OpenAI chat format has them. Leaves: 16 bytes a message. Two messages that a template may only
-render the same get the same digest: key order, absent against null or empty content, text in parts or in a string,
-identifiers of tool calls, arguments as object or as JSON text, and reasoning that an agent left out do not matter.
+Takes messages in the OpenAI chat format and returns 16 bytes per message. Messages that a template can only render the
+same get the same digest: it ignores key order, absent against null or empty content, text in parts or in a string,
+identifiers of tool calls, arguments as object or as JSON text, and reasoning that an agent left out.
 """
 
 import hashlib
@@ -17,7 +17,8 @@ _THINK = re.compile(r"\A\s*(?:<think>)?.*?</think>", re.DOTALL)
 
 
 def message_text(content: Any) -> str:
-    """The text of a content field: a string, a list of text parts, or nothing. Raises ValueError on other parts."""
+    """Return the text of a content field: a string, a list of text parts, or nothing. Raises ValueError on other
+    parts."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -32,7 +33,7 @@ def _is_text_part(part: Any) -> bool:
 
 
 def tool_arguments(arguments: Any) -> Any:
-    """Arguments of a tool call as an object where they are one; other text stays as it is."""
+    """Return the arguments of a tool call as an object if they are one; other text stays as it is."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -58,6 +59,6 @@ def message_digests(messages: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
 
 
 def value_digest(value: Any) -> bytes:
-    """Digest of any JSON value, whatever the order of its keys."""
+    """Return the digest of any JSON value, whatever the order of its keys."""
     raw = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(raw, digest_size=DIGEST_BYTES).digest()

@@ -1,8 +1,8 @@
 """The trajectory tree of one session: nodes that hold only their own tokens, as packed bytes.
 
-A request enters as canonical message digests (and the digest of what else its prompt depends on, e.g. its tools); the
-deepest answer whose path carries exactly a prefix of those messages leaves. Whether the request really continues that
-path is then proven on rendered text and tokens by the caller.
+`match` takes a request as canonical message digests (and the digest of what else its prompt depends on, e.g. its
+tools); it returns the deepest answer whose path carries exactly a prefix of those messages. The caller then proves on
+rendered text and tokens that the request really continues that path.
 
 Invariants: a node's index is its place in `nodes`; a parent comes before its children; a sampled node's parent is a
 prompt or root node; token ids never change once a node is added.
@@ -56,7 +56,7 @@ class Node:
     context: bytes = b""  # roots: digest of tools and template arguments
     logprobs: bytes = b""
     spans: Spans = ()
-    loss_mask: bytes | None = None  # packed bits, big first; None: every token is trained
+    loss_mask: bytes | None = None  # packed bits, most significant first; None: every token is trained
     is_partial: bool = False
 
     @property
@@ -66,7 +66,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The answer that a request goes on from, and how many of the request's messages its path holds."""
+    """The answer that a request continues, and how many of the request's messages its path holds."""
 
     node: Node | None
     num_messages: int
@@ -85,7 +85,7 @@ class PrefixTree:
         self.children.setdefault(node.parent, []).append(node.index)
 
     def match(self, digests: tuple[bytes, ...], context: bytes) -> Match:
-        """The deepest answer whose path's messages are a proper prefix of `digests`."""
+        """Find the deepest answer whose path's messages are a proper prefix of `digests`."""
         best, depth = self._descend(None, digests, 0, context)
         if best is not None:
             return Match(best, depth, ForkCause.HISTORY if self.children.get(best.index) else None)
@@ -95,7 +95,7 @@ class PrefixTree:
         return Match(None, 0, ForkCause.CONTEXT if is_other_context else ForkCause.NEW_ROOT)
 
     def prompt_child(self, parent: int | None, digests: tuple[bytes, ...], context: bytes) -> Node | None:
-        """The prompt node that adds exactly these messages under `parent`, if a request added it before."""
+        """Find the prompt node that adds exactly these messages under `parent`, if a request added it before."""
         for index in self.children.get(parent, ()):
             node = self.nodes[index]
             if node.kind != NodeKind.SAMPLED and node.digests == digests and node.context == context:
@@ -103,7 +103,7 @@ class PrefixTree:
         return None
 
     def path(self, index: int | None) -> list[Node]:
-        """Nodes from the root to `index`."""
+        """Return the nodes from the root to `index`."""
         nodes: list[Node] = []
         while index is not None:
             node = self.nodes[index]
@@ -115,7 +115,7 @@ class PrefixTree:
         return b"".join(node.token_ids for node in self.path(index))
 
     def answers_above(self, node: Node) -> Iterator[Node]:
-        """Earlier answers on the path of an answer, nearest first."""
+        """Yield earlier answers on the path of an answer, nearest first."""
         for ancestor in reversed(self.path(node.parent)):
             if ancestor.kind == NodeKind.SAMPLED:
                 yield ancestor
@@ -129,7 +129,8 @@ class PrefixTree:
     def _descend(
         self, parent: int | None, digests: tuple[bytes, ...], depth: int, context: bytes
     ) -> tuple[Node | None, int]:
-        """Walk down from `parent`, newest child first; iterative, a conversation may have thousands of turns."""
+        """Walk down from `parent`, newest child first; no recursion, because a conversation may have thousands of
+        turns."""
         best: tuple[Node | None, int] = (None, 0)
         stack = [(parent, depth)]
         while stack:

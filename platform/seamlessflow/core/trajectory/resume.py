@@ -1,8 +1,8 @@
-"""One answer in the making, across engines: what it has, what it may still take, where it may go on.
+"""One answer in progress, across engines: what it has, what it may still take, where it may continue.
 
-Pieces enter as packed bytes with the versions that sampled them; the next engine is asked to go on from the prompt and
-all tokens so far. Invariants: budget, tokens and spans are those of one call however often it moved; the version never
-goes down within a turn, so `min_version` only rises.
+`AnswerProgress` takes pieces as packed bytes with the versions that sampled them. The next engine is asked to continue
+from the prompt and all tokens so far. Invariants: budget, tokens and spans are those of one call, however often it
+moved; the version never goes down within a turn, so `min_version` only rises.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from seamlessflow.core.trajectory.version_spans import Spans, spans_bounds, span
 
 
 class FinishReason(StrEnum):
-    """As engines say it; abort is no end: the answer goes on elsewhere."""
+    """As engines report it. `abort` is not an end: the answer continues elsewhere."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -45,7 +45,7 @@ class AnswerProgress:
     spans: Spans = ()
     finish_reason: FinishReason | None = None
     num_handovers: int = 0
-    handover_at: tuple[int, ...] = ()  # how many tokens it had at each of them
+    handover_at: tuple[int, ...] = ()  # how many tokens it had at each hand-over
     num_continuations: int = 0
     num_wasted_tokens: int = 0
     max_gap_s: float = 0.0
@@ -68,7 +68,7 @@ class AnswerProgress:
 
     @property
     def next_prompt(self) -> bytes:
-        """What the next engine is given: the prompt and all tokens sampled so far."""
+        """The input of the next engine: the prompt and all tokens sampled so far."""
         return self.prompt_ids + bytes(self.token_ids)
 
     def add(self, piece: Piece) -> None:
@@ -85,14 +85,14 @@ class AnswerProgress:
             self.finish_reason = FinishReason.LENGTH
 
     def moved(self) -> None:
-        """The engine gave the answer up; another one goes on."""
+        """Note that the engine gave the answer up and another one continues."""
         self.num_handovers += 1
         self.handover_at += (self.num_tokens,)
         if self.token_ids:
             self.num_continuations += 1
 
     def cut(self, num_tokens: int) -> None:
-        """A stop string was completed by token `num_tokens`: later ones are waste."""
+        """Finish the answer at token `num_tokens`, which completed a stop string; later ones are waste."""
         self.num_wasted_tokens += self.num_tokens - num_tokens
         del self.token_ids[num_tokens * TOKEN_BYTES :]
         del self.logprobs[num_tokens * TOKEN_BYTES :]

@@ -1,8 +1,8 @@
 """Which policy version sampled which token of an answer: run-length spans.
 
 A span list is flat, `(start, version, start, version, …)`: from token `start` on, until the next start, tokens were
-sampled by `version`. Invariant: the first start is 0, starts rise strictly, neighbours differ; no tokens, no spans.
-UNKNOWN_VERSION marks tokens whose version cannot be proven; they are never trained.
+sampled by `version`. Invariant: the first start is 0, starts rise strictly, neighbours differ; without tokens there are
+no spans. UNKNOWN_VERSION marks tokens whose version cannot be proven; they are never trained.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ UNKNOWN_VERSION = -1
 
 
 def spans_append(spans: Spans, *, num_tokens: int, version: int, num_added: int) -> Spans:
-    """`num_added` tokens of `version` after the `num_tokens` that `spans` already describes.
+    """Add `num_added` tokens of `version` after the `num_tokens` that `spans` already describes.
 
     `spans_append((0, 3), num_tokens=10, version=4, num_added=5)` is `(0, 3, 10, 4)`.
     """
@@ -23,7 +23,7 @@ def spans_append(spans: Spans, *, num_tokens: int, version: int, num_added: int)
 
 
 def spans_concat(first: Spans, *, num_first: int, second: Spans) -> Spans:
-    """Spans of two pieces of one answer, the second beginning at token `num_first`."""
+    """Join the spans of two pieces of one answer; the second begins at token `num_first`."""
     joined = first
     for position in range(0, len(second), 2):
         start, version = num_first + second[position], second[position + 1]
@@ -33,7 +33,7 @@ def spans_concat(first: Spans, *, num_first: int, second: Spans) -> Spans:
 
 
 def spans_truncate(spans: Spans, num_tokens: int) -> Spans:
-    """Spans of the first `num_tokens` tokens."""
+    """Return the spans of the first `num_tokens` tokens."""
     kept: list[int] = []
     for position in range(0, len(spans), 2):
         if spans[position] < num_tokens:
@@ -42,7 +42,7 @@ def spans_truncate(spans: Spans, num_tokens: int) -> Spans:
 
 
 def spans_expand(spans: Spans, num_tokens: int) -> NDArray[np.int32]:
-    """One version per token, int32 [num_tokens]. Raises ValueError when the spans do not begin at token 0."""
+    """Return one version per token, int32 [num_tokens]. Raises ValueError if the spans do not begin at token 0."""
     if num_tokens == 0:
         return np.empty(0, dtype=np.int32)
     starts = np.asarray(spans[0::2], dtype=np.int64)
@@ -53,6 +53,6 @@ def spans_expand(spans: Spans, num_tokens: int) -> NDArray[np.int32]:
 
 
 def spans_bounds(spans: Spans) -> tuple[int | None, int | None]:
-    """Smallest and largest known version, None when there is none."""
+    """Return the smallest and the largest known version, None if there is none."""
     known = [version for version in spans[1::2] if version != UNKNOWN_VERSION]
     return (min(known), max(known)) if known else (None, None)
