@@ -1,1 +1,1 @@
-"""Who is at work and who only seems to be: rules over silences."""
+"""Rules that tell from silences who is at work and who only seems to be."""

@@ -1,7 +1,7 @@
-"""When a child process is given up: it was asked for a sign of life for so long, and gave none.
+"""When a child process is given up: it was asked for a sign of life for too long and gave none.
 
-Enters: ticks of whoever listens, and signs of life. Leaves: whether the child is lost. Time counts only while the
-listener is awake itself: a supervisor that was stopped does not kill its children when it goes on.
+`Pulse` takes the listener's ticks and the child's signs of life, and says whether the child is lost. Time counts only
+while the listener itself is awake: a supervisor that was stopped does not kill its children when it continues.
 """
 
 from dataclasses import dataclass

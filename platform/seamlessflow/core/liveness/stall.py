@@ -1,9 +1,9 @@
-"""When a silent party is suspected: longer silent than its own pace explains.
+"""When a silent party is suspected: it has been silent for longer than its own pace explains.
 
-Enters: what a listener measures, as durations: its own ticks, signs of progress, answers to probes. Leaves: whether to
-probe and whether to suspect. Time counts only while the listener itself is awake, so a listener that was stopped blames
-nobody. Invariants: nobody is suspected within LEAST_ALLOWED_S of silence, nor on silence alone: a probe must have gone
-unanswered, or have been answered without progress; whoever shows no progress is suspected after MOST_ALLOWED_S at the
+`StallWatch` takes durations that a listener measures (its own ticks), signs of progress and answers to probes; it says
+whether to probe and whether to suspect. Time counts only while the listener is awake, so one that was stopped blames
+nobody. Invariants: nobody is suspected within LEAST_ALLOWED_S of silence, nor for silence alone: a probe must have gone
+unanswered or have been answered without progress; whoever shows no progress is suspected after MOST_ALLOWED_S at the
 latest.
 """
 
@@ -12,23 +12,23 @@ from enum import Enum
 
 LEAST_ALLOWED_S = 5.0
 MOST_ALLOWED_S = 120.0
-LONGEST_TICK_S = 1.0  # of a tick that took longer the rest was the listener's own sleep
-GAP_FACTOR = 4.0  # silence that a largest gap explains
-UPDATE_FACTOR = 3.0  # silence that a usual update of weights explains
-WINDOW_S = 60.0  # gaps are forgotten after one to two of these
+LONGEST_TICK_S = 1.0  # the rest of a longer tick was the listener's own sleep
+GAP_FACTOR = 4.0  # the largest gap explains a silence this many times as long
+UPDATE_FACTOR = 3.0  # an update of weights explains this many times its usual duration
+WINDOW_S = 60.0  # a gap is forgotten after one to two windows
 PROBE_EVERY_S = 1.0
 DOUBT_S = 0.5  # a silence that may become a suspicion
 
 
 class ProbeAnswer(Enum):
-    MUTE = "mute"  # none came
-    SAME = "same"  # it answered, and had done nothing since the probe before
-    MOVED = "moved"  # it answered, and had done something
+    MUTE = "mute"  # no answer came
+    SAME = "same"  # it answered, but had done nothing since the previous probe
+    MOVED = "moved"  # it answered and had done something
 
 
 @dataclass(slots=True)
 class ArrivalEstimator:
-    """The largest gap of the window under way and of the one before."""
+    """The largest gap in the present window and in the one before."""
 
     _present_s: float = 0.0
     _former_s: float = 0.0
@@ -48,33 +48,34 @@ class ArrivalEstimator:
 
 
 def silence_allowed_s(*, largest_gap_s: float, prefill_s: float = 0.0, update_s: float = 0.0) -> float:
-    """`prefill_s`: what the longest waiting prompt may take; `update_s`: what an announced update usually takes."""
+    """Return how long a silence is explained. `prefill_s`: time for the longest waiting prompt; `update_s`: for an
+    update."""
     usual_s = max(LEAST_ALLOWED_S, GAP_FACTOR * largest_gap_s, UPDATE_FACTOR * update_s)
     return min(usual_s + prefill_s, MOST_ALLOWED_S)
 
 
 @dataclass(slots=True)
 class StallWatch:
-    """One party that has work in hand. `heard` and `probed` say what it shows, `listened` that time went by.
+    """One party that has work in hand. `heard` and `probed` take what it shows, `listened` takes the time that passed.
 
-    A gap counts towards the estimate as far as probes were answered in it: a slow party earns patience, a stopped one
-    does not. A suspicion doubles what is allowed for a while, so one that was wrong is not repeated at once.
+    A gap counts towards the estimate only as far as probes were answered in it: a slow party earns patience, a stopped
+    one does not. A suspicion doubles the allowed silence for a while, so a wrong one is not repeated at once.
     """
 
     arrivals: ArrivalEstimator = field(default_factory=ArrivalEstimator)
     silence_s: float = 0.0
-    _proved_s: float = 0.0  # how much of the silence it answered probes in
+    _proved_s: float = 0.0  # the part of the silence in which it answered probes
     _unprobed_s: float = 0.0
     _answer: ProbeAnswer | None = None
 
     def heard(self) -> None:
-        """It showed progress."""
+        """Note that it showed progress."""
         if self.silence_s:
             self.arrivals.note(self._proved_s)
             self._begin()
 
     def rested(self) -> None:
-        """It has nothing in hand: silence means nothing."""
+        """Note that it has nothing in hand, so its silence means nothing."""
         self._begin()
 
     def listened(self, elapsed_s: float) -> None:
@@ -92,7 +93,7 @@ class StallWatch:
             self._proved_s = self.silence_s
 
     def wants_probe(self) -> bool:
-        """True once for each interval of silence."""
+        """Return True once for each interval of silence."""
         if self._unprobed_s < PROBE_EVERY_S:
             return False
         self._unprobed_s = 0.0
@@ -106,7 +107,7 @@ class StallWatch:
         return self._answer is not None and self.silence_s >= self._allowed_s(prefill_s, update_s)
 
     def suspected(self, *, prefill_s: float = 0.0, update_s: float = 0.0) -> None:
-        """It was suspected under these allowances; the next time it is given twice as long."""
+        """Note that it was suspected under these allowances; the next time it gets twice as long."""
         self.arrivals.note(2 * self._allowed_s(prefill_s, update_s) / GAP_FACTOR)
         self._begin()
 

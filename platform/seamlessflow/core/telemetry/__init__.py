@@ -1,1 +1,1 @@
-"""Arithmetic behind figures: buckets of points, shares of time, windows of logs."""
+"""The arithmetic behind figures: buckets of points, shares of time, windows of logs."""

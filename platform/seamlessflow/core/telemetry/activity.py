@@ -1,7 +1,7 @@
-"""Where the time of machines went: how full engines were, and the one order in which shares of time are told.
+"""What machines spent their time on: how full engines were, and the one order in which shares of time are shown.
 
-Enters: spans of ledgers. Leaves: seconds by kind, a kind being a state with what qualifies it: the cause of idling, how
-full a serving engine was. Invariant: the seconds of all kinds add up to the seconds of all spans.
+Takes spans of ledgers and returns seconds by kind. A kind is a state with its detail: the cause of idling, or how full
+a serving engine was. Invariant: the seconds of all kinds add up to the seconds of all spans.
 
 Occupancy is requests in flight over the requests that an engine decodes at once. Serving at `FULL_OCCUPANCY` or more is
 *full*. Below it, it is a *draining tail* while nothing more of the job waits (a lull), and *partly filled* otherwise.
@@ -18,12 +18,12 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 
 FULL_OCCUPANCY = 0.9
 PRODUCTIVE_STATES = (LedgerState.SERVING, LedgerState.TRAINING, LedgerState.RUNNING_AGENTS)
-# Work for other jobs, where the time of a job's machines is told.
+# Used where the time of one job's machines is shown: their work for other jobs.
 OTHER_JOBS = "other_jobs"
 
 
 class Fill(StrEnum):
-    """How full an engine was that served."""
+    """How full a serving engine was."""
 
     FULL = "full"
     PARTLY_FILLED = "partly_filled"
@@ -62,7 +62,7 @@ _PLACES = {kind: place for place, kind in enumerate(KINDS)}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of a machine's time. Serving: mean requests in flight and how many the engine decodes at once."""
+    """A span of a machine's time. Serving: the mean requests in flight, and how many the engine decodes at once."""
 
     state: str
     cause: str
@@ -83,7 +83,7 @@ class Span:
 
 
 class Lulls:
-    """Times in which nothing more of a job waited: apart from each other, by their beginning; the last may be open."""
+    """Times in which nothing more of a job waited: disjoint, ordered by their beginning; the last may be open."""
 
     def __init__(self, lulls: Sequence[tuple[datetime, datetime | None]] = ()) -> None:
         self._lulls = lulls
@@ -100,7 +100,7 @@ class Lulls:
 
 
 def span_seconds(span: Span, lulls: Lulls) -> Iterator[tuple[Kind, float]]:
-    """The seconds of a span by kind; more than one of them where a lull begins or ends in it."""
+    """Yield the seconds of a span by kind; it has two kinds if a lull begins or ends in it."""
     if span.state != LedgerState.SERVING or span.occupancy is None:
         yield (span.state, span.cause), span.duration_s
     elif span.occupancy >= FULL_OCCUPANCY:
@@ -126,7 +126,7 @@ class KindTotal:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """`totals` in the order of `KINDS`. `occupancy`: mean over the time served; None where nobody measured it."""
+    """`totals` in the order of `KINDS`. `occupancy`: mean over the time served; None if nobody measured it."""
 
     totals: tuple[KindTotal, ...]
     occupancy: float | None

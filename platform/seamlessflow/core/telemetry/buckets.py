@@ -1,16 +1,16 @@
-"""The grid on which points of a metric are gathered.
+"""The grid on which the points of a metric are gathered.
 
-A bucket covers `width` steps and begins at a multiple of it; the width is a power of two. So a point that is added
-changes the newest bucket alone until the width doubles, and points that were rolled up on such a grid stay whole in
-every coarser one.
+A bucket covers `width` steps and begins at a multiple of it; the width is a power of two. So a new point changes only
+the newest bucket until the width doubles, and points that were rolled up on such a grid stay whole in every coarser
+grid.
 """
 
 
 def bucket_width(first: int, last: int, num_buckets: int) -> int:
-    """The smallest width by which steps `first` to `last` touch at most `num_buckets` buckets.
+    """Return the smallest width with which steps `first` to `last` touch at most `num_buckets` buckets.
 
-    Two neighbours may lie on both sides of every boundary up to the next power of two, so a single bucket can be as
-    wide as twice the newest step: `bucket_width(7, 8, 1)` is 16.
+    Two neighbouring steps may lie on both sides of every boundary up to the next power of two, so a single bucket can
+    be as wide as twice the newest step: `bucket_width(7, 8, 1)` is 16.
     """
     if not 0 <= first <= last or num_buckets < 1:
         raise ValueError(f"no grid of {num_buckets} buckets over steps {first} to {last}")

@@ -1,7 +1,7 @@
 """A job's mean reward by update, thin enough to draw beside its name.
 
-Invariant: a curve that is extended update by update is the one that all updates make at once. Buckets lie on the grid
-of `core.telemetry.buckets`, so two neighbours become one without looking at what they were made of.
+Invariant: extending a curve update by update gives the same curve as all updates at once. Buckets lie on the grid of
+`core.telemetry.buckets`, so two neighbours can be merged without the points they were made of.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from seamlessflow.core.telemetry.buckets import bucket_width
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The mean reward of `weight` groups; the newest of them are of update `last` (1, 2, …)."""
+    """The mean reward of `weight` groups; `last` (1, 2, …) is the update of the newest of them."""
 
     last: int
     mean: float
@@ -26,9 +26,9 @@ class CurvePoint:
 def curve_extended(
     curve: Iterable[CurvePoint], updates: Iterable[CurvePoint], *, num_points: int
 ) -> list[CurvePoint]:
-    """At most `num_points` points of the curve and of the updates after it, both in their order.
+    """Return at most `num_points` points for the curve and the updates after it, both given in order.
 
-    Of 48 points each is one update; update 49 makes each bucket two updates wide.
+    With 48 points, each is one update; update 49 makes each bucket two updates wide.
     """
     points = [point for point in (*curve, *updates) if point.weight]
     if not points:

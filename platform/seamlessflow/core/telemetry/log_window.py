@@ -1,10 +1,10 @@
-"""What is kept of a log that outgrows its bound: its head and its tail. Offsets count from its first byte."""
+"""What is kept of a log that outgrows its limit: its head and its tail. Offsets count from its first byte."""
 
 from collections.abc import Iterator
 
 
 def log_tail_begin(end: int, *, head_bytes: int, tail_bytes: int) -> int:
-    """Where the tail of a log of `end` bytes begins; chunks from the head's end up to there are forgotten.
+    """Return where the tail of a log of `end` bytes begins; chunks between the head's end and there are deleted.
 
     >>> log_tail_begin(100, head_bytes=10, tail_bytes=50), log_tail_begin(60, head_bytes=10, tail_bytes=50)
     (50, 10)
@@ -13,7 +13,7 @@ def log_tail_begin(end: int, *, head_bytes: int, tail_bytes: int) -> int:
 
 
 def log_parts(offset: int, data: bytes, *, head_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """A chunk, cut where the head ends: what is forgotten is forgotten chunk by chunk.
+    """Cut a chunk at the end of the head, because logs are deleted chunk by chunk.
 
     >>> list(log_parts(8, b"abcd", head_bytes=10))
     [(8, b'ab'), (10, b'cd')]

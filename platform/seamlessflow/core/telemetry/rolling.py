@@ -1,9 +1,9 @@
-"""Rolling up what was recorded: fewer rows that say the same about a longer time.
+"""Rolls up records: fewer rows that say the same about a longer time.
 
-Enters: touching intervals of a machine's ledger, in order, or the steps of a metric's points. Leaves: touching
-intervals over the same time, at most one for each state, cause, job and fill of the engine (full, less, not measured);
-or the width of the grid. Invariants: each of these keeps its duration and the time integral of its occupancy; first
-start and last end stay.
+`intervals_merge` takes touching intervals of a machine's ledger, in order; it returns touching intervals over the same
+time, at most one for each state, cause, job and fill of the engine (full, less, not measured). Invariants: each of
+these keeps its duration and the time integral of its occupancy; the first start and the last end stay. `rolled_width`
+takes the steps of a metric's points and returns the width of the grid.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from uuid import UUID
 from seamlessflow.core.telemetry.activity import FULL_OCCUPANCY
 from seamlessflow.core.telemetry.buckets import bucket_width
 
-# Charts ask for so many rows of a metric; more would be seen by nobody, fewer would show.
+# Charts ask for this many rows of a metric: nobody would see more, and fewer would show.
 ROLLED_BUCKETS = 500
 
 
 class Interval(Protocol):
-    """Read only."""
+    """An interval of a ledger; its fields are only read."""
 
     @property
     def state(self) -> str: ...
@@ -45,7 +45,7 @@ class Interval(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergedInterval:
-    """`num_intervals`: how many it stands for."""
+    """`num_intervals`: the number of intervals that it replaces."""
 
     state: str
     cause: str
@@ -59,19 +59,19 @@ class MergedInterval:
 
 
 def rolled_width(first: int, last: int, num_rows: int) -> int:
-    """Steps of a bucket; 1 where there is nothing to gain."""
+    """Return the number of steps per bucket; 1 if rolling up gains nothing."""
     return bucket_width(first, last, ROLLED_BUCKETS) if num_rows > ROLLED_BUCKETS else 1
 
 
 def intervals_merge(rows: Sequence[Interval]) -> list[MergedInterval]:
-    """In the order in which each state, cause and job first came."""
+    """Merge the rows, in the order in which each state, cause and job first appeared."""
     by_kind: dict[tuple[object, ...], list[Interval]] = {}
     for row in rows:
         by_kind.setdefault((row.state, row.cause, row.job_id, row.num_slots, _fill(row)), []).append(row)
     merged: list[MergedInterval] = []
     begin = rows[0].started_at if rows else None
     for members in by_kind.values():
-        assert begin is not None  # there are rows
+        assert begin is not None  # because there are rows
         one = _merge(members, begin)
         merged.append(one)
         begin = one.ended_at
@@ -79,7 +79,7 @@ def intervals_merge(rows: Sequence[Interval]) -> list[MergedInterval]:
 
 
 def _fill(row: Interval) -> bool | None:
-    """Whether its engine was full, None where nobody measured that: means of both would be neither."""
+    """Whether its engine was full; None if not measured. Kept apart, because a mean of both would be neither."""
     if row.mean_in_flight is None:
         return None
     return row.num_slots is not None and row.mean_in_flight >= FULL_OCCUPANCY * row.num_slots
@@ -102,7 +102,7 @@ def _merge(members: Sequence[Interval], begin: datetime) -> MergedInterval:
 
 
 def _mean_in_flight(members: Sequence[Interval]) -> float | None:
-    """By time; measured of all of them or of none."""
+    """Average by time; either all of them are measured or none is."""
     seconds = [(row.ended_at - row.started_at).total_seconds() for row in members]
     means = [row.mean_in_flight for row in members if row.mean_in_flight is not None]
     if not means or not sum(seconds):
