@@ -1,1 +1,1 @@
-"""What is kept, and for how long: the policy, and the plan of what it deletes."""
+"""What is kept, and for how long: the policy, and the plan of what to delete."""

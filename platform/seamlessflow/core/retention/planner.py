@@ -1,9 +1,8 @@
 """What a policy deletes now, and what nobody may delete: pure rules over facts about jobs and uploads.
 
-Enters: a policy and facts. Leaves: removals, each with its bytes and its reason. Invariants: nothing that
-`job_refusal`, `version_refusal` or `upload_refusal` refuses is ever planned; nothing of a job that has not ended is; of
-the versions of an ended job the last one, the best one and the pinned ones stay; where a whole job goes, nothing else
-is planned for it.
+Takes a policy and facts; returns removals, each with its bytes and its reason. Invariants: the plan contains nothing
+that `job_refusal`, `version_refusal` or `upload_refusal` refuses, and nothing of a job that has not ended; an ended job
+keeps its last, best and pinned versions; if a whole job is removed, nothing else is planned for it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,10 +37,10 @@ class CheckpointFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """A job as it is stored. `ended_days`: since its end; None while it, or a machine for it, is at work.
+    """A job as it is stored. `ended_days`: days since its end; None while it, or a machine for it, is at work.
 
-    `trained_by`: a job at work that trains on its recorded sessions; empty if none does. `num_bytes`: all of it.
-    `trajectories_bytes` and `logs_bytes` are None where there is nothing (any more).
+    `trained_by`: a job at work that trains on its recorded sessions; empty if none does. `num_bytes`: its total.
+    `trajectories_bytes` and `logs_bytes` are None if nothing is stored (any more).
     """
 
     id: UUID
@@ -58,7 +57,7 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class UploadFacts:
-    """`used_by`: a job that names it and is kept; empty if none does. `unused_days`: since it was made or last used."""
+    """`used_by`: a kept job that names it; empty if none does. `unused_days`: days since it was made or last used."""
 
     id: UUID
     name: str
@@ -69,7 +68,7 @@ class UploadFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRemoval:
-    """`subject` is a job, or an upload; `number` that of a version or of a checkpoint's batch."""
+    """`subject` is a job or an upload; `number` is that of a version or of a checkpoint's batch."""
 
     kind: RemovalKind
     subject: UUID
@@ -82,7 +81,7 @@ class PlannedRemoval:
 def retention_plan(
     policy: Policy, *, jobs: Iterable[JobFacts], uploads: Iterable[UploadFacts]
 ) -> list[PlannedRemoval]:
-    """What the policy deletes now, in the order of the facts."""
+    """Return what the policy deletes now, in the order of the facts."""
     planned: list[PlannedRemoval] = []
     for job in jobs:
         planned += _job_plan(policy, job)
@@ -91,7 +90,7 @@ def retention_plan(
 
 
 def job_refusal(job: JobFacts, kind: RemovalKind) -> str:
-    """Why this cannot be deleted of the job; empty if it can."""
+    """Return why this part of the job cannot be deleted; empty if it can."""
     if job.ended_days is None:
         return (
             "the job is at work, or a machine still works for it; only what an ended job left can be deleted"
@@ -105,7 +104,7 @@ def job_refusal(job: JobFacts, kind: RemovalKind) -> str:
 
 
 def version_refusal(job: JobFacts, number: int) -> str:
-    """Why the weights of a version cannot be deleted; empty if they can."""
+    """Return why the weights of a version cannot be deleted; empty if they can."""
     if refused := job_refusal(job, RemovalKind.VERSION):
         return refused
     version = next((version for version in job.versions if version.number == number), None)

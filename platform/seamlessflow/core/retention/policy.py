@@ -1,8 +1,7 @@
-"""The retention policy of a project: one table of settings that REST, command line, UI and docs
-share.
+"""The retention policy of a project: one table of settings that REST, command line, UI and docs share.
 
-Enters: values by name, as people send them. Leaves: a checked policy. Invariant: a policy has a
-value for every setting; None means that this setting deletes nothing.
+Takes values by name, as people send them, and returns a checked policy. Invariant: a policy has a value for every
+setting; None means that this setting deletes nothing.
 """
 
 from collections.abc import Mapping
@@ -94,7 +93,7 @@ class Policy:
 
 
 def settings_check(values: Mapping[str, object]) -> dict[str, int | None]:
-    """Raises InvalidPolicy naming the setting and what it accepts."""
+    """Check and convert the values. Raises InvalidPolicy, which names the setting and what it accepts."""
     checked: dict[str, int | None] = {}
     for name, value in values.items():
         setting = SETTINGS.get(name)
@@ -105,7 +104,7 @@ def settings_check(values: Mapping[str, object]) -> dict[str, int | None]:
 
 
 def policy_make(*overrides: Mapping[str, int | None]) -> Policy:
-    """The defaults, changed by the installation's settings and then by the project's."""
+    """Return the defaults, changed by the installation's settings and then by the project's."""
     values: dict[str, int | None] = {name: setting.default for name, setting in SETTINGS.items()}
     for layer in overrides:
         values |= {name: value for name, value in layer.items() if name in SETTINGS}
