@@ -1,8 +1,8 @@
-"""What an environment is: one episode of an agent on one task; and what grades an answer.
+"""What an environment is (it runs one episode of an agent on one task), and what grades an answer.
 
-A task (one line of the tasks file) and the address of the policy enter; an outcome or a failure leaves. A reward and
-the task's own timeout are outcomes. An episode that broke for another reason has none, and runs again elsewhere.
-Built-in and installed environments implement the same protocols (docs/extensions.md).
+An episode takes a task (one line of the tasks file) and the address of the policy, and gives an outcome or fails. A
+reward and the task's own timeout are outcomes. An episode that broke for another reason has none and runs again
+elsewhere. Built-in and installed environments implement the same protocols (docs/extensions.md).
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Environment(Protocol):
 
 class RewardFunction(Protocol):
     async def grade(self, task: Task, answer: str) -> float:
-        """The reward of an answer, finite and from -1e6 to 1e6. May be cancelled. Raises BrokenEpisode."""
+        """Return the reward of an answer, finite and from -1e6 to 1e6. May be cancelled. Raises BrokenEpisode."""
         ...
 
     async def close(self) -> None: ...

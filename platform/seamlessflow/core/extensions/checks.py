@@ -1,7 +1,7 @@
 """Whether a submitted spec names only what is installed, with options that it accepts.
 
-A spec and the registry enter; problems in words, or the spec with every option of its extensions filled in, leave.
-Applied when a job is submitted: a stored spec still loads after its extension is gone.
+Takes a spec and the registry; returns problems in words, or the spec with every option of its extensions filled in. The
+checks run only when a job is submitted: a stored spec still loads after its extension is gone.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from seamlessflow.core.spec_problems import SpecProblem, spec_problems
 
 
 def name_problems(body: Mapping[str, Any], extensions: Extensions) -> list[SpecProblem]:
-    """One per name in a submitted mapping, valid otherwise or not, that is neither built in nor installed."""
+    """Report each name in a submitted mapping that is neither built in nor installed. The rest of it may be invalid."""
     accepted = {
         "environment.name": extensions.environment_names,
         "environment.reward": sorted(extensions.rewards),
@@ -32,7 +32,7 @@ def name_problems(body: Mapping[str, Any], extensions: Extensions) -> list[SpecP
 
 
 def option_problems(spec: JobSpec, extensions: Extensions) -> list[SpecProblem]:
-    """What the extensions that a spec names refuse. Its names must be known (`name_problems`)."""
+    """Report what the extensions that a spec names refuse. Its names must be known (`name_problems`)."""
     problems = list(_combination_problems(spec, extensions))
     for field, options, model in _named_options(spec, extensions):
         try:
@@ -46,7 +46,7 @@ def option_problems(spec: JobSpec, extensions: Extensions) -> list[SpecProblem]:
 
 
 def options_filled(spec: JobSpec, extensions: Extensions) -> JobSpec:
-    """The spec with all options of its extensions, defaults included. Its options must be valid."""
+    """Return the spec with all options of its extensions, defaults included. Its options must be valid."""
     filled = {
         field: model.model_validate(options).model_dump(mode="json")
         for field, options, model in _named_options(spec, extensions)
@@ -62,7 +62,7 @@ def options_filled(spec: JobSpec, extensions: Extensions) -> JobSpec:
 def _named_options(
     spec: JobSpec, extensions: Extensions
 ) -> Iterator[tuple[str, Mapping[str, Any], type[ExtensionOptions]]]:
-    """(field of its options, what it holds, the model) of each extension that a spec names."""
+    """Yield (field of its options, the options given, their model) for each extension that a spec names."""
     environment, algorithm = spec.environment, spec.algorithm
     if (runs := extensions.environments.get(environment.name)) is not None:
         yield "environment.options", environment.options, runs.options

@@ -1,8 +1,8 @@
-"""What an installed extension declares, and the registry of all that are installed.
+"""What an installed extension declares, and the registry of all installed extensions.
 
-A declaration is a small object that every process can load: options, a summary, and by name the factory of what does
-the work, which only the process that needs it imports. Invariant: nothing here imports an extension; the registry is a
-value that each process is handed by its composition root (`runtime.extensions`).
+A declaration is a small object that every process can load: options, a summary, and the name of the factory that makes
+the working part; only the process that needs that part imports it. Invariant: nothing here imports an extension. Each
+process gets the registry as a value from its composition root (`runtime.extensions`).
 """
 
 from collections.abc import Mapping
@@ -64,10 +64,10 @@ class Extensions:
     """Everything that a job spec may name, built-ins included, by name."""
 
     environments: Mapping[str, EnvironmentExtension]
-    advantages: Mapping[str, AdvantageExtension]  # installed ones; built-in: `AdvantageEstimator`
+    advantages: Mapping[str, AdvantageExtension]  # only those installed; built-in: `AdvantageEstimator`
     rewards: Mapping[str, RewardExtension]
 
     @property
     def environment_names(self) -> list[str]:
-        """Those whose agents the platform runs, and those whose agents it does not."""
+        """Environments whose agents the platform runs, and those whose agents it does not."""
         return sorted({*self.environments, *UNMANAGED})
