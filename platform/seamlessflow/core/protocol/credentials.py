@@ -59,12 +59,12 @@ def phase_credential_verify(credential: str, *, secret: str, now_s: float) -> Ph
 
 
 def front_token(phase_id: UUID, fence: int, *, secret: str) -> str:
-    """The bearer token by which gateways are known to the front of one rollout phase."""
+    """Return the bearer token that gateways show to the front of one rollout phase."""
     return "sff_" + _mac(f"{phase_id}:{fence}", purpose="front", secret=secret)
 
 
 def gang_secret(gang_id: UUID, fence: int, *, secret: str) -> str:
-    """What the members of one gang know, and nobody else."""
+    """Return the secret that only the members of one gang know."""
     return "sfg_" + _mac(f"{gang_id}:{fence}", purpose="gang", secret=secret)
 
 

@@ -3,21 +3,21 @@
 Runner (role agent):
   POST /runner/v1/groups/lease       GroupLeaseRequest → GroupLeaseReply (long-polls up to wait_s)
   POST /runner/v1/sessions/finish    SessionFinish → 204: one end
-  POST /runner/v1/sessions/ended     SessionsEnded → SessionsRefused: any number of ends, all that are accepted at once
+  POST /runner/v1/sessions/ended     SessionsEnded → SessionsRefused: any number of ends; stores the accepted ones
   POST /runner/v1/sessions/held      SessionsHeldRequest → SessionsHeldReply: how long turns waited for an engine
 Trainer (role train):
-  POST /trainer/v1/batches/lease     BatchLeaseRequest → 200 with the bytes of `core.batching.format`, or 204 when
+  POST /trainer/v1/batches/lease     BatchLeaseRequest → 200 with the bytes of `core.batching.format`, or 204 if
                                      none was ready within wait_s. "I have applied n and hold m more, give me
                                      n + m + 1": the same number always gives the same bytes until a durable
                                      checkpoint lies behind it.
-Programs outside the platform, with an API token of the project (the key of a session opens the policy alone, unless
+Programs outside the platform, with an API token of the project (the key of a session opens only the policy, unless
 `environment.reward_by` is `session`):
   POST /v1/sessions                  SessionOpen → 201 with SessionOpened; header `Idempotency-Key`: the same key with
                                      the same body answers 200 with the same session and key, with another body 422;
                                      429 while the job admits no new group
   POST /v1/sessions/<id>/reward      RewardReport → 204; 200 with SessionOver for a session that failed before
   POST /v1/sessions/<id>/close       {} → 204
-A report that is repeated changes nothing; an outcome that differs from that of a closed session is refused (409).
+A repeated report changes nothing; an outcome that differs from that of a closed session is refused (409).
 """
 
 import datetime
@@ -31,10 +31,10 @@ PROTOCOL_VERSION = 2
 
 class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
-    max_sessions: int  # room the runner has
-    is_evaluation: bool = False  # held-out tasks are leased apart, so they never take the room of training's
-    # Sessions that the runner has, ends not yet reported included; None: not said this time. Those that it never got,
-    # because the answer to an earlier request was lost, are opened anew.
+    max_sessions: int  # the number that the runner has room for
+    is_evaluation: bool = False  # held-out tasks are leased apart, so they never take room from training
+    # Sessions that the runner has, also those whose end it has not reported; None: not stated. Those that it never got,
+    # because the answer to an earlier request was lost, are opened again.
     held: list[UUID] | None = None
     wait_s: float = 10.0
 
@@ -42,8 +42,8 @@ class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
 class LeasedSession(msgspec.Struct, frozen=True, kw_only=True):
     session_id: UUID
     slot: int  # 0 … group_size - 1
-    attempt: int  # from 1; those requeued count too, though not against the three tries
-    api_key: str  # for OPENAI_API_KEY; known to the gateway by its hash only
+    attempt: int  # from 1; requeued ones are numbered too, but do not count as one of the three tries
+    api_key: str  # for OPENAI_API_KEY; the gateway stores only its hash
 
 
 class LeasedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class LeasedGroup(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     task: dict[str, Any]  # one line of the tasks file
     sessions: list[LeasedSession]  # those still without an outcome
-    evaluation_version: int | None = None  # of held-out tasks: the version that is measured
+    evaluation_version: int | None = None  # for held-out tasks: the version to evaluate
 
 
 class GroupLeaseReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class SessionFinish(msgspec.Struct, frozen=True, kw_only=True):
     reward: float | None = None
     failure: str | None = None
     is_timeout: bool = False  # the task's own timeout: an outcome
-    is_requeued: bool = False  # cut by a drain: no outcome, and no try of the task's three either
+    is_requeued: bool = False  # cut by a drain: no outcome, and not one of the three tries
     metrics: dict[str, float] = {}
 
 
@@ -99,13 +99,13 @@ class BatchLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
     applied_batch: int  # number of the last batch in the trainer's weights; 0 at the start
     durable_batch: int  # number of the last batch behind a durable checkpoint
-    policy_version: int  # version the trainer's weights are when the step on this batch starts
-    num_held: int = 0  # batches after `applied_batch` that the trainer has but did not apply yet
+    policy_version: int  # version of the trainer's weights when the step on this batch starts
+    num_held: int = 0  # batches after `applied_batch` that the trainer has but has not applied yet
     wait_s: float = 10.0
 
     @property
     def number(self) -> int:
-        """Of the batch that is asked for."""
+        """The number of the batch to lease."""
         return self.applied_batch + self.num_held + 1
 
 
@@ -119,8 +119,8 @@ class SessionOpened(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     api_key: str
     base_url: str
-    ttl_s: float  # how long it may be silent
-    expires_at: datetime.datetime  # unless it speaks before
+    ttl_s: float  # how long it may be idle
+    expires_at: datetime.datetime  # unless it is used before that
 
 
 class RewardReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Who may be listened to: the rule that every plane applies to the address it binds.
+"""Who may reach a process: the rule that every plane applies to the address it binds.
 
-Enters: a host name or address and the installation's mode. Leaves: nothing, or one sentence that says why not.
-Invariant: a process of a local installation (plain HTTP, a secret that was made by itself) is reachable from its own
-machine alone; only production settings, which are checked as a whole at start, open it to others.
+Takes a host name or address and the installation's mode; returns None, or one sentence that says why it is refused.
+Invariant: a process of a local installation (plain HTTP, a generated secret) can be reached only from its own machine;
+only production settings, which are checked as a whole at start, open it to others.
 """
 
 import ipaddress
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 def binding_refusal(host: str, *, mode: Mode) -> str | None:
-    """Why a process of this mode must not listen on `host`; None if it may."""
+    """Return why a process of this mode must not listen on `host`; None if it may."""
     if mode is Mode.PRODUCTION or is_loopback(host):
         return None
     return (
@@ -46,7 +46,7 @@ def binding_refusal(host: str, *, mode: Mode) -> str | None:
 
 
 def secret_weakness(secret: str) -> str | None:
-    """Why a secret is too weak for production; None if it will do. The secret itself is never quoted."""
+    """Return why a secret is too weak for production; None if it is good enough. Never quotes the secret itself."""
     if len(secret) < MIN_SECRET_LENGTH:
         return f"{len(secret)} characters long"
     if len(set(secret)) < MIN_SECRET_DISTINCT:

@@ -1,7 +1,7 @@
 """The gateway's API for agents outside the platform, as `api_schema/gateway.openapi.json` publishes it.
 
-Takes: the types that its routes decode and encode. Gives: `GATEWAY`. Invariant: it has exactly the routes under `/v1`
-of `core.access.routes`; a test compares them.
+Defines `GATEWAY` from the types that its routes decode and encode. Invariant: it has exactly the routes under `/v1` of
+`core.access.routes`; a test compares them.
 """
 
 from seamlessflow.core.protocol.data_plane import (

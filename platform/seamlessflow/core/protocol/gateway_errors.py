@@ -1,7 +1,7 @@
-"""How the gateway refuses a request: as an OpenAI error on the routes of OpenAI, as an RFC 9457 problem elsewhere.
+"""How the gateway refuses a request: with an OpenAI error on OpenAI's routes, with an RFC 9457 problem elsewhere.
 
-Takes: nothing. Gives: the types of both bodies. Invariant: a problem holds the OpenAI error as one more member, so a
-client that reads either finds it.
+Defines the types of both bodies. Invariant: a problem also contains the OpenAI error, so a client that reads either
+form finds it.
 """
 
 import msgspec

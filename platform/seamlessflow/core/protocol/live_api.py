@@ -1,7 +1,7 @@
 """The live socket, as `api_schema/live.openapi.json` publishes it: each kind of frame and each type of row.
 
-Takes: the types of `core.protocol.live_rows`. Gives: `LIVE`. Invariant: every row that a frame can hold is among the
-published types, because frames are published whole.
+Defines `LIVE` from the types of `core.protocol.live_rows`. Invariant: every row that a frame can hold is published,
+because frames are published whole.
 """
 
 from seamlessflow.core.protocol.live_rows import FRAME_VERSION, FRAMES, Frame

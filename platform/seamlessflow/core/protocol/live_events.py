@@ -1,11 +1,10 @@
-"""The events broker as the planes share it: how deltas are numbered, and which forests somebody watches.
+"""How the planes share the events broker: how deltas are numbered, and which forests somebody watches.
 
-Deltas of a topic are numbered once for all who write them: `APPEND` numbers, stores in a capped stream and publishes
-in one step. Web processes note the groups that sockets look at (`WATCH`, repeated within WATCH_TTL_S), gateways and
-the feeder read the list (`WATCHED`) and speak of those groups alone. `ASK` counts snapshots: when the count of a group
-rises, somebody lacks what its growing answers said so far, and gateways say it again from the first token. Groups are
-named by their shown ids.
-Invariant: nothing here is a record; whatever is lost a snapshot makes good.
+All writers of a topic share one numbering: `APPEND` numbers a delta, stores it in a capped stream and publishes it in
+one step. Web processes note the groups that sockets look at (`WATCH`, repeated within WATCH_TTL_S); gateways and the
+feeder read the list (`WATCHED`) and report only on those groups. `ASK` counts snapshots: when the count of a group
+rises, somebody lacks what its growing answers said so far, and gateways repeat it from the first token. Groups are
+named by their shown ids. Invariant: nothing here is a record; a snapshot makes up for whatever is lost.
 """
 
 from enum import StrEnum
@@ -77,7 +76,7 @@ class StreamLimits(msgspec.Struct, frozen=True):
 
 
 JOB_STREAM = StreamLimits(num_deltas=1000, life_s=24 * 3600)
-# Growing answers are large, and a snapshot of a forest is cheap: little is kept.
+# Growing answers are large and a snapshot of a forest is cheap, so little is kept.
 GROUP_STREAM = StreamLimits(num_deltas=300, life_s=300)
 
 
@@ -100,12 +99,13 @@ def append_keys(topic: str) -> list[str]:
 def append_arguments(
     *, epoch: str, limits: StreamLimits, at: int, data: bytes, topic: str
 ) -> list[str | int | bytes]:
-    """`epoch` is used if the broker has none yet; `at` in epoch milliseconds; `data` is a JSON object."""
+    """Return the arguments of `APPEND`. `epoch` is used if the broker has none yet; `at` is in epoch milliseconds;
+    `data` is a JSON object."""
     return [epoch, limits.num_deltas, at, data, limits.life_s, CHANNEL, topic]
 
 
 def watched_decode(answer: list[bytes]) -> dict[UUID, int]:
-    """Groups that somebody watches, with how many snapshots of each were given."""
+    """Return the groups that somebody watches, each with the number of snapshots given."""
     return {
         parse_id(IdKind.GROUP, group.decode()): int(count)
         for group, count in zip(answer[::2], answer[1::2], strict=True)
@@ -113,7 +113,7 @@ def watched_decode(answer: list[bytes]) -> dict[UUID, int]:
 
 
 def redis_url(broker_url: str) -> str:
-    """The form that redis-py takes: Celery writes sockets `redis+socket://…?virtual_host=n`, redis-py `unix://…?db=n`."""
+    """Convert to redis-py's form: Celery writes sockets `redis+socket://…?virtual_host=n`, redis-py `unix://…?db=n`."""
     parts = urlsplit(broker_url)
     if parts.scheme != "redis+socket":
         return broker_url
@@ -127,7 +127,7 @@ class GrowingPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     kind: str  # root or prompt
     num_tokens: int
     messages: list[dict[str, Any]]
-    prompt: int = 0  # of a root: the first four bytes of its prompt's identifier; equal ones are one root
+    prompt: int = 0  # for a root: the first four bytes of its prompt's identifier, equal for the same root
 
 
 class GrowingAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,9 +136,9 @@ class GrowingAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     session: str  # ses_…
     turn: str
     choice: int
-    start: int  # place of the first token told here
+    start: int  # place of the first token sent here
     parent: int | None = None  # node under which the turn's prompt hangs; none: it begins a tree
-    prompt_index: int | None = None  # the prompt's node where it is recorded already
+    prompt_index: int | None = None  # the prompt's node, if it is already recorded
     prompt: GrowingPrompt | None = None  # with start 0
     token_ids: bytes = b""  # int32, little-endian; base64 in JSON
     logprobs: bytes = b""  # float16, one per token

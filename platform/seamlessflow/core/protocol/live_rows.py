@@ -1,9 +1,9 @@
 """Rows and frames of `/ws/live`: the types that the control plane fills and that pages read.
 
-Takes: nothing. Gives: one TypedDict per row, per topic's data and per kind of frame. Times are in epoch milliseconds,
-identifiers in their shown form, and None means "not known", never zero. `core.protocol.live_api` publishes them in
-`api_schema/live.openapi.json`, from which the dashboard's `live/live.gen.d.ts` is generated.
-Invariant: whatever goes over the socket has a type here.
+Defines one TypedDict per row, per topic's data and per kind of frame. Times are in epoch milliseconds, identifiers are
+in their shown form, and None means "not known", never zero. `core.protocol.live_api` publishes them in
+`api_schema/live.openapi.json`, from which the dashboard's `live/live.gen.d.ts` is generated. Invariant: everything that
+goes over the socket has a type here.
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
 """Chat completions as the gateway reads and answers them: the part of OpenAI's API that changes an answer.
 
-Takes: nothing. Gives: the type that a request is decoded with, and the types of an answer and of the chunks of a
-stream. Invariant: a field of OpenAI's API that is not here does not change an answer (user, metadata, store, …).
+Defines the type that a request is decoded with, and the types of an answer and of the chunks of a stream. Invariant: a
+field of OpenAI's API that is missing here does not change an answer (user, metadata, store, …).
 """
 
 from typing import Any, Literal

@@ -1,8 +1,8 @@
-"""Write OpenAPI documents from the types that routes decode and encode.
+"""Writes OpenAPI documents from the types that routes decode and encode.
 
-Takes: operations, each with the types of its body and its answers. Gives: an OpenAPI 3.1 document, or its text as it
-is committed in `api_schema/`. Invariant: schemas come from the types alone, so a document cannot say anything else
-than what the code parses.
+Takes operations, each with the types of its body and its answers; returns an OpenAPI 3.1 document, or its text as it is
+committed in `api_schema/`. Invariant: schemas come only from the types, so a document always agrees with what the code
+parses.
 """
 
 import json

@@ -1,14 +1,14 @@
 """Supervisor ↔ control plane: `POST /api/worker/v1/heartbeat`, JSON, authenticated by the machine's token.
 
-A heartbeat carries what is (phases, intervals, capabilities); its answer repeats what should be (orders, warm
-processes). A doorbell only makes the supervisor send its next heartbeat at once. An order with an old fence changes
-nothing.
+A heartbeat reports the actual state (phases, intervals, capabilities); each answer repeats the desired state (orders,
+warm processes). A doorbell only makes the supervisor send its next heartbeat at once. An order with an old fence
+changes nothing.
 
-Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`):
-`POST /publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204);
-by the machine token: `POST /phases/<uuid>/logs?stream=&offset=&lost=` (bytes → {"next_offset": n}; `lost`: so many
-bytes before `offset` are gone at the sender, so the log goes on after a gap); by the installation's join token:
-`POST /join` (Join → Joined, 409 while another host goes by the name).
+Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`): `POST
+/publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204); by the
+machine token: `POST /phases/<uuid>/logs?stream=&offset=&lost=` (bytes → {"next_offset": n}; `lost`: the sender has lost
+this many bytes before `offset`, so the log continues after a gap); by the installation's join token: `POST /join` (Join
+→ Joined, 409 while another host uses the name).
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tags: list[str]
-    token: str  # the machine's; earlier ones are revoked
+    token: str  # the machine's token; earlier ones are revoked
 
 
 class WeightsArrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +48,9 @@ class WeightsArrival(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     transport: WeightTransport  # never auto
-    num_bytes: int  # by the transport; of files 0
+    num_bytes: int  # sent by the transport; 0 for files
     seconds: float
-    fallback: str = ""  # why it was the files after all, in one clause
+    fallback: str = ""  # why the files were used after all, in one clause
 
 
 class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,8 +116,8 @@ class GangOrder(msgspec.Struct, frozen=True, kw_only=True):
     gang_id: UUID
     member: int
     machines: list[str]  # names, by member
-    address: str  # host:port at which the leader admits the others; "" while its supervisor has not said
-    secret: str  # proves to members that they belong together; of this gang alone
+    address: str  # host:port at which the leader admits the others; "" until its supervisor reports it
+    secret: str  # proves to members that they belong together; unique to this gang
 
     @property
     def leads(self) -> bool:
@@ -134,13 +134,13 @@ class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
     project_id: UUID
     is_draining: bool  # true: hand over, then report ended
     drain_grace_s: float | None = (
-        None  # draining: what is under way may go on for so long; None: the child decides
+        None  # draining: how long running work may continue; None: the child decides
     )
     credential: str  # for the gateway and the control plane; "" for members of a gang that do not lead
     front_token: str  # rollout: what gateways present to the front
     weights: WeightsReference  # rollout: serve this; train: latest published
     num_batches: int | None = (
-        None  # train: after so many updates end, unless the next batch is there; None: go on
+        None  # train: end after this many updates unless the next batch is ready; None: continue
     )
     gang: GangOrder | None = None  # train: with other machines
 
@@ -173,7 +173,7 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     num_intervals_acked: int  # intervals with seq below this are stored
     is_cordoned: bool = False
     awaits_gang_of: UUID | None = (
-        None  # the job for which it is kept free until other machines are, to train with it
+        None  # the job for which it is kept free until other machines are free to train with it
     )
 
 

@@ -1,7 +1,7 @@
-"""The protocol of workers, as `api_schema/worker.openapi.json` publishes it: with the control plane and the gateway.
+"""The protocol of workers with control plane and gateway, as `api_schema/worker.openapi.json` publishes it.
 
-Takes: the types of `core.protocol.worker` and `core.protocol.data_plane`. Gives: `WORKER`. Invariant: it has exactly
-the routes of hosts, machines and phases of `core.access.routes`; a test compares them.
+Defines `WORKER` from the types of `core.protocol.worker` and `core.protocol.data_plane`. Invariant: it has exactly the
+routes of hosts, machines and phases of `core.access.routes`; a test compares them.
 """
 
 import msgspec
