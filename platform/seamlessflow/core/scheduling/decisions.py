@@ -49,7 +49,7 @@ class LeaseGang:
     then: NextPhase | None = None
 
     def leases(self) -> tuple[Lease, ...]:
-        """The lease of each machine."""
+        """Return the lease of each machine."""
         return tuple(
             Lease(
                 machine_id=machine_id, machine=name, job_id=self.job_id, role=Role.TRAIN,

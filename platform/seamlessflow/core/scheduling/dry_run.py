@@ -39,7 +39,7 @@ class DryRun:
     waiting: Mapping[UUID, str]
 
     def end_of(self, phase_id: UUID) -> DrainPhase | FailPhase | None:
-        """The decision that ends a phase, if one does."""
+        """Return the decision that ends a phase, if one does."""
         ends = (d for d in self.decisions if isinstance(d, DrainPhase | FailPhase))
         return next((d for d in ends if d.phase_id == phase_id), None)
 
@@ -59,7 +59,7 @@ def dry_run(snapshot: Snapshot) -> DryRun:
 
 
 def _obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """The snapshot after the plan is applied and, on healthy machines, carried out."""
+    """Return the snapshot after the plan is applied and, on healthy machines, carried out."""
     machines = {machine.id: machine for machine in snapshot.machines}
     by_phase = {machine.phase.id: machine.id for machine in snapshot.machines if machine.phase is not None}
     jobs = {job.id: job for job in snapshot.jobs}
@@ -94,7 +94,7 @@ def _obeyed(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 def _leased(machine: MachineView, lease: Lease, job: JobView) -> MachineView:
     phase = PhaseView(
-        id=machine.id,  # of a hypothetical phase: unique, because a machine has at most one
+        id=machine.id,  # the phase is hypothetical; unique, because a machine has at most one
         job_id=job.id,
         role=lease.role,
         state=PhaseState.LEASED,

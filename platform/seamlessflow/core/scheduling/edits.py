@@ -32,7 +32,7 @@ def machine_edited(machine: MachineView, edit: MachineEdit) -> MachineView:
 
 
 def snapshot_edited(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Snapshot:
-    """The snapshot after the edits; machines without an edit are unchanged."""
+    """Return the snapshot after the edits; machines without an edit are unchanged."""
     machines = tuple(
         machine_edited(machine, edits[machine.id]) if machine.id in edits else machine
         for machine in snapshot.machines

@@ -1,9 +1,9 @@
 """Which machine may fill which role of which job: the one place for this rule.
 
-Each filter returns why a machine cannot fill a role for a job, or None if it can. `decide` reads them from a snapshot;
-a lease reads them again from locked rows (`lease_rejection`), as does the succession of a phase; the answer to a
-heartbeat keeps child processes warm by them (`may_keep_warm`). Claims map a machine to the job that claimed it earlier
-in the same cycle.
+Each filter returns why a machine cannot fill a role for a job, or None if it can. `decide` applies them to a snapshot;
+a lease, also one that succeeds a phase, applies them again to locked rows (`lease_rejection`); the answer to a
+heartbeat uses them to keep child processes warm (`may_keep_warm`). Claims map a machine to the job that claimed it
+earlier in the same cycle.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,12 +76,12 @@ LEASE_FILTERS: tuple[Filter, ...] = (
 )
 
 
-# What rules a machine out for as long as neither it nor the job is edited.
+# These rule a machine out until somebody edits it or the job.
 FIT_FILTERS: tuple[Filter, ...] = (lacks_tags, is_outside_pools, lacks_engine, lacks_rendezvous)
 
 
 def lease_rejection(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """Why the machine cannot be leased at this moment."""
+    """Return why the machine cannot be leased at this moment."""
     if job.state not in LEASABLE_JOB_STATES or job.desired is not DesiredJobState.RUN:
         return f"the job is {job.state} and should be {job.desired}"
     if machine.phase is not None:
@@ -101,7 +101,7 @@ def first_rejection(filters: Sequence[Filter], machine: MachineView, job: JobVie
 def candidates(
     machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims
 ) -> list[MachineView]:
-    """Machines that can fill the role now, or already do."""
+    """Return the machines that can fill the role now or already do."""
     return [
         machine
         for machine in machines
@@ -111,7 +111,7 @@ def candidates(
 
 
 def shortage(machines: Sequence[MachineView], job: JobView, role: Role, claims: Claims) -> str:
-    """Why no machine fills the role, in one clause."""
+    """Return why no machine fills the role, in one clause."""
     wanted = ", ".join(sorted(job.tags_of(role)))
     tagged = [machine for machine in machines if lacks_tags(machine, job, role) is None]
     if role is Role.TRAIN and job.trains_in_gangs:

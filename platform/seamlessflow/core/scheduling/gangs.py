@@ -23,8 +23,7 @@ TOLD_AFTER_S = 5.0  # a longer wait is reported to people
 
 
 def gangs_to_fail(machines: Sequence[MachineView], failing: Collection[FailPhase]) -> Iterator[FailPhase]:
-    """The remaining members of each gang that lost one, and all members of a gang that does not
-    come together."""
+    """Yield the remaining members of each gang that lost one, and all members of a gang that does not come together."""
     reasons = {decision.phase_id: decision.reason for decision in failing}
     for members in _gangs(machines).values():
         reason = _break_up(members, reasons)
@@ -46,8 +45,8 @@ def _break_up(members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UU
 
 
 def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
-    """The remaining members of each gang from which a member leaves, has left, or is told to leave
-    by `drained`."""
+    """Drain the remaining members of each gang from which a member leaves, has left, or is told to leave by
+    `drained`."""
     leaving = {decision.phase_id: decision for decision in drained}
     for members in _gangs(machines).values():
         first = next((leaving[phase.id] for _, phase in members if phase.id in leaving), None)
@@ -100,7 +99,7 @@ def is_gathering(members: Sequence[MachineView]) -> bool:
 
 
 def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> str:
-    """What a gang has been waiting for, in one clause; "" if the wait is too short to report."""
+    """Return what a gang has been waiting for, in one clause; "" if the wait is too short to report."""
     for gang in _gangs(held).values():
         if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
             return f"training waits for {_late(gang)} to join"
@@ -114,7 +113,7 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> st
 
 
 def preempting_job(candidates: Sequence[JobView], job: JobView, snapshot: Snapshot) -> JobView | None:
-    """An older job whose gang could be complete if this job, which cannot work either, gave way."""
+    """Return an older job whose gang could be complete if this job, which cannot work either, gave its machines up."""
     held = snapshot.held_by(job.id)
     for preempting in candidates:
         if not any(_would_do(machine, preempting) for machine in held):
@@ -143,7 +142,7 @@ _GATHERING = (PhaseState.LEASED, PhaseState.STARTING)
 
 
 def _gangs(machines: Sequence[MachineView]) -> dict[UUID, list[tuple[MachineView, PhaseView]]]:
-    """Live members of each gang, the leader first."""
+    """Return the live members of each gang, the leader first."""
     gangs: dict[UUID, list[tuple[MachineView, PhaseView]]] = defaultdict(list)
     for machine in machines:
         if machine.phase is not None and machine.phase.gang is not None:
@@ -160,7 +159,7 @@ def _member(place: tuple[MachineView, PhaseView]) -> int:
 
 
 def _late(members: Sequence[tuple[MachineView, PhaseView]]) -> str:
-    """The leader waits for all others, so it is late only if no other member is."""
+    """Name the late members. The leader waits for all others, so it is late only if no other member is."""
     late = [machine.name for machine, phase in members if phase.state in _GATHERING]
     leader = members[0][0].name
     return ", ".join(name for name in late if name != leader) or leader

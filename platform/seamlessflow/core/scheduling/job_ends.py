@@ -34,7 +34,7 @@ def ending_of(job: JobView) -> Ending | None:
 
 
 def next_state(job: JobView, ending: Ending, *, is_drained: bool) -> JobState | None:
-    """The next move of a job that is ending, or None while it waits or once it has arrived."""
+    """Return the next move of a job that is ending, or None while it waits or once it has arrived."""
     if job.state is ending.to:
         return None
     if is_drained:

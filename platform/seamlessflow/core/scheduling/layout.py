@@ -37,8 +37,7 @@ class Layout:
 
 
 def layout_choose(job: JobView, machines: Sequence[MachineView], claims: Claims) -> Layout:
-    """The best layout that fills every role; if there is none, the best one for as many roles as
-    possible."""
+    """Return the best layout that fills every role; if there is none, the best one for as many roles as possible."""
     if not job.has_agents:
         return _with_agent(job, None, machines, claims)
     agents = sorted(candidates(machines, job, Role.AGENT, claims), key=lambda m: agent_key(m, job.id))

@@ -33,7 +33,7 @@ class TrainTurn:
 def train_turn(
     job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
 ) -> TrainTurn:
-    """What training needs now. `live_train`: all machines with a live train phase of the job."""
+    """Decide what training needs now. `live_train`: all machines with a live train phase of the job."""
     if job.trains_in_gangs:
         return _gang_turn(job, layout, live_train, is_running=is_running)
     if live_train:
@@ -51,12 +51,11 @@ def train_turn(
 
 
 def batches_to_wait_for(job: JobView) -> int:
-    """Number of full batches to wait for before a turn: one, or two if a hand-over is expensive
-    compared with a batch.
+    """Return the number of full batches to wait for before a turn: one, or two if a hand-over is expensive compared
+    with a batch.
 
-    Two only if that delays nothing: half of the staleness bound leaves room for the second batch,
-    enough groups for it are running, so generation does not wait for this turn, and the first batch
-    has not been waiting long.
+    It is two only if that delays nothing: half of the staleness bound leaves room for the second batch, enough groups
+    for it are running, so generation does not wait for this turn, and the first batch has not been waiting long.
     """
     share = job.hand_over_s / job.batch_interval_s if job.batch_interval_s > 0 else 0.0
     num_wanted = min(

@@ -1,12 +1,10 @@
-"""What an edit of machines would do to each phase and job: the scheduler itself decides on a
-hypothetical snapshot.
+"""What an edit of machines would do to each phase and job: the scheduler itself decides on a hypothetical snapshot.
 
-Enters: a snapshot and edits. Leaves: the plan that the next cycle makes under the edits, the impact
-on each affected phase, and each job's places before and after. Invariants: `first` equals `decide`
-of the edited snapshot; everything else is the same at every moment of a job's cycle. To ensure
-this, the impact is computed on the *stable* snapshot: starting phases have started and no batch is
-due, so machines that train in turns roll out. Who trains is computed on the same stable snapshot
-with a batch due.
+Takes a snapshot and edits. Returns the plan that the next cycle makes under the edits, the impact on each affected
+phase, and each job's places before and after. Invariants: `first` equals `decide` of the edited snapshot; everything
+else is the same at every moment of a job's cycle. To ensure this, the impact is computed on the *stable* snapshot:
+starting phases have started and no batch is due, so machines that train in turns roll out. Who trains is computed on
+the same stable snapshot with a batch due.
 """
 
 from collections.abc import Iterator, Mapping
@@ -138,7 +136,7 @@ def preview(snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]) -> Preview:
 def _impacts(
     snapshot: Snapshot, now: _Outcome, then: _Outcome, places: Mapping[UUID, Places]
 ) -> Iterator[PhaseImpact]:
-    """Impacts on stable phases, and on turns to train that the edit ends."""
+    """Yield the impacts on stable phases, and on turns to train that the edit ends."""
     live = {machine.id: machine.phase for machine in snapshot.machines}
     jobs = {job.id: job for job in snapshot.jobs}
     trained = {(machine.id, job_id) for machine, job_id in _training(now.due.final)}
@@ -168,8 +166,8 @@ def _impacts(
 def _passing(
     snapshot: Snapshot, edited: Snapshot, now: _Outcome, places: Mapping[UUID, Places]
 ) -> Iterator[PhaseImpact]:
-    """Impacts on live phases without a stable place: their job ends, or their machine is silent or
-    was edited."""
+    """Yield the impacts on live phases without a stable place: their job ends, or their machine is silent or was
+    edited."""
     placed = {(m.id, m.phase.job_id, m.phase.role) for m in now.quiet.final.machines if m.phase is not None}
     placed |= {(machine.id, job_id, Role.TRAIN) for machine, job_id in _training(now.due.final)}
     passing = [
@@ -224,7 +222,7 @@ def _impact(
 
 
 def _training(snapshot: Snapshot) -> Iterator[tuple[MachineView, UUID]]:
-    """Machines that train, and for which job."""
+    """Yield the machines that train, each with its job."""
     for machine in snapshot.machines:
         if machine.phase is not None and machine.phase.role is Role.TRAIN:
             yield machine, machine.phase.job_id

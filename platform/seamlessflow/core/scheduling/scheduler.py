@@ -72,7 +72,7 @@ def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
 def _decide_job(
     job: JobView, snapshot: Snapshot, claims: dict[UUID, UUID], in_need: list[JobView]
 ) -> tuple[list[Decision], str]:
-    """`in_need`: older active jobs whose gang is incomplete; this job is added if it is one of
+    """Decide for one job. `in_need`: older active jobs whose gang is incomplete; this job is added if it is one of
     them."""
     held = snapshot.held_by(job.id)
     ending = ending_of(job)

@@ -20,7 +20,7 @@ class GangView:
 
     id: UUID
     member: int  # 0 leads
-    failure: str = ""  # why the first member's phase that failed did so
+    failure: str = ""  # why the first phase that failed did so
     has_ended: bool = False  # a member's phase has ended
 
 
@@ -57,8 +57,8 @@ class MachineView:
     pool: str = "default"
     unheard_s: float = 0.0
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet
-    engine_problems: Mapping[str, str] = field(default_factory=dict)  # by kind that it cannot run
-    has_rendezvous: bool | None = None  # other machines' trainers can connect; None: not said yet
+    engine_problems: Mapping[str, str] = field(default_factory=dict)  # why, for each kind that it cannot run
+    has_rendezvous: bool | None = None  # other machines' trainers can connect; None: not reported yet
     phase: PhaseView | None = None
 
     def phase_of(self, job_id: UUID) -> PhaseView | None:
@@ -146,5 +146,5 @@ class Snapshot:
         object.__setattr__(self, "_by_job", {job_id: tuple(group) for job_id, group in held.items()})
 
     def held_by(self, job_id: UUID) -> tuple[MachineView, ...]:
-        """Machines with a live phase of the job."""
+        """Return the machines with a live phase of the job."""
         return self._by_job.get(job_id, ())
