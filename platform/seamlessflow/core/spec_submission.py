@@ -15,7 +15,7 @@ from seamlessflow.core.spec_problems import SpecProblem
 
 
 def submitted_spec_parse(body: Mapping[str, Any], extensions: Extensions | None = None) -> JobSpec:
-    """The spec with the options of its extensions filled in. Raises InvalidJobSpec with every fault found.
+    """Return the spec with its extensions' options filled in. Raises InvalidJobSpec with every fault found.
 
     Without `extensions`, the names of environment, reward function and advantage estimator are not checked: a command
     line does not know what its server has installed.

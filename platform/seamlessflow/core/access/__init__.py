@@ -1,1 +1,1 @@
-"""Who may do what: one table of operations, and one of routes, that both planes, the documents and the tests share."""
+"""Who may do what: one table of operations and one of routes, shared by both planes, the documents and the tests."""

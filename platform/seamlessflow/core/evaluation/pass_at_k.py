@@ -26,7 +26,7 @@ def pass_at_k(num_samples: ArrayLike, num_passed: ArrayLike, k: int) -> NDArray[
 
 
 def pass_at_k_mean(num_samples: ArrayLike, num_passed: ArrayLike, k: int) -> float | None:
-    """The mean over the tasks with at least k samples; None if there are none."""
+    """Return the mean over the tasks with at least k samples; None if there are none."""
     n, c = np.asarray(num_samples), np.asarray(num_passed)
     is_known = n >= k
     return float(pass_at_k(n[is_known], c[is_known], k).mean()) if is_known.any() else None

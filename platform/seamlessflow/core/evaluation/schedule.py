@@ -2,8 +2,8 @@
 
 
 def is_evaluation_due(*, every: int, latest_version: int, last_evaluated: int | None, is_last: bool) -> bool:
-    """`last_evaluated`: the newest version with an evaluation, None before the first. `is_last`: no
-    version follows.
+    """Whether to evaluate. `last_evaluated`: the newest version with an evaluation, None before the first. `is_last`:
+    no version follows.
 
     Versions published during an evaluation are not caught up on; only the newest one is evaluated.
     """

@@ -54,7 +54,7 @@ def show_id(kind: IdKind, value: UUID) -> str:
 
 
 def parse_id(kind: IdKind, text: str) -> UUID:
-    """Invert `show_id`; a plain UUID string is accepted too. Raises ValueError naming what was expected."""
+    """Invert `show_id`; accepts a plain UUID string too. Raises ValueError, which names what was expected."""
     prefix, separator, body = text.partition("_")
     if not separator:
         try:

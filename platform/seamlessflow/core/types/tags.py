@@ -23,7 +23,7 @@ class InvalidTag(ValueError):
 
 
 def parse_tags(tags: Iterable[str]) -> frozenset[str]:
-    """Check and deduplicate tags. Raises InvalidTag naming the first bad one."""
+    """Check and deduplicate tags. Raises InvalidTag, which names the first bad one."""
     checked = set()
     for tag in tags:
         if not _TAG.fullmatch(tag):
