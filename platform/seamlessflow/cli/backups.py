@@ -1,9 +1,8 @@
-"""`backup` and `restore`: the installation of this folder, or of the database that DATABASE_URL
-names.
+"""`backup` and `restore`: the installation of this folder, or of the database that DATABASE_URL names.
 
-Enters: a folder. Leaves: a complete back-up in it, or an installation restored from it. A back-up
-may be taken while the platform runs; a restore needs an installation that is empty and stopped.
-Both start the embedded database if it is not running.
+Both take a folder: `backup` leaves a complete back-up in it, `restore` an installation restored from it. A back-up may
+be taken while the platform runs; a restore needs an installation that is empty and stopped. They start the embedded
+database if it is not running.
 """
 
 import asyncio

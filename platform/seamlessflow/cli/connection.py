@@ -16,10 +16,9 @@ TOKEN_VARIABLE = "SEAMLESSFLOW_TOKEN"
 
 
 def connect() -> Client:
-    """A client of the platform that the environment or this folder names.
+    """Return a client of the platform that the environment or this folder names.
 
-    Raises CliError, which says what to do, if there is none, and ApiError for an invalid address or
-    token.
+    Raises CliError, which says what to do, if there is none, and ApiError for an invalid address or token.
     """
     url, token = (os.environ.get(name, "").strip() for name in (URL_VARIABLE, TOKEN_VARIABLE))
     if bool(url) != bool(token):
@@ -33,7 +32,7 @@ def connect() -> Client:
 
 
 def client_of(home: Home) -> Client:
-    """The REST client of the installation in `home`. Raises CliError if it is not running."""
+    """Return the REST client of the installation in `home`. Raises CliError if it is not running."""
     run = home.read_run()
     if run is None:
         raise CliError(

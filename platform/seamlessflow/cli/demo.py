@@ -113,7 +113,7 @@ async def _run(*, layout: str, engine: str, learning_rate: float, num_updates: i
 def example_spec(
     files: Mapping[str, Path], *, engine: str, learning_rate: float, num_updates: int
 ) -> dict[str, Any]:
-    """The spec of the demo's job, as a user would write it."""
+    """Return the spec of the demo's job, as a user would write it."""
     return {
         "name": JOB_NAME,
         "model": {"source": str(files["model"]), "max_model_len": 256},
@@ -165,8 +165,7 @@ def _train(home: Home, spec: dict[str, Any], layout: str, is_interrupted: thread
 
 
 def _tags_set(client: Client, layout: str) -> None:
-    """Machines registered by an earlier start keep their tags, so give them the tags of this
-    layout."""
+    """Give machines the tags of this layout, because those registered by an earlier start keep their tags."""
     registered = {machine["name"]: machine for machine in client.machine_list()}
     for machine in LAYOUTS[layout]:
         known = registered[machine.name]

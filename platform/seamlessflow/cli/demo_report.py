@@ -1,7 +1,6 @@
 """The demo's progress line, summary and judgement: pure text from the answers of the REST API.
 
-Enters: decoded JSON of a job, its summary, ledger and audit. Leaves: lines of text, and a list of
-shortfalls.
+Takes decoded JSON of a job, its summary, ledger and audit; returns lines of text and a list of shortfalls.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +36,7 @@ def progress_line(job: Json, *, elapsed_s: float) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Rewards in [0, 1] as a row of bars."""
+    """Return rewards in [0, 1] as a row of bars."""
     return "".join(_BARS[round(min(max(value, 0.0), 1.0) * (len(_BARS) - 1))] for value in values)
 
 
@@ -67,8 +66,8 @@ def summary_lines(job: Json, summary: Json, ledger: Json, audit: Json, *, runnin
 
 
 def judge(job: Json, summary: Json, audit: Json, *, learning_rate: float, is_handing_over: bool) -> Judgement:
-    """The demo's criteria: the reward rises, or stays level with LR=0, and a machine with two roles
-    hands over."""
+    """Apply the demo's criteria: the reward rises, or stays level with LR=0, and a machine with two roles hands
+    over."""
     num_updates = job["progress"]["num_updates"]
     first, last = summary["reward_first_tenth"], summary["reward_last_tenth"]
     shortfalls = []
@@ -104,7 +103,7 @@ def _rise_shortfalls(first: float, last: float) -> Iterator[str]:
 
 
 def _shares(totals: Sequence[Json]) -> str:
-    """`serving:full 61 %, training 22 %, idle:no_batch 3 %`, largest first; sums to 100 %."""
+    """Return `serving:full 61 %, training 22 %, idle:no_batch 3 %`, largest first; sums to 100 %."""
     shown = sorted(totals, key=lambda total: -total["share"])
     names = (f"{total['state']}:{total['cause']}" if total["cause"] else total["state"] for total in shown)
     return ", ".join(f"{name} {100 * total['share']:.1f} %" for name, total in zip(names, shown, strict=True))

@@ -70,7 +70,7 @@ def _findings() -> Iterator[Finding]:
 
 
 def _extensions() -> Iterator[Finding]:
-    """What third parties added to this environment: its names, and whatever cannot be used."""
+    """Report what third parties added to this environment: its names, and whatever cannot be used."""
     found = extensions_discover()
     names = [
         *(found.extensions.environments.keys() - BUILT_IN.environments.keys()),

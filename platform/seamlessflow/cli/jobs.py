@@ -166,7 +166,7 @@ def jobs_stage(job_id: str, stage: str, reason: str) -> None:
 
 
 def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
-    """A command that asks for a state; `goals`: the states in which the request is fulfilled."""
+    """Make a command that asks for a state; `goals`: the states in which the request is fulfilled."""
 
     @click.command(verb, help=text)
     @click.argument("job_id", type=JobId())
@@ -266,7 +266,7 @@ def _spec_read(file: Path) -> dict[str, Any]:
 
 
 def _yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
-    """One line that says what is wrong, and where."""
+    """Say in one line what is wrong, and where."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"

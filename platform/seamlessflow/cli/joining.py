@@ -1,9 +1,9 @@
 """How a host joins a remote platform as a machine, with the installation's join token.
 
-Enters: a name, tags, the control plane's address and the secret SEAMLESSFLOW_JOIN_TOKEN. Leaves:
-the machine's own token in a file that only this user can read. The control plane may still be
-starting, and another host of this name may have stopped a moment ago; joining waits for both. A
-token stored earlier proves that this host is that machine.
+`machine_join` takes a name, tags, the control plane's address and the secret SEAMLESSFLOW_JOIN_TOKEN. It leaves the
+machine's own token in a file that only this user can read. The control plane may still be starting, and another host of
+this name may have stopped a moment ago; joining waits for both. A token stored earlier proves that this host is that
+machine.
 """
 
 import time
@@ -28,7 +28,7 @@ TIMEOUT_S = 10.0
 def machine_join(
     home: Home, *, name: str, tags: Sequence[str], control_plane_url: str, environ: Mapping[str, str]
 ) -> Path:
-    """Return the path of the token file. Raises CliError with one sentence."""
+    """Join, store the token and return the path of its file. Raises CliError with one sentence."""
     secret = environ.get(JOIN_TOKEN_VARIABLE, "")
     if not secret:
         raise CliError(

@@ -20,7 +20,7 @@ def machines() -> None:
 
 
 def health_of(machine: Mapping[str, Any]) -> str:
-    """`not seen`: registered, but its supervisor has never sent a heartbeat."""
+    """Say how a machine is. `not seen`: registered, but its supervisor has never sent a heartbeat."""
     if machine["is_up"]:
         return "healthy"
     return "down" if machine["heartbeat"] else "not seen"
@@ -56,7 +56,7 @@ def machines_events(name: str, limit: int) -> None:
 
 
 def _edit_options(command: Command) -> Command:
-    """The arguments and options that all edits share."""
+    """Add the arguments and options that all edits share."""
     options = (
         click.argument("names", nargs=-1, required=True, metavar="NAME..."),
         click.option("--reason", help="Reason, kept in the audit trail; required unless --dry-run."),

@@ -78,7 +78,7 @@ def members_remove(username: str, project: str | None) -> None:
 
 
 def _only_project(client: Client) -> str:
-    """Raises CliError unless there is exactly one."""
+    """Return the caller's only project. Raises CliError unless there is exactly one."""
     slugs = [project["slug"] for project in client.me()["projects"]]
     if len(slugs) != 1:
         raise CliError(f"--project is required; accepted: {', '.join(slugs) or 'none'}", exit_code=2)

@@ -147,7 +147,7 @@ def _start_detached(layout: str, *, no_machines: bool) -> None:
     try:
         run = _until_up(home, process, log)
     except BaseException:
-        process.terminate()  # nothing waits for it any more
+        process.terminate()  # nobody waits for it any more
         raise
     click.echo(f"up at {run.web_url}; the sign-in link is in {log}; `seamlessflow down` stops it")
 

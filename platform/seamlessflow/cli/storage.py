@@ -120,7 +120,7 @@ def storage_delete(
 
 
 def bytes_shown(number: int) -> str:
-    """`1500` gives `1.5 kB`."""
+    """Render a size for people: `1500` gives `1.5 kB`."""
     value, unit = float(number), UNITS[0]
     for unit in UNITS:
         if value < 1000 or unit == UNITS[-1]:

@@ -1,5 +1,4 @@
-"""`worker`: run this host, or a slice of it, as a machine. Imports nothing of the planes: machine
-images lack them."""
+"""`worker`: run this host, or a slice of it, as a machine. Imports no plane, because machine images lack them."""
 
 import os
 import sys

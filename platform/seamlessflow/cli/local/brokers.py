@@ -1,8 +1,7 @@
 """Checks once, before anything is started, that the brokers named by the environment answer.
 
-Enters: the variables and their addresses. Leaves: nothing, or BrokerUnreachable naming the
-variable. The processes handle later outages themselves: a broker that dies stops no running
-process.
+Takes the variables and their addresses; raises BrokerUnreachable, which names the variable. The processes handle later
+outages themselves: a broker that dies stops no running process.
 """
 
 import asyncio

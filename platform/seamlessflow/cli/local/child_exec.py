@@ -1,13 +1,12 @@
 """Becomes another program after tying its lifetime to the parent's.
 
-Enters: `PARENT_PID DEATH_SIGNAL IDENTITY PROGRAM ARG...`, run as a script by `python -I -S`: it
-needs only the standard library, and none of our code runs between fork and exec in a process that
-has threads. Leaves: the program under the same process id, signalled by the kernel when the thread
-that spawned it ends. Invariant: no program is left behind, even if the parent dies before the death
-signal is set.
+`python -I -S` runs it as a script with `PARENT_PID DEATH_SIGNAL IDENTITY PROGRAM ARG...`: it needs only the standard
+library, and none of our code runs between fork and exec in a process that has threads. The program keeps the process
+id, and the kernel signals it when the thread that spawned it ends. Invariant: no program is left behind, even if the
+parent dies before the death signal is set.
 
-Identities: `same`; `userns:UID` (root outside, UID inside its own user namespace, so that we still
-own the files); `setuid:UID:GID`.
+Identities: `same`; `userns:UID` (root outside, UID inside its own user namespace, so that we still own the files);
+`setuid:UID:GID`.
 """
 
 import ctypes
@@ -29,7 +28,7 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         sys.stderr.write(f"cannot take the identity {identity}: {error}\n")
         sys.exit(EXIT_NO_IDENTITY)
-    # After the identity: the kernel clears the death signal whenever credentials change.
+    # Set after the identity, because the kernel clears the death signal whenever credentials change.
     checked(libc().prctl(PR_SET_PDEATHSIG, int(death_signal)))
     if os.getppid() != int(parent_pid):
         sys.exit(EXIT_PARENT_GONE)

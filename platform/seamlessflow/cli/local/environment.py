@@ -1,9 +1,8 @@
 """The environment variables of each kind of process.
 
-Enters: the installation's folder, addresses and secret, and our own environment. Leaves: one
-environment for the planes and a smaller one for machines. Invariant: nothing that a machine runs,
-including agents, inherits the address of the database or of the live events, or the installation's
-secret.
+Takes the installation's folder, addresses and secret, and our own environment. Returns one environment for the planes
+and a smaller one for machines. Invariant: nothing that a machine runs, including agents, inherits the address of the
+database or of the live events, or the installation's secret.
 """
 
 import os
@@ -47,7 +46,7 @@ class Addresses:
 def machine_environment(
     home: Home, urls: ServiceUrls, addresses: Addresses, *, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """For supervisors and, through them, engines, trainers and agents."""
+    """Return the environment of supervisors and, through them, of engines, trainers and agents."""
     inherited = {name: value for name, value in environ.items() if name not in NOT_FOR_MACHINES}
     accelerator = {} if NVIDIA_CONTROL_DEVICE.exists() else {"DS_ACCELERATOR": "cpu"}
     return (
@@ -68,7 +67,7 @@ def machine_environment(
 def plane_environment(
     home: Home, urls: ServiceUrls, addresses: Addresses, *, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """For the web, the scheduler, background work and the gateway."""
+    """Return the environment of the web, the scheduler, background work and the gateway."""
     secret_key = environ.get("SEAMLESSFLOW_SECRET_KEY") or home.secret("secret-key")
     return (
         dict(environ)
@@ -79,13 +78,12 @@ def plane_environment(
 
 
 def gateway_environment(planes: Mapping[str, str], *, database_url: str) -> dict[str, str]:
-    """The environment of the planes, but with the gateway's own database address as the only
-    one."""
+    """Return the environment of the planes, but with the gateway's own database address as the only one."""
     kept = {name: value for name, value in planes.items() if name != "GATEWAY_DATABASE_URL"}
     return kept | {"DATABASE_URL": database_url}
 
 
 def _model_roots(home: Home, environ: Mapping[str, str]) -> str:
-    """The installation's own model folder, followed by those that the environment names."""
+    """Return the installation's own model folder, followed by those that the environment names."""
     named = environ.get("MODEL_ROOTS", "").split(os.pathsep)
     return os.pathsep.join(dict.fromkeys([str(home.models), *filter(None, named)]))

@@ -1,8 +1,8 @@
 """Chooses the user for a server that refuses to run as root.
 
-Enters: the effective user of this process and what the kernel allows.
-Leaves: an `Identity` for `child_exec`, and whether that identity can reach a path.
-Invariant: it creates no system user and never changes the mode of an existing folder.
+Reads the effective user of this process and what the kernel allows. Returns an `Identity` for `child_exec`, and says
+whether that identity can reach a path. Invariant: it creates no system user and never changes the mode of an existing
+folder.
 """
 
 import os
@@ -64,8 +64,7 @@ def same_identity() -> Identity:
 
 
 def choose_identity() -> Identity:
-    """The current user if it is an ordinary user, else a user namespace, else an unprivileged
-    user."""
+    """Return the current user if it is an ordinary user, else a user namespace, else an unprivileged user."""
     if os.geteuid() != 0:
         return same_identity()
     in_namespace = Identity(IdentityKind.USER_NAMESPACE, *_lowest_ordinary_user())
@@ -73,7 +72,7 @@ def choose_identity() -> Identity:
 
 
 def wrapped(command: tuple[str, ...], *, identity: Identity, death_signal: int) -> tuple[str, ...]:
-    """The command that runs `command` as `identity` and ends with the calling thread's process."""
+    """Return the command that runs `command` as `identity` and ends with the calling thread's process."""
     prefix = (sys.executable, "-I", "-S", str(CHILD_EXEC))
     return (*prefix, str(os.getpid()), str(int(death_signal)), identity.as_argument(), *command)
 

@@ -1,7 +1,7 @@
 """Stops servers of an earlier launcher that are still running.
 
-Enters: a process id noted in a data folder. Leaves: no such server. Process ids are reused, so a
-process counts as ours only if it runs the expected program in the expected folder.
+Takes a process id noted in a data folder and ends that server. Process ids are reused, so a process counts as ours only
+if it runs the expected program in the expected folder.
 """
 
 import contextlib

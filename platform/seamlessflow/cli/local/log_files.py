@@ -1,8 +1,7 @@
 """Files that keep what child processes print.
 
-Enters: chunks of bytes from a pipe. Leaves: `<name>.log` and a few older generations, `<name>.log.1` being
-the newest of them.
-Invariants: a log never takes more than `MAX_BYTES * (NUM_GENERATIONS + 1)` of disk. A full disk costs lines but
+Takes chunks of bytes from a pipe; writes `<name>.log` and a few older generations, of which `<name>.log.1` is the
+newest. Invariants: a log never takes more than `MAX_BYTES * (NUM_GENERATIONS + 1)` of disk. A full disk costs lines but
 never blocks the process that prints them; the log reports how many bytes it lost once there is room again.
 """
 
@@ -40,7 +39,7 @@ class RotatedLog:
         self._file.close()
 
     def _append(self, data: bytes) -> None:
-        """Raises OSError if not all of it was written: a nearly full disk accepts a part."""
+        """Append all of it. Raises OSError if only a part was written, as on a nearly full disk."""
         if self._size and self._size + len(data) > self._max_bytes:
             self._rotate()
         num_taken = self._file.write(data)
@@ -49,7 +48,7 @@ class RotatedLog:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _rotate(self) -> None:
-        """If no new file can be created, the full one stays in use."""
+        """Start a new file. If none can be created, the full one stays in use."""
         fresh = self.path.with_name(f"{self.path.name}.new").open("ab", buffering=0)
         self._file.close()
         for generation in range(NUM_GENERATIONS, 0, -1):
@@ -66,7 +65,7 @@ def _generation(path: Path, number: int) -> Path:
 
 
 def log_tail(path: Path, *, num_bytes: int = TAIL_BYTES) -> str:
-    """The last lines of a log, for an error message."""
+    """Return the last lines of a log, for an error message."""
     if not path.exists():
         return ""
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
 """The machines of an installation: slices of this host, each with its own supervisor.
 
-Enters: names, tags and cores. Leaves: a token file per machine and the supervisor's `ProcessSpec`.
-Invariant: a token is created once per machine and database, and only its owner can read it.
+Takes names, tags and cores; makes a token file and the supervisor's `ProcessSpec` for each machine. Invariant: a token
+is created once per machine and database, and only its owner can read it.
 """
 
 import os
@@ -37,7 +37,7 @@ def token_file(home: Home, machine: LocalMachine) -> Path:
 
 
 def forget_tokens_of_other_database(home: Home, *, identity: str) -> None:
-    """Tokens are rows of a database, so tokens of another database are useless."""
+    """Delete tokens of another database: tokens are rows of a database, so they are useless."""
     noted = home.machines / "database"
     if noted.exists() and noted.read_text() == identity:
         return
@@ -74,6 +74,6 @@ def supervisor_spec(
 
 
 def usable_core(index: int | None) -> int | None:
-    """The number of the `index`-th core that we may use; None (unpinned) if there are fewer."""
+    """Return the number of the `index`-th core that we may use; None (unpinned) if there are fewer."""
     cores = sorted(os.sched_getaffinity(0))
     return None if index is None or index >= len(cores) else cores[index]

@@ -1,8 +1,8 @@
 """Brings the database's tables up to date, and remembers that it did.
 
-Enters: the database's address and the migrations on disk. Leaves: a migrated database and the file
-`migrated`. Invariants: only one launcher migrates a database at a time; the step is skipped only
-for exactly the database and the migrations that the file names.
+Takes the database's address and the migrations on disk; leaves a migrated database and the file `migrated`. Invariants:
+only one launcher migrates a database at a time; the step is skipped only for exactly the database and the migrations
+that the file names.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class DatabaseUnreachable(InstallationFailed):
 
 
 async def database_identity(database_url: str) -> str:
-    """Identifies this database, and tells it from a new one created at the same address."""
+    """Return what identifies this database and tells it from a new one created at the same address."""
     async with await _connect(database_url) as connection:
         cursor = await connection.execute(
             "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -37,8 +37,8 @@ async def database_identity(database_url: str) -> str:
 
 
 async def gateway_database(database_url: str, gateway_url: str) -> tuple[str, str]:
-    """The gateway's database address: with its own role if that has its grants, else the owner's,
-    and why."""
+    """Return the gateway's database address and a reason: its own role's address if that has its grants (reason empty),
+    else the owner's."""
     if not gateway_url:
         return database_url, "the gateway uses the database owner's role: GATEWAY_DATABASE_URL is not set"
     try:

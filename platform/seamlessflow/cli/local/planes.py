@@ -1,8 +1,6 @@
-"""How to start the processes of the control plane and the data plane, and check that they are
-running.
+"""How to start the processes of the control plane and the data plane, and check that they are running.
 
-Enters: addresses and an environment. Leaves: one `ProcessSpec` per process. All listen on loopback
-only.
+Takes addresses and an environment; returns one `ProcessSpec` per process. All listen on loopback only.
 """
 
 import asyncio
@@ -28,7 +26,7 @@ HEALTH_TIMEOUT_S = 5.0
 def plane_specs(
     addresses: Addresses, *, env: Mapping[str, str], gateway_env: Mapping[str, str], cwd: Path
 ) -> tuple[ProcessSpec, ...]:
-    """`gateway_env`: contains only the gateway's own database address."""
+    """Return what to start. `gateway_env` contains only the gateway's own database address."""
     spec = partial(ProcessSpec, env=env, cwd=cwd, ready_timeout_s=START_TIMEOUT_S)
     return (
         spec(name="web", command=web_command(addresses.web_url), ready=_answers(addresses.web_url)),
@@ -39,7 +37,7 @@ def plane_specs(
             ready=_answers(addresses.gateway_url),
         ),
         spec(name="scheduler", command=_django("run_scheduler")),
-        # Threads: a pool of processes would outlive a killed worker.
+        # It uses threads, because a pool of processes would outlive a killed worker.
         spec(
             name="background",
             command=_celery(
@@ -52,13 +50,13 @@ def plane_specs(
 
 
 def command_spec(arguments: tuple[str, ...], *, env: Mapping[str, str], cwd: Path) -> ProcessSpec:
-    """A management command that runs once."""
+    """Return a management command that runs once."""
     return ProcessSpec(name=arguments[0], command=_django(*arguments), env=env, cwd=cwd)
 
 
 def web_command(url: str) -> tuple[str, ...]:
-    """The web process on `url`. On a stop it closes sockets with 1012 (service restart) and waits
-    at most GRACEFUL_S."""
+    """Return the web process on `url`. On a stop it closes sockets with 1012 (service restart) and waits at most
+    GRACEFUL_S."""
     return _python(
         "uvicorn",
         ASGI_APP,

@@ -1,10 +1,10 @@
 """Ports for the servers of an installation, each given to only one launcher.
 
-Enters: a preferred number. Leaves: a loopback port that nothing listens on, held until the context
-is left. Seconds pass between checking a port and the server's own bind. In that time another
-launcher would find the port free as well, and our server would answer its readiness check. So a
-launcher first claims the number with a unix socket of that name in the abstract namespace. Like the
-port, it belongs to the network namespace, and the kernel drops it when we end.
+`held_port` takes a preferred number and yields a loopback port that nothing listens on, held until the context is left.
+Seconds pass between checking a port and the server's own bind. In that time another launcher would find the port free
+as well, and our server would answer its readiness check. So a launcher first claims the number with a unix socket of
+that name in the abstract namespace. Like the port, it belongs to the network namespace, and the kernel drops it when we
+end.
 """
 
 import socket
@@ -21,7 +21,8 @@ NUM_PORTS_TRIED = 200
 
 @contextmanager
 def held_port(preferred: int) -> Iterator[int]:
-    """The first port from `preferred` on that is free and that no other launcher holds. Raises InstallationFailed."""
+    """Yield the first port from `preferred` on that is free and not held by another launcher. Raises
+    InstallationFailed."""
     for port in range(preferred, preferred + NUM_PORTS_TRIED):
         with socket.socket(socket.AF_UNIX) as claim:
             if _is_claimed(claim, port) and _is_free(port):
@@ -41,7 +42,7 @@ def _is_claimed(claim: socket.socket, port: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as listener:
-        # As the servers do, so that a port in TIME_WAIT counts as free.
+        # The servers set this too, so a port in TIME_WAIT counts as free.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((LOOPBACK, port))

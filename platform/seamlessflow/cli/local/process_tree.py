@@ -1,13 +1,11 @@
 """Named child processes that live and die with this one.
 
-Enters: `ProcessSpec`s and commands to run once. Leaves: running processes, their output in rotated
-files, a count of restarts. Invariants: the kernel signals a child when this process ends, however
-it ends; a child that dies is restarted after a growing delay; `stop` ends all children in reverse
-starting order.
+Takes `ProcessSpec`s and commands to run once; keeps processes running, writes their output to rotated files and counts
+restarts. Invariants: the kernel signals a child when this process ends, however it ends; a child that dies is restarted
+after a growing delay; `stop` ends all children in reverse starting order.
 
-States of a child: starting → ready ⇄ restarting → stopped. Only `ProcessTree` moves them.
-Everything must run in the main thread: the kernel sends the death signal when the spawning *thread*
-ends.
+States of a child: starting → ready ⇄ restarting → stopped. Only `ProcessTree` moves them. Everything must run in the
+main thread: the kernel sends the death signal when the spawning *thread* ends.
 """
 
 import asyncio
@@ -58,7 +56,7 @@ async def always_ready() -> bool:
 
 
 def nothing_to_prepare() -> None:
-    """For programs that need no preparation."""
+    """Do nothing, for programs that need no preparation."""
 
 
 @dataclass(frozen=True, slots=True)

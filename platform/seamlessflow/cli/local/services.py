@@ -1,9 +1,7 @@
-"""Decides which database and broker an installation uses: embedded ones, or those that the
-environment names.
+"""Decides which database and broker an installation uses: embedded ones, or those that the environment names.
 
-Enters: the home folder, `DATABASE_URL`, `GATEWAY_DATABASE_URL`, `BROKER_URL`,
-`BACKGROUND_BROKER_URL` and `EVENTS_URL`. Leaves: the addresses, and the servers to start for them
-(none if an address was given).
+Takes the home folder, `DATABASE_URL`, `GATEWAY_DATABASE_URL`, `BROKER_URL`, `BACKGROUND_BROKER_URL` and `EVENTS_URL`.
+Returns the addresses, and the servers to start for them (none if an address was given).
 """
 
 import shutil
@@ -88,10 +86,9 @@ def _postgres(home: Home, *, is_durable: bool) -> EmbeddedPostgres:
 
 
 def _database_folder(home: Home, identity: Identity) -> Path:
-    """The home, or a system folder if the server's user cannot reach the home.
+    """Return the home, or a system folder if the server's user cannot reach the home.
 
-    A database that is already in the home is moved there; one that was moved once stays where it
-    is.
+    A database that is already in the home is moved there; one that was moved once stays where it is.
     """
     elsewhere = SYSTEM_STATE_DIR / f"seamlessflow-{home.digest}"
     if not elsewhere.exists():

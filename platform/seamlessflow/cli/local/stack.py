@@ -1,9 +1,8 @@
 """The whole product on one machine: database, broker, planes and machines, brought up in order.
 
-Enters: a home folder and a list of machines. Leaves: a `Stack` with the addresses of what runs.
-Order: PostgreSQL and Valkey; tables; tokens; then web, scheduler, background work, gateway and
-supervisors in parallel. They stop in reverse order. Invariant: whatever happens to this process, it
-leaves no process behind.
+Takes a home folder and a list of machines; yields a `Stack` with the addresses of what runs. Order: PostgreSQL and
+Valkey; tables; tokens; then web, scheduler, background work, gateway and supervisors in parallel. They stop in reverse
+order. Invariant: whatever happens to this process, it leaves no process behind.
 """
 
 import asyncio
@@ -70,7 +69,7 @@ class Stack:
         return await self.tree.run_once(command_spec(arguments, env=self.plane_env, cwd=self.home.root))
 
     async def gateway_database(self) -> tuple[str, str]:
-        """The gateway's database address and, if it uses the owner's role, the reason."""
+        """Return the gateway's database address and, if it uses the owner's role, the reason."""
         return await gateway_database(self.urls.database_url, self.urls.gateway_database_url)
 
     async def _register(self, machine: LocalMachine) -> str:
@@ -101,7 +100,7 @@ class Stack:
             supervisor_spec(self.home, machine, addresses=self.addresses, env=self.machine_env)
             for machine in machines
         ]
-        # Two batches begun together: supervisors retry until the web answers, and they stop before it does.
+        # Both batches start together: supervisors retry until the web answers, and they stop before it does.
         await asyncio.gather(self.tree.start(*planes), self.tree.start(*supervisors))
 
 

@@ -1,9 +1,9 @@
 """The folder of an installation: where its parts are, who runs it, and its secrets.
 
-Enters: `SEAMLESSFLOW_HOME`, else `.seamlessflow` in the working folder. Leaves: paths, a lock.
-Invariants: one launcher at a time per folder (an flock, so a killed launcher frees it); secrets and
-tokens are created once; only their owner can read them, and likewise logs and artifacts; `run.json`
-describes the launcher that holds the lock and exists exactly while that launcher is up.
+Reads `SEAMLESSFLOW_HOME`, else uses `.seamlessflow` in the working folder; gives paths and a lock. Invariants: one
+launcher at a time per folder (an flock, so a killed launcher frees it); secrets and tokens are created once; only their
+owner can read them, and likewise logs and artifacts; `run.json` describes the launcher that holds the lock and exists
+exactly while that launcher is up.
 """
 
 import contextlib
@@ -96,8 +96,7 @@ class Home:
         return self
 
     def runtime_dir(self) -> Path:
-        """A folder for sockets: in the home, or a short one under /tmp if the home's path is too
-        long."""
+        """Return a folder for sockets: in the home, or a short one under /tmp if the home's path is too long."""
         inside = self.root / "run"
         if len(os.fsencode(inside / LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES:
             inside.mkdir(mode=0o700, exist_ok=True)
@@ -105,16 +104,15 @@ class Home:
         return private_folder(self.short_dir("run"), owner=(os.geteuid(), os.getegid()))
 
     def short_dir(self, name: str) -> Path:
-        """The location of `name` if it needs a short path outside the home."""
+        """Return the location of `name` if it needs a short path outside the home."""
         return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{self.digest}-{name}"
 
     def secret(self, name: str) -> str:
-        """A random text, created on the first call and the same ever after."""
+        """Return a random text, created on the first call and the same ever after."""
         return self.kept(self.root / f"{name}.secret", secrets.token_urlsafe(48))
 
     def kept(self, path: Path, text: str) -> str:
-        """The content of `path`; if it does not exist yet, `text` is stored there, readable only by
-        the owner."""
+        """Return the content of `path`; if it does not exist yet, store `text` there, readable only by the owner."""
         if not path.exists():
             half_written = path.with_name(path.name + ".new")
             half_written.unlink(missing_ok=True)
@@ -171,7 +169,7 @@ class Home:
         half_written.replace(self.run_file)
 
     def read_run(self) -> RunInfo | None:
-        """The running launcher, or None. A file left by a killed launcher is ignored."""
+        """Return what describes the running launcher, or None. A file left by a killed launcher is ignored."""
         try:
             run = RunInfo(**json.loads(self.run_file.read_text()))
         except FileNotFoundError:
@@ -179,7 +177,7 @@ class Home:
         return run if run.pid == self.holder() else None
 
     def holder(self) -> int | None:
-        """The process id of the launcher that is running or starting."""
+        """Return the process id of the launcher that is running or starting."""
         return self._noted_holder() if self.is_locked() else None
 
     def _noted_holder(self) -> int | None:
@@ -215,7 +213,7 @@ class Home:
 
 
 def find_home() -> Home:
-    """The installation named by the environment, else the one in the working folder."""
+    """Return the installation named by the environment, else the one in the working folder."""
     named = os.environ.get("SEAMLESSFLOW_HOME")
     return Home(Path(named).absolute() if named else Path.cwd() / ".seamlessflow")
 
@@ -225,8 +223,7 @@ def now_text() -> str:
 
 
 def private_folder(path: Path, *, owner: tuple[int, int]) -> Path:
-    """`path` as a folder that only `owner` can enter; refuses a folder prepared by somebody
-    else."""
+    """Make `path` a folder that only `owner` can enter; refuse a folder prepared by somebody else."""
     with contextlib.suppress(FileExistsError):  # created by an earlier start
         path.mkdir(mode=0o700)
     found = path.lstat()

