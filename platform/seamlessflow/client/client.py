@@ -1,6 +1,6 @@
-"""A small synchronous client of `/api/v1`: what the CLI and CI scripts use.
+"""A small synchronous client of `/api/v1` for the CLI and for CI scripts.
 
-Enters: a base URL and an API token. Leaves: decoded JSON. A refusal (RFC 9457) becomes ApiError with one sentence.
+Takes a base URL and an API token; returns decoded JSON. A refusal (RFC 9457) becomes ApiError with one sentence.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from seamlessflow.client.downloads import file_receive, folder_made, tar_receive
 from seamlessflow.client.errors import ApiError, Json, refusal_read
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 
-# A large model is unpacked and proven before the answer comes.
+# A large model is unpacked and checked before the answer comes.
 UPLOAD_READ_TIMEOUT_S = 3600.0
 SUBMIT_PAUSES_S = (0.5, 2.0)
-_PASSING_STATUSES = (502, 503, 504)  # of a proxy before a web process that restarts
+_PASSING_STATUSES = (502, 503, 504)  # from a proxy in front of a web process that restarts
 
 
 class JobFailed(Exception):
-    """A job that was waited for ended otherwise than completed."""
+    """The job that somebody waited for did not end as completed."""
 
     def __init__(self, job: Json) -> None:
         super().__init__(f"job {job['id']} ended {job['state']}: {job['state_reason'] or 'no reason given'}")
@@ -39,7 +39,7 @@ class Client:
     """One project's view of the platform."""
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 30.0) -> None:
-        """Raises ApiError when address or token cannot be one."""
+        """Raises ApiError if the address or the token is malformed."""
         self.base_url = base_url.rstrip("/")
         if not re.fullmatch(r"[\x21-\x7e]+", token):
             raise ApiError("the API token holds characters that no token has", status=401)
@@ -66,7 +66,7 @@ class Client:
         self._http.close()
 
     def job_submit(self, spec: Mapping[str, Any]) -> Json:
-        """Queue a job. A request whose answer was lost is sent again under the same key, and makes one job."""
+        """Queue a job. A request whose answer was lost is sent again under the same key, so only one job is made."""
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         for pause_s in SUBMIT_PAUSES_S:
             try:
@@ -81,11 +81,11 @@ class Client:
         return self._send("GET", f"jobs/{_segment(job_id)}")
 
     def job_list(self, *, state: str | None = None) -> Iterator[Json]:
-        """Every job, newest first, page by page."""
+        """Yield every job, newest first, page by page."""
         return self._pages("jobs", **({"state": state} if state else {}))
 
     def job_edit(self, job_id: str, verb: str, *, reason: str = "") -> Json:
-        """`verb` is cancel, pause or resume. Asking again for the same changes nothing."""
+        """Cancel, pause or resume, as `verb` says. Repeating a request changes nothing."""
         return self._send("POST", f"jobs/{_segment(job_id)}/{verb}", json={"reason": reason})
 
     def job_stage(self, job_id: str, stage: str, *, reason: str = "") -> Json:
@@ -93,15 +93,16 @@ class Client:
         return self._send("POST", f"jobs/{_segment(job_id)}/stage", json={"stage": stage, "reason": reason})
 
     def job_part(self, job_id: str, part: str, **params: Any) -> Json:
-        """`part` is versions, evaluations, metrics, events, phases, groups, ledger or audit."""
+        """Return `part`: versions, evaluations, metrics, events, phases, groups, ledger or audit."""
         return self._send("GET", f"jobs/{_segment(job_id)}/{part}", params=params)
 
     def job_metrics(self, job_id: str, names: Sequence[str] = (), **params: Any) -> Json:
-        """The metrics of a job in buckets (all of them without `names`); `params` as the operation `job_metrics`."""
+        """Return a job's metrics in buckets (all of them without `names`); `params` are those of the operation
+        `job_metrics`."""
         return self.job_part(job_id, "metrics", **({"names": ",".join(names)} if names else {}), **params)
 
     def job_metric_points(self, job_id: str, names: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
-        """Every stored point by metric, as columns `step` and `value`."""
+        """Return every stored point by metric, as columns `step` and `value`."""
         columns: dict[str, dict[str, list[Any]]] = {}
         cursor: dict[str, str] = {}
         while True:
@@ -115,7 +116,8 @@ class Client:
             cursor = {"cursor": page["next"]}
 
     def version_export(self, job_id: str, version: int, folder: Path, *, form: str = "model") -> None:
-        """Write a version as a new folder, whole or not at all: `form` model for transformers, adapter for peft.
+        """Write a version as a new folder, whole or not at all: `form` is model (for transformers) or adapter (for
+        peft).
 
         Raises FileExistsError, ApiError.
         """
@@ -134,7 +136,7 @@ class Client:
                     file_receive(self._http, f"jobs/{_segment(job_id)}/trajectories/{name}", file)
 
     def session_get(self, session_id: str, *, tokens: bool = False) -> Json:
-        """A session's trajectory tree; with `tokens`, ids and logprobs of each node too."""
+        """Return a session's trajectory tree; with `tokens`, also the ids and logprobs of each node."""
         return self._send(
             "GET", f"sessions/{_segment(session_id)}", params={"tokens": "true"} if tokens else {}
         )
@@ -142,9 +144,9 @@ class Client:
     def job_watch(
         self, job_id: str, *, every_s: float = 1.0, stop: threading.Event | None = None
     ) -> Iterator[Json]:
-        """The job, again and again until it is terminal or `stop` is set.
+        """Yield the job again and again until it is terminal or `stop` is set.
 
-        A platform that cannot be reached is waited for up to two minutes.
+        If the platform cannot be reached, wait for up to two minutes.
         """
         pause = stop or threading.Event()
         unreachable_since: float | None = None
@@ -166,7 +168,7 @@ class Client:
             pause.wait(every_s)
 
     def job_wait(self, job_id: str) -> Json:
-        """Return the completed job. Raises JobFailed."""
+        """Wait for the job and return it completed. Raises JobFailed."""
         *_, job = self.job_watch(job_id)
         if job["state"] != "completed":
             raise JobFailed(job)
@@ -176,7 +178,7 @@ class Client:
         return list(self._pages("machines"))
 
     def machine_get(self, name: str) -> Json:
-        """A machine by name or identifier."""
+        """Return a machine by name or identifier."""
         machine = next((m for m in self.machine_list() if name in (m["name"], m["id"])), None)
         if machine is None:
             raise ApiError(f"no machine is named {name!r}", status=404)
@@ -185,7 +187,7 @@ class Client:
     def machine_edit(
         self, machine_id: str, *, changes: Mapping[str, Any], reason: str, generation: int
     ) -> Json:
-        """Retag, cordon or drain. Raises ApiError (412) when the machine is not at `generation` any more."""
+        """Retag, cordon or drain. Raises ApiError (412) if the machine is no longer at `generation`."""
         return self._send(
             "PATCH",
             f"machines/{_segment(machine_id)}",
@@ -194,28 +196,28 @@ class Client:
         )
 
     def machines_preview(self, edits: Mapping[str, Mapping[str, Any]]) -> Json:
-        """What these edits, by machine identifier, would do to each running thing; nothing is changed."""
+        """Return what these edits, by machine identifier, would do to each running thing; changes nothing."""
         body = [{"machine_id": machine_id, **changes} for machine_id, changes in edits.items()]
         return self._send("POST", "machines/preview", json={"edits": body})
 
     def machine_events(self, machine_id: str, *, limit: int = 50) -> list[Json]:
-        """Edits of a machine, newest first."""
+        """Return edits of a machine, newest first."""
         return list(
             self._send("GET", f"machines/{_segment(machine_id)}/events", params={"limit": limit})["results"]
         )
 
     def machine_ledger(self, machine_id: str, *, since: str, until: str) -> Json:
-        """What the machine did between two moments (RFC 3339): totals by state and cause, and the intervals."""
+        """Return what the machine did between two moments (RFC 3339): totals by state and cause, and the intervals."""
         return self._send(
             "GET", f"machines/{_segment(machine_id)}/ledger", params={"since": since, "until": until}
         )
 
     def machine_register(self, name: str, tags: Sequence[str]) -> Json:
-        """Make a machine and its token, which is shown this once. For administrators."""
+        """Make a machine and its token, which is shown only this once. For administrators."""
         return self._send("POST", "machines", json={"name": name, "tags": list(tags)})
 
     def me(self) -> Json:
-        """Who the token speaks for, its scopes, and the projects within its reach."""
+        """Return for whom the token speaks, its scopes, and the projects within its reach."""
         return self._send("GET", "me")
 
     def token_list(self) -> list[Json]:
@@ -230,7 +232,7 @@ class Client:
         expires_in_days: int | None = None,
         is_installation: bool = False,
     ) -> Json:
-        """A new token; the `secret` in the answer is shown this once."""
+        """Make a token; only this answer shows its `secret`."""
         asked = {"project": project, "scopes": scopes, "expires_in_days": expires_in_days}
         body = {field: value for field, value in asked.items() if value is not None}
         if is_installation:
@@ -244,7 +246,7 @@ class Client:
         return list(self._pages(_members(project)))
 
     def member_add(self, project: str, username: str, *, role: str, is_invited: bool = False) -> Json:
-        """The member; of an account that is made for it `sign_in_link` opens a browser session, once."""
+        """Add a member. If an account is made for them, `sign_in_link` opens a browser session, once."""
         return self._send(
             "POST", _members(project), json={"username": username, "role": role, "invite": is_invited}
         )
@@ -253,15 +255,15 @@ class Client:
         return self._send("PATCH", f"{_members(project)}/{_segment(username)}", json={"role": role})
 
     def member_remove(self, project: str, username: str) -> None:
-        """Their tokens of the project end. Raises ApiError (409) for the last owner."""
+        """Remove a member; their tokens for the project end. Raises ApiError (409) for the last owner."""
         self._send("DELETE", f"{_members(project)}/{_segment(username)}")
 
     def storage(self) -> list[Json]:
-        """Bytes by project and kind."""
+        """Return bytes by project and kind."""
         return list(self._pages("storage"))
 
     def storage_jobs(self, *, limit: int = 50) -> list[Json]:
-        """The largest first."""
+        """Return jobs by disk use, the largest first."""
         return list(self._send("GET", "storage/jobs", params={"limit": limit})["results"])
 
     def storage_policy(
@@ -271,14 +273,15 @@ class Client:
         settings: Mapping[str, int | None] | None = None,
         reset: Sequence[str] = (),
     ) -> Json:
-        """What is kept, after the changes. `where`: `{"project": slug}`, `{"installation": "true"}` or nothing."""
+        """Return what is kept, after any changes. `where`: `{"project": slug}`, `{"installation": "true"}` or
+        nothing."""
         if not settings and not reset:
             return self._send("GET", "storage/policy", params=where)
         body = {"settings": dict(settings or {}), "reset": list(reset)}
         return self._send("PATCH", "storage/policy", params=where, json=body)
 
     def storage_plan(self, project: str | None = None) -> Json:
-        """What the policy would delete now."""
+        """Return what the policy would delete now."""
         return self._send("GET", "storage/plan", params={"project": project} if project else {})
 
     def storage_delete(
@@ -289,7 +292,7 @@ class Client:
         reason: str = "",
         project: str | None = None,
     ) -> Json:
-        """`items`: `{"kind", "id"}` each, of versions and checkpoints `number` too. All of them or none."""
+        """Delete all `items` or none: each has `kind` and `id`, versions and checkpoints also `number`."""
         body = {"items": [dict(item) for item in items], "dry_run": dry_run, "reason": reason}
         return self._send(
             "POST", "storage/deletions", params={"project": project} if project else {}, json=body
@@ -298,8 +301,8 @@ class Client:
     def upload(self, path: Path) -> str:
         """Upload a file, or a folder as a tar that is unpacked there. Returns its `artifact://` reference.
 
-        What the project has already, by its digest, is not sent again. Links are followed: the folders of a Hugging
-        Face cache hold nothing else.
+        Content that the project already has, by its digest, is not sent again. Links are followed, because the folders
+        of a Hugging Face cache contain nothing else.
         """
         if path.is_file():
             with path.open("rb") as stream:
@@ -350,7 +353,7 @@ class Client:
 
 
 def _content_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same files give the same tar, whoever wrote them and when."""
+    """Make the tar of the same files the same, whoever wrote them and when."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mtime, member.mode = 0, 0o644
@@ -362,7 +365,7 @@ def _members(project: str) -> str:
 
 
 def _segment(identifier: str) -> str:
-    """An identifier as part of a path: one that would lead elsewhere names nothing. Raises ApiError."""
+    """Check an identifier for use in a path, so that it cannot lead elsewhere. Raises ApiError."""
     if not re.fullmatch(r"[\w-]+", identifier, re.ASCII):
         raise ApiError(f"{identifier!r} is not an identifier", status=404)
     return identifier

@@ -1,4 +1,4 @@
-"""Answers that are files: written as they come, a broken one is an ApiError."""
+"""Answers that are files: they are written as they arrive; a broken one raises ApiError."""
 
 import tarfile
 import tempfile
@@ -14,7 +14,7 @@ from seamlessflow.client.errors import ApiError, refusal_read
 
 @contextmanager
 def folder_made(folder: Path) -> Iterator[Path]:
-    """A folder to fill that becomes `folder` at the end, or nothing does. Raises FileExistsError."""
+    """Yield a folder to fill; it becomes `folder` only if all goes well. Raises FileExistsError."""
     if folder.exists():
         raise FileExistsError(f"{folder} exists already")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def folder_made(folder: Path) -> Iterator[Path]:
 
 
 def tar_receive(http: httpx.Client, path: str, folder: Path, *, params: Mapping[str, str]) -> None:
-    """Kept in a file until all of it is there, then unpacked into `folder`. Raises ApiError."""
+    """Download a tar completely, then unpack it into `folder`. Raises ApiError."""
     with tempfile.TemporaryFile() as file:
         file_receive(http, path, file, params=params)
         file.seek(0)
@@ -40,7 +40,7 @@ def tar_receive(http: httpx.Client, path: str, folder: Path, *, params: Mapping[
 def file_receive(
     http: httpx.Client, path: str, file: IO[bytes], *, params: Mapping[str, str] | None = None
 ) -> None:
-    """Raises ApiError."""
+    """Write an answer to `file`. Raises ApiError."""
     try:
         with http.stream("GET", path, params=params) as response:
             if not response.is_success:

@@ -17,7 +17,7 @@ class ApiError(Exception):
 
 
 def refusal_read(response: httpx.Response) -> ApiError:
-    """Of an answer whose body was read."""
+    """Make an ApiError of an answer whose body was read."""
     try:
         problem = dict(response.json())
     except (ValueError, TypeError):
