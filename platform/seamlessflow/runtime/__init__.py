@@ -1,1 +1,1 @@
-"""What every plane's process needs and `core` may not hold: threads, clocks, sockets. Knows no plane."""
+"""What every plane's process needs but `core` may not contain: threads, clocks, sockets. Imports no plane."""

@@ -5,7 +5,7 @@ import os
 import socket
 from typing import Any
 
-# For libpq: what goes unanswered on the way for so long is lost, not late.
+# For libpq: after this long, an unanswered packet counts as lost, not late.
 KEEPALIVES: dict[str, Any] = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -15,6 +15,6 @@ KEEPALIVES: dict[str, Any] = {
 
 
 def connection_cut(file_number: int) -> None:
-    """Whoever waits for an answer there reads its end instead, in whatever thread."""
+    """Shut a connection down, so that whatever thread waits for an answer there reads its end instead."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(file_number)) as same:
         same.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""How a process ends that cannot go on: at once, with its reason and what every thread was doing in its log.
+"""How a process ends that cannot continue: at once, after logging the reason and what every thread was doing.
 
 Whoever started it (the launcher, Compose, Kubernetes) starts it again; state is in PostgreSQL. Nothing is closed in
-order: what would have to close it is what stands still.
+order, because what would have to close it is stuck.
 """
 
 import faulthandler

@@ -1,8 +1,8 @@
 """Finds the extensions that are installed in this process's environment, and loads what they name.
 
-Entry points enter; the registry that core and planes are handed leaves, with one sentence per extension that cannot be
-used. Invariant: nothing that an extension does at import, at creation or in a call ends the process: it counts as not
-installed, or fails as what it is part of. Only what the operator has installed is ever imported.
+Takes entry points; returns the registry for core and planes, with one sentence per extension that cannot be used.
+Invariant: nothing that an extension does at import, at creation or in a call ends the process. The extension counts as
+not installed, or what it is part of fails. Only what the operator has installed is ever imported.
 """
 
 import functools
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class UnusableExtension(RuntimeError):
-    """An extension is not installed here, or what it names does not work; the message says which and why."""
+    """An extension is not installed here, or what it names does not work; the message says which one and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Discovery:
 
 @functools.cache
 def extensions_installed() -> Extensions:
-    """Those of this process's environment. The first call looks for them and logs what cannot be used."""
+    """Return those of this process's environment. The first call finds them and logs what cannot be used."""
     found = extensions_discover()
     for problem in found.problems:
         log.error("%s", problem)
@@ -65,7 +65,7 @@ def extensions_installed() -> Extensions:
 
 
 def extensions_discover(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> Discovery:
-    """By default over all packages on this process's path."""
+    """Find extensions, by default in all packages on this process's path."""
     points = _all_entry_points() if entry_points is None else entry_points
     named: dict[tuple[str, str], list[importlib.metadata.EntryPoint]] = {}
     for point in points:
@@ -88,7 +88,7 @@ def extensions_discover(entry_points: Iterable[importlib.metadata.EntryPoint] | 
 
 
 def factory_call(name: str, factory: str, argument: object) -> Any:
-    """What the factory of extension `name` makes. Raises UnusableExtension."""
+    """Return what the factory of extension `name` makes. Raises UnusableExtension."""
     try:
         make = cast("Callable[[object], Any]", pkgutil.resolve_name(factory))
         return make(argument)
@@ -99,7 +99,7 @@ def factory_call(name: str, factory: str, argument: object) -> Any:
 
 
 def options_load(field: str, options: Mapping[str, Any], model: type[ExtensionOptions]) -> ExtensionOptions:
-    """The options of a stored spec. Raises UnusableExtension: the extension may have changed since."""
+    """Load the options of a stored spec. Raises UnusableExtension: the extension may have changed since."""
     try:
         return model.model_validate(options)
     except ValueError as error:
@@ -124,7 +124,7 @@ def _all_entry_points() -> list[importlib.metadata.EntryPoint]:
 
 
 def _declaration(group: str, name: str, claims: list[importlib.metadata.EntryPoint]) -> Declaration:
-    """Raises UnusableExtension."""
+    """Load one declaration. Raises UnusableExtension."""
     if not _NAME.fullmatch(name):
         raise UnusableExtension("its name must begin with a-z and go on with a-z, 0-9, '_', '.' or '-'")
     if name in _TAKEN[group]:
@@ -144,8 +144,8 @@ def _declaration(group: str, name: str, claims: list[importlib.metadata.EntryPoi
 
 
 def _declaration_problem(loaded: Declaration) -> str:
-    """What is wrong with a declaration of the right type, or nothing."""
-    # A third party's values: their types are promises.
+    """Return what is wrong with a declaration of the right type; empty if nothing is."""
+    # A third party wrote these values, so their types are only promises.
     options: object = loaded.options
     factory: object = loaded.factory
     if not isinstance(options, type) or not issubclass(options, ExtensionOptions):

@@ -1,9 +1,9 @@
-"""Deadlines and bounds for the connections of an HTTP server, which uvicorn leaves open-ended.
+"""Deadlines and limits for the connections of an HTTP server, which uvicorn leaves unlimited.
 
-Enters: uvicorn's protocol of one connection. Leaves: the same protocol with limits. A connection whose head or body
-does not arrive in time gets 408, one whose head is too large 431, one too many 503; a client that takes nothing of its
-answer is cut off, which the application sees as a client that left. Invariant: whatever a client does or leaves undone,
-its connection reaches an end, and meanwhile holds no more than one receive buffer and one write buffer.
+`limited_protocol` returns uvicorn's protocol of one connection with limits. A connection whose head or body does not
+arrive in time gets 408, one with too large a head 431, one too many 503; a client that reads nothing of its answer is
+cut off, which the application sees as a client that left. Invariant: whatever a client does, its connection ends, and
+until then it holds at most one receive buffer and one write buffer.
 
 Time is counted in rounds of this process, so neither a stopped process nor a suspended machine uses up a deadline.
 """
@@ -21,19 +21,19 @@ ROUND_S = 1.0
 MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 8
 LINGER_S = 5.0  # for a client that is answered before it has sent its whole body
-MIN_READ_BYTES = 64 << 10  # of an answer, within `drain_s`
+MIN_READ_BYTES = 64 << 10  # the part of an answer to read within `drain_s`
 
 Refusal = Callable[[HTTPStatus, str], tuple[bytes, bytes]]  # content type and body of an error answer
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """`refusal` writes errors in the words of the server's API."""
+    """`refusal` writes errors in the form of the server's API."""
 
     refusal: Refusal
     max_connections: int = 4096
     head_s: float = 10.0
-    body_s: float = 30.0  # and for what comes after that a rate of at least `min_body_rate`
+    body_s: float = 30.0  # after that, the rate must be at least `min_body_rate`
     min_body_rate: int = 16 << 10  # bytes/s
     drain_s: float = 30.0
 
@@ -43,11 +43,11 @@ class _Waits(Enum):
 
     NOTHING = (
         auto()
-    )  # of the client: the application works, or the connection is idle and has its own time-out
+    )  # not for the client: the application works, or the connection is idle and has its own time-out
     HEAD = auto()
     BODY = auto()
-    LINGER = auto()  # the rest of a body that nobody wants
-    DRAIN = auto()  # the client's reading
+    LINGER = auto()  # the rest of a body that nobody needs
+    DRAIN = auto()  # the client, to read
 
 
 class _Doorkeeper:
@@ -82,7 +82,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._num_body_bytes = 0
         self._seen: tuple[_Waits, int] = (_Waits.NOTHING, 0)
         self._waited_s = 0.0
-        self._num_unread_bytes = 0  # of the answer, when its client was last seen to read
+        self._num_unread_bytes = 0  # unread bytes of the answer when its client last read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -96,7 +96,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        self.keeper.connections.discard(self)  # the socket's own protocol keeps time from here on
+        self.keeper.connections.discard(self)  # from here on the socket's own protocol keeps time
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
@@ -110,7 +110,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.transport.abort()
         if is_body or num_requests != self._num_requests:
             self._num_head_bytes = (
-                0  # a next head that began in the same piece is counted from the next one on
+                0  # if the next head began in this piece, counting begins with the next piece
             )
             return
         self._num_head_bytes += len(data)
@@ -129,15 +129,15 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         if (request := self._request) and request.response_complete:
-            request.more_body = False  # answered early, but whole now: the connection may be used again
+            request.more_body = False  # answered early, but complete now: the connection may be used again
 
     @property
     def _request(self) -> RequestResponseCycle | None:
-        """The newest one; uvicorn declares that there always is one."""
+        """The newest request; uvicorn declares that there always is one."""
         return self.cycle
 
     def look(self) -> None:
-        """Called once a round: end the connection if it has waited for too long."""
+        """End the connection if it has waited for too long. Called once a round."""
         waits = self._waits()
         seen = (waits, self._num_requests)
         if seen != self._seen or waits is _Waits.NOTHING or self._has_read():
@@ -172,7 +172,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         return request is None or (request.response_complete and not request.more_body)
 
     def _has_read(self) -> bool:
-        """Whether a client that we wait for took a piece of its answer meanwhile."""
+        """Whether a client that we wait for has read a part of its answer meanwhile."""
         return (
             self._seen[0] is _Waits.DRAIN
             and self.transport.get_write_buffer_size() <= self._num_unread_bytes - MIN_READ_BYTES
@@ -183,7 +183,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         return limits.body_s + self._num_body_bytes / limits.min_body_rate
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """Answer where an answer is still possible, and close."""
+        """Answer if an answer is still possible, and close."""
         self._is_refused = True
         if (request := self._request) and request.response_started and not request.response_complete:
             self.transport.abort()
@@ -197,5 +197,5 @@ class _LimitedProtocol(HttpToolsProtocol):
 
 
 def limited_protocol(limits: HttpLimits) -> type[asyncio.Protocol]:
-    """The `http` of a uvicorn configuration: connections that share these limits."""
+    """Return the `http` of a uvicorn configuration, whose connections share these limits."""
     return type("LimitedProtocol", (_LimitedProtocol,), {"keeper": _Doorkeeper(limits)})

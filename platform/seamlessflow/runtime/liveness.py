@@ -1,4 +1,5 @@
-"""What `/livez` answers: whether this process's loop turns and its tasks are there. It asks nothing outside of it."""
+"""What `/livez` answers: whether this process's loop turns and its tasks are alive. It asks nothing outside the
+process."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
 
 PATH = "/livez"
-MAX_LAG_S = 10.0  # a loop that has just been stuck for so long is not well, even if it can say so
+MAX_LAG_S = 10.0  # a loop that was just stuck for this long is not well, even if it answers
 
 
 def _no_tasks() -> "Sequence[asyncio.Task[None]]":
@@ -25,7 +26,7 @@ class Liveness:
     tasks: "Callable[[], Sequence[asyncio.Task[None]]]" = _no_tasks
 
     def answer(self) -> tuple[HTTPStatus, bytes]:
-        """Status and JSON body."""
+        """Return the status and the JSON body."""
         lag_s = self.watchdog.lag_s
         dead = [task.get_name() for task in self.tasks() if task.done()]
         is_well = not dead and lag_s < MAX_LAG_S

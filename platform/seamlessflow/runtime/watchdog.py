@@ -1,11 +1,11 @@
 """A thread that ends this process when its main loop stands still for longer than a limit.
 
-Enters: beats, given by an event loop (`watch_loop`) or by a loop of one's own (`beat`). Leaves: the lag of the loop,
-and if it comes to that the end of the process. Invariant: only time counts in which the watchdog itself was running, so
-neither SIGSTOP nor a suspended machine, nor one so busy that no thread gets a turn, is taken for a stuck loop.
+Takes beats from an event loop (`watch_loop`) or from a loop of one's own (`beat`); measures the lag of the loop and, if
+it grows too long, ends the process. Invariant: only time in which the watchdog itself ran counts, so neither SIGSTOP
+nor a suspended machine, nor one so busy that no thread gets a turn, is taken for a stuck loop.
 
-A loop that is stuck inside one call which never lets another thread run (a regular expression, a huge power) stops the
-watchdog as well. Against that each beat sets a timer of processor time: when it runs out, the kernel ends the process.
+A loop that is stuck inside one call that never lets another thread run (a regular expression, a huge power) stops the
+watchdog as well. So each beat sets a timer of processor time: when it runs out, the kernel ends the process.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ CPU_FACTOR = 2  # threads beside the loop use processor time as well
 
 
 class Watchdog:
-    """Watching ⇄ paused → stopped. `limit_s` 0: it only measures."""
+    """Watching ⇄ paused → stopped. With `limit_s` 0 it only measures."""
 
     def __init__(self, what: str, *, limit_s: float, end: Callable[[str], object] = process_end) -> None:
         self._what = what
@@ -40,15 +40,15 @@ class Watchdog:
 
     @property
     def lag_s(self) -> float:
-        """For how long the loop has given no beat; a healthy one gives one each tick."""
+        """How long the loop has given no beat; a healthy loop gives one each tick."""
         return max(0.0, self._lag_s - TICK_S)
 
     def beat(self) -> None:
-        """The loop turns. Call it from the main thread, once a second or more."""
+        """Note that the loop turns. Call it from the main thread, at least once a second."""
         self._is_beating = True
 
     def start(self) -> "Watchdog":
-        """From the main thread: it installs the handler that says where a stuck call was."""
+        """Start watching. Call it from the main thread: it installs the handler that shows where a call is stuck."""
         if self._limit_s and sys.__stderr__ is not None:
             faulthandler.register(signal.SIGPROF, file=sys.__stderr__, all_threads=True, chain=True)
         self._set_timer()
