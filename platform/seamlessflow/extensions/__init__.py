@@ -1,7 +1,7 @@
-"""Everything that a third party's package imports: declarations, protocols and their values (docs/extensions.md).
+"""Everything that a third party's package should import: declarations, protocols and their values (docs/extensions.md).
 
 Names here stay where they are; the modules behind them may move. Importing this loads no plane and no learning
-framework, so a declaration can be loaded by every process.
+framework, so every process can load a declaration.
 """
 
 from seamlessflow.core.algorithms.advantage import Floats

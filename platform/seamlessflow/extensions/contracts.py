@@ -1,4 +1,4 @@
-"""The contracts of extensions, as classes that pytest collects once they are subclassed under a name with `Test`.
+"""The contracts of extensions: classes whose subclasses pytest collects if their names begin with `Test`.
 
     class TestRiddles(EnvironmentContract):
         name = "riddles"
@@ -6,8 +6,8 @@
 
         def best_answer(self, task): return task["answer"]
 
-A subclass names what is installed and gives examples; the inherited tests hold the rest. They need pytest and nothing
-that runs: no gateway, no database, no model. Every test is independent of the others.
+A subclass names what is installed and gives examples; the inherited tests check the rest. They need only pytest,
+nothing that runs: no gateway, no database, no model. Every test is independent of the others.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _LOADING = (
 
 
 class _DeclarationContract:
-    """What holds for a declaration of whatever kind."""
+    """What holds for a declaration of any kind."""
 
     name: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
@@ -89,14 +89,14 @@ class _DeclarationContract:
 
 
 class EnvironmentContract(_DeclarationContract):
-    """`best_answer` and `wrong_answer` say what a perfect and a useless policy says to a task."""
+    """`best_answer` and `wrong_answer` give what a perfect and a useless policy would say to a task."""
 
     tasks: ClassVar[Sequence[Task]]
     section: ClassVar[Mapping[str, Any]] = {}
     """Further fields of the job spec's `environment`, such as `max_turns`."""
 
     def best_answer(self, task: Task) -> Mapping[str, Any] | str:
-        """The assistant's message, or its text."""
+        """Return the assistant's message, or its text."""
         raise NotImplementedError
 
     def wrong_answer(self, task: Task) -> Mapping[str, Any] | str:
@@ -268,7 +268,7 @@ class EstimatorContract:
     def test_the_same_rewards_give_the_same_advantages_and_stay_as_they_are(self) -> None:
         rewards = np.random.default_rng(2).normal(size=8)
         kept, estimator = rewards.copy(), self.estimator()
-        estimator.of_group(np.array([3.0, -1.0]))  # what came before leaves no trace
+        estimator.of_group(np.array([3.0, -1.0]))  # earlier calls must leave no trace
         assert np.array_equal(estimator.of_group(rewards), self.estimator().of_group(kept))
         assert np.array_equal(rewards, kept)
 
@@ -291,7 +291,7 @@ class AdvantageContract(_DeclarationContract, EstimatorContract):
         return declaration
 
     @property
-    def is_group_relative(self) -> bool:  # type: ignore[override]  # read only here
+    def is_group_relative(self) -> bool:  # type: ignore[override]  # read-only here
         return self.declared.is_group_relative
 
     def estimator(self) -> Estimator:

@@ -1,6 +1,6 @@
-"""A policy for tests of environments: answers chat completions on a real socket from a function, without a model.
+"""A policy for tests of environments: it answers chat completions on a real socket with a function, without a model.
 
-Conversations enter, as the agent sends them; what `reply` makes of them leaves. No gateway and no database is needed.
+`reply` takes the conversation that the agent sends and returns the answer. It needs no gateway and no database.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ Reply = Callable[[list[dict[str, Any]]], Mapping[str, Any] | str]
 
 
 class PolicyRefusal(Exception):
-    """Raised by a reply: the request is refused with status 400, which no client tries again."""
+    """A reply raises this to refuse the request with status 400, which no client tries again."""
 
 
 @contextlib.asynccontextmanager
