@@ -297,8 +297,7 @@ class JobSpec(SpecSection):
 
 
 def _impossible_offline(spec: JobSpec) -> list[tuple[bool, str]]:
-    """(whether it is set, why it is refused) for each option that an offline dataset leaves without
-    work."""
+    """Return (whether it is set, why it is refused) for each option that an offline dataset leaves without work."""
     algorithm, placement = spec.algorithm, spec.placement
     return [
         (

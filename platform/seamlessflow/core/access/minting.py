@@ -58,7 +58,7 @@ def scopes_granted(
 
 
 def expiry_granted(days: int | None, minter: Minter, *, now: datetime) -> datetime:
-    """Return when the token expires; by default after the usual time, but not after the minter. Raises
+    """Return when the token expires: by default after the usual time, or with the minter's own. Raises
     MintingRefused."""
     if days is not None and not 1 <= days <= MAX_LIFETIME_DAYS:
         raise MintingRefused(

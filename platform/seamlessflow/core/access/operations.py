@@ -89,7 +89,7 @@ RULES: Mapping[Operation, Rule] = {
 
 
 def scope_refusal(operation: Operation, scopes: Collection[Scope] | None) -> str | None:
-    """Why a token with these scopes is refused; `scopes` is None for a caller without a token."""
+    """Return why a token with these scopes is refused; `scopes` is None for a caller without a token."""
     needed = RULES[operation].scope
     if scopes is None or needed is None or needed in scopes:
         return None
@@ -98,7 +98,7 @@ def scope_refusal(operation: Operation, scopes: Collection[Scope] | None) -> str
 
 
 def role_refusal(operation: Operation, role: ProjectRole | None, *, is_own: bool = False) -> str | None:
-    """Why a person with this role in the project is refused."""
+    """Return why a person with this role in the project is refused."""
     rule = RULES[operation]
     if rule.anyone is None or (role is not None and role.includes(rule.anyone)):
         return None
@@ -112,7 +112,7 @@ def role_refusal(operation: Operation, role: ProjectRole | None, *, is_own: bool
 
 
 def operator_refusal(operation: Operation, *, is_operator: bool) -> str | None:
-    """Why a person who is not an operator of the installation is refused."""
+    """Return why a person who is not an operator of the installation is refused."""
     if is_operator or not RULES[operation].is_operators:
         return None
     return (
@@ -122,13 +122,13 @@ def operator_refusal(operation: Operation, *, is_operator: bool) -> str | None:
 
 
 def roles_of(operation: Operation) -> tuple[ProjectRole, ...]:
-    """The roles that may perform it on any object of a project."""
+    """Return the roles that may perform it on any object of a project."""
     least = RULES[operation].anyone
     return tuple(role for role in ProjectRole if least is not None and role.includes(least))
 
 
 def table_lines() -> list[str]:
-    """The table in docs/operations.md, as Markdown lines."""
+    """Return the table in docs/operations.md, as Markdown lines."""
     heads = ("Operation", *(role.value for role in ProjectRole), "operator", "a token needs")
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for operation, rule in RULES.items():

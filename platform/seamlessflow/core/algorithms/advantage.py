@@ -46,8 +46,8 @@ def leave_one_out_advantages(rewards: Floats) -> Floats:
 
 
 def batch_normalised(values: Floats) -> Floats:
-    """Centre and scale values [N] by their deviation (REINFORCE++, arXiv 2501.03262, eq. 10); equal values give
-    zeros."""
+    """Subtract the mean of values [N] and divide by their deviation (REINFORCE++, arXiv 2501.03262, eq. 10); equal
+    values give zeros."""
     if _is_flat(values):
         return np.zeros_like(values)
     result: Floats = (values - values.mean()) / (values.std() + _STD_FLOOR)
@@ -55,7 +55,7 @@ def batch_normalised(values: Floats) -> Floats:
 
 
 def weighted_normalised(values: Floats, num_tokens: NDArray[np.int64]) -> Floats:
-    """Apply `batch_normalised` over tokens: each value counts as often as its session has trained tokens, all [M]."""
+    """Like `batch_normalised`, but each value counts as often as its session has trained tokens, all [M]."""
     if _is_flat(values[num_tokens > 0]):
         return np.zeros_like(values)
     mean = np.average(values, weights=num_tokens)

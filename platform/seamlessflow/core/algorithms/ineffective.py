@@ -15,7 +15,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 
 
 def ineffective_options(section: AlgorithmSection) -> list[tuple[str, str]]:
-    """(field within the section, what to do instead) for each option without effect."""
+    """Return (field within the section, what to do instead) for each option without effect."""
     return [(field, detail) for is_so, field, detail in _findings(section) if is_so]
 
 

@@ -128,7 +128,7 @@ PRESETS: Mapping[AlgorithmName, Preset] = MappingProxyType(
 
 
 def preset_fill(name: AlgorithmName, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The preset's options overridden by `given`; nested sections are merged key by key."""
+    """Return the preset's options overridden by `given`; nested sections are merged key by key."""
     filled = dict(PRESETS[name].options)
     for key, value in given.items():
         below = filled.get(key)

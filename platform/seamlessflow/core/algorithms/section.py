@@ -214,7 +214,7 @@ class AlgorithmSection(SpecSection):
 
 
 def _impossible(section: AlgorithmSection) -> list[tuple[bool, str]]:
-    """(whether it is set, why it is refused) for each combination without a meaning."""
+    """Return (whether it is set, why it is refused) for each combination without a meaning."""
     off_policy = section.off_policy
     is_sequence = section.ratio is not RatioLevel.TOKEN
     is_kl_in_reward = section.is_kl_in_reward

@@ -60,7 +60,7 @@ class EpochPlan:
 
 @lru_cache(maxsize=NUM_ORDERS_KEPT)
 def _order(num_groups: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """A permutation. NumPy guarantees the raw words of a bit generator across releases, but not its
+    """Return a permutation. NumPy guarantees the raw words of a bit generator across releases, but not its
     permutations."""
     words = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(num_groups)
     order = np.argsort(words, kind="stable").astype(np.int64)

@@ -1,8 +1,7 @@
 """pass@k: the probability that at least one of k samples of a task passes.
 
-The unbiased estimator of Chen et al. 2021 (arXiv 2107.03374, eq. 1), from n ≥ k samples of which c
-pass: 1 − C(n−c, k) / C(n, k). Computed as the product 1 − Π_{i=n−c+1..n} (1 − k/i), which never
-overflows.
+The unbiased estimator of Chen et al. 2021 (arXiv 2107.03374, eq. 1), from n ≥ k samples of which c pass: 1 − C(n−c, k)
+/ C(n, k). It is computed as the product 1 − Π_{i=n−c+1..n} (1 − k/i), which never overflows.
 """
 
 import numpy as np

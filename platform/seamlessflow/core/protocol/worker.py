@@ -4,11 +4,11 @@ A heartbeat reports the actual state (phases, intervals, capabilities); each ans
 warm processes). A doorbell only makes the supervisor send its next heartbeat at once. An order with an old fence
 changes nothing.
 
-Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`): `POST
-/publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204); by the
-machine token: `POST /phases/<uuid>/logs?stream=&offset=&lost=` (bytes → {"next_offset": n}; `lost`: the sender has lost
-this many bytes before `offset`, so the log continues after a gap); by the installation's join token: `POST /join` (Join
-→ Joined, 409 while another host uses the name).
+Other routes under `/api/worker/v1`, authenticated by a phase credential (`Authorization: Bearer sfp_…`):
+`POST /publications` (Publication → PublicationReply, 409 when fenced off) and `POST /metrics` (MetricReport → 204);
+by the machine token: `POST /phases/<uuid>/logs?stream=&offset=&lost=` (bytes → {"next_offset": n}; `lost`: the sender
+has lost this many bytes before `offset`, so the log continues after a gap); by the installation's join token:
+`POST /join` (Join → Joined, 409 while another host uses the name).
 """
 
 from typing import Any

@@ -45,7 +45,7 @@ def _break_up(members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UU
 
 
 def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
-    """Drain the remaining members of each gang from which a member leaves, has left, or is told to leave by
+    """Yield drains of the remaining members of each gang from which a member leaves, has left, or is told to by
     `drained`."""
     leaving = {decision.phase_id: decision for decision in drained}
     for members in _gangs(machines).values():

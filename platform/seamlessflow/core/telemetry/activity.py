@@ -18,7 +18,7 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 
 FULL_OCCUPANCY = 0.9
 PRODUCTIVE_STATES = (LedgerState.SERVING, LedgerState.TRAINING, LedgerState.RUNNING_AGENTS)
-# Used where the time of one job's machines is shown: their work for other jobs.
+# The work of a job's machines for other jobs, where the time of one job's machines is shown.
 OTHER_JOBS = "other_jobs"
 
 

@@ -25,7 +25,5 @@ class IdleCause(StrEnum):
     NO_GROUPS = "no_groups"  # runner up, admission closed or tasks exhausted
     AWAITING_ORDERS = "awaiting_orders"  # phase over, scheduler has not answered
     AWAITING_WEIGHTS = "awaiting_weights"
-    AWAITING_GANG = (
-        "awaiting_gang"  # trains together with other machines, which are not there yet, or at work alone
-    )
+    AWAITING_GANG = "awaiting_gang"  # trains with other machines, which are not ready yet or work alone
     CORDONED = "cordoned"
