@@ -32,7 +32,7 @@ from seamlessflow.core.job_spec import EngineKind
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow_workers.supervisor.capabilities import default_device, find_vllm, vllm_python
 
-# Few, so that one machine alone decodes more slowly than the other trains, and both are needed.
+# Small, so that one machine alone decodes more slowly than the other trains and both are needed.
 MAX_NUM_SEQS = {"embedded": 2, "vllm": 12}
 JOB_NAME = "calculator demo"
 SEED = 0
