@@ -11,7 +11,7 @@ from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.turns.engine import Engine
+from seamlessflow.data_plane.store.engine import Engine
 
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
 _TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
