@@ -1,4 +1,4 @@
-"""Jobs in the admin site: everything to see, one thing to do."""
+"""Jobs in the admin site: people can read everything, and pause, resume or cancel jobs."""
 
 from django.contrib import admin
 from django.db.models import QuerySet

@@ -127,7 +127,7 @@ class JobDesireInput(serializers.Serializer):
 
 
 class _JobDesireApi(_JobApi):
-    """An edit of the desired state; the scheduler does the rest."""
+    """Edits the desired state; the scheduler does the rest."""
 
     desired: DesiredJobState
 

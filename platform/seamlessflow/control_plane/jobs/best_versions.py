@@ -1,6 +1,6 @@
-"""Which version of a job did best in evaluation.
+"""Finds the version of a job that did best in evaluation.
 
-Best: the highest pass@1, then the highest mean reward, then the older version; of finished evaluations.
+Only finished evaluations count. The best has the highest pass@1, then the highest mean reward, then the lower version.
 """
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
@@ -10,7 +10,7 @@ from seamlessflow.core.lifecycle.groups import EvaluationState
 
 
 def best_versions_subquery() -> Subquery:
-    """For a query on jobs: the best version of each, null before an evaluation is finished."""
+    """Return the best version of each job, for a query on jobs; null before an evaluation is finished."""
     return Subquery(best_first(Evaluation.objects.filter(job=OuterRef("pk"))).values("version")[:1])
 
 

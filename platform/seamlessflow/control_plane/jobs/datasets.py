@@ -1,8 +1,8 @@
-"""What a job trains of trajectories that other jobs recorded, fixed when it is submitted.
+"""Chooses the trajectories of other jobs that a job trains on, and fixes them when it is submitted.
 
-Enters: the data section of a spec. Leaves: rows of `DatasetGroup`, which gateways read batch by batch, and the counts
-of what was chosen and what was left out, and why. Invariant: every session comes from a job of the same project and
-was finished at that moment; what its source records later changes nothing, so the job can be repeated.
+Takes the data section of a spec. Writes rows of `DatasetGroup`, which gateways read batch by batch, and counts what was
+chosen and what was left out, by reason. Invariant: every session comes from a job of the same project and had finished
+by then; what its source records later changes nothing, so the job can be repeated.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -24,7 +24,7 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
-# Why a session is not trained, as people read it. The first that holds is said.
+# Why a session is not trained, in words for people. The first reason that holds is reported.
 REASONS = {
     "open": "still open when the job was submitted",
     "failed": "without an outcome",
@@ -90,7 +90,7 @@ _NO_BOUND = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A job whose trajectories are trained."""
+    """A job whose trajectories another job trains on."""
 
     job_id: UUID
     name: str
@@ -101,7 +101,7 @@ class Source:
 
 
 def sources_resolve(*, spec: JobSpec, project_id: UUID, digest: str) -> list[Source]:
-    """The jobs that a spec names. Raises ApplicationError for one that is not there or whose tokens do not fit."""
+    """Return the jobs that a spec names. Raises ApplicationError for one that is missing or whose tokens do not fit."""
     sources: list[Source] = []
     for place, reference in enumerate(spec.data.jobs):
         field = f"data.jobs.{place}"
@@ -114,9 +114,9 @@ def sources_resolve(*, spec: JobSpec, project_id: UUID, digest: str) -> list[Sou
 
 
 def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], seed: int) -> EpochPlan:
-    """Choose the sessions and store them with the job; call in the transaction that made it.
+    """Choose the sessions and store them with the job. Call this in the transaction that made the job.
 
-    Sets `job.dataset`, unsaved. Raises ApplicationError when nothing is left to train.
+    Sets `job.dataset` without saving it. Raises ApplicationError when nothing is left to train.
     """
     _sources_hold(sources)
     counts = _store(job, data, sources)
@@ -147,7 +147,7 @@ def dataset_freeze(*, job: Job, data: DataSection, sources: Sequence[Source], se
 
 
 def _sources_hold(sources: Sequence[Source]) -> None:
-    """A deletion of their trajectories waits for this transaction, or came first: then ApplicationError (409)."""
+    """Make deletions of their trajectories wait for this transaction. Raises ApplicationError (409) after one."""
     held = Job.objects.select_for_update(of=("self",), no_key=True).order_by("id")
     rows = held.filter(id__in=[source.job_id for source in sources])
     gone = [row for row in rows if row.deleted_at is not None or row.trajectories_deleted_at is not None]
@@ -174,7 +174,7 @@ def _job_named(reference: str, project_id: UUID, field: str) -> Job:
 
 
 def _tokens_check(source: Job, spec: JobSpec, digest: str, field: str) -> None:
-    """Ids must mean the same to both models, and what was recorded must fit into the model's length."""
+    """Check that token ids mean the same to both models, and that the recorded sessions fit the model's length."""
     name = show_id(IdKind.JOB, source.id)
     if source.trajectories_deleted_at is not None:
         raise field_error(
@@ -200,7 +200,7 @@ def _tokens_check(source: Job, spec: JobSpec, digest: str, field: str) -> None:
 
 
 def _store(job: Job, data: DataSection, sources: Sequence[Source]) -> dict[str, tuple[int, int, int]]:
-    """(sessions, sampled tokens, groups) chosen under "", and the sessions left out by reason."""
+    """Return (sessions, sampled tokens, groups) by reason for leaving them out; those chosen are under ""."""
     parameters: dict[str, Any] = {
         "job": job.id,
         "project": job.project_id,

@@ -1,4 +1,4 @@
-"""What a job spec may name beside what its schema lists: the extensions that the operator has installed."""
+"""The extensions that the operator has installed: a job spec may name them beside what its schema lists."""
 
 from collections.abc import Mapping
 from typing import Any

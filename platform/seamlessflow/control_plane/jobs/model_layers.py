@@ -1,4 +1,4 @@
-"""Whether a model folder has the layers that a spec names, by the headers of its safetensors files."""
+"""Checks that a model folder has the layers that a spec names, by the headers of its safetensors files."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from seamlessflow.control_plane.common.files.safetensors_headers import header_r
 
 
 def lora_targets_check(folder: Path, targets: list[str]) -> None:
-    """Refuse names that end no layer of the model. Raises ApplicationError naming the field."""
+    """Refuse a name with which no layer of the model ends. Raises ApplicationError naming the field."""
     layers = _matrices(folder)
     for target in targets:
         if not any(name == target or name.endswith(f".{target}") for name in layers):
@@ -19,7 +19,7 @@ def lora_targets_check(folder: Path, targets: list[str]) -> None:
 
 
 def _matrices(folder: Path) -> set[str]:
-    """Names of modules whose weight has two dimensions."""
+    """Return the names of modules whose weight has two dimensions."""
     names = set()
     for file in sorted(folder.glob("*.safetensors")):
         try:

@@ -108,7 +108,7 @@ class Job(models.Model):
 
 
 class RewardCurve(models.Model):
-    """What a list shows of a job's rewards: `[last batch, mean, number of groups]` for each point."""
+    """The curve of a job's rewards that a list shows: each point is `[last batch, mean, number of groups]`."""
 
     job = models.OneToOneField(Job, primary_key=True, on_delete=models.CASCADE, related_name="stored_curve")
     through = models.PositiveBigIntegerField(help_text="Published batches up to this one are in it.")

@@ -1,6 +1,6 @@
-"""Where a spec's references point: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS.
+"""Resolves a spec's references: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS.
 
-Enters: a reference and the project that uses it. Leaves: a local path that exists. Invariant: no reference reaches a
+Takes a reference and the project that uses it; returns a local path that exists. Invariant: no reference reaches a
 file outside the project's artifacts, the hub caches and the model roots, whatever links or `..` it holds.
 """
 
@@ -24,7 +24,7 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 ACCEPTED = "artifact://<id>, hub://<name> or an absolute path under MODEL_ROOTS"
 ARTIFACT = "artifact://"
 MODEL_FILES = ("config.json", "tokenizer.json")
-# Of the files that gateways and trainers read whole. Honest ones have a tenth of it at the most.
+# The bound of files that gateways and trainers read whole. Honest files have a tenth of it at most.
 MAX_FILE_BYTES = {
     "tokenizer.json": TOKENIZER_BOUNDS.max_bytes,
     "tokenizer_config.json": CONFIG_BOUNDS.max_bytes,
@@ -35,7 +35,7 @@ MAX_FILE_BYTES = {
 
 
 def model_resolve(*, reference: str, project_id: UUID) -> Path:
-    """The folder of an initial model. Raises ApplicationError naming `model.source`."""
+    """Return the folder of an initial model. Raises ApplicationError naming `model.source`."""
     field = "model.source"
     folder = _resolve(reference, project_id, field)
     if not folder.is_dir():
@@ -54,7 +54,7 @@ def model_resolve(*, reference: str, project_id: UUID) -> Path:
 
 
 def model_context_check(folder: Path, *, max_model_len: int) -> None:
-    """Refuse sequences longer than the model has positions for. Raises ApplicationError."""
+    """Refuse sequences that are longer than the model has positions for. Raises ApplicationError."""
     field = "model.max_model_len"
     try:
         config = json_file_read(folder / "config.json", CONFIG_BOUNDS)
@@ -65,7 +65,7 @@ def model_context_check(folder: Path, *, max_model_len: int) -> None:
     text = config.get("text_config")
     config = text if isinstance(text, dict) else config
     num_positions = config.get("max_position_embeddings")
-    # Scaled positions reach further than the number says; how far only the model's code knows.
+    # Scaled positions reach further than this number; only the model's code knows how far.
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     is_scaled = not isinstance(rope, dict) or rope.get("rope_type", rope.get("type", "default")) != "default"
     if isinstance(num_positions, int) and not is_scaled and max_model_len > num_positions:
@@ -76,7 +76,7 @@ def model_context_check(folder: Path, *, max_model_len: int) -> None:
 
 
 def tasks_resolve(*, reference: str, project_id: UUID, field: str = "environment.tasks") -> Path:
-    """The file of tasks. Raises ApplicationError naming `field`."""
+    """Return the path of the tasks file. Raises ApplicationError naming `field`."""
     path = _resolve(reference, project_id, field)
     if not path.is_file():
         raise field_error(field, f"{reference!r} is not a file; accepted: one JSON object per line")
@@ -86,7 +86,7 @@ def tasks_resolve(*, reference: str, project_id: UUID, field: str = "environment
 def references_hold(*, references: Iterable[str | None], project_id: UUID) -> None:
     """Keep the artifacts among the references until the transaction that makes their job is over.
 
-    A deletion of one of them waits, or came first: then this raises ApplicationError.
+    A deletion of one of them waits. If one was deleted before, this raises ApplicationError.
     """
     names = [name.removeprefix(ARTIFACT) for name in references if name and name.startswith(ARTIFACT)]
     ids = {parse_id(IdKind.ARTIFACT, name) for name in names}
@@ -117,7 +117,7 @@ def _under_model_roots(reference: str, field: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # too long, not encodable, links in a circle
         raise field_error(field, f"{reference!r} is no path: {error}") from error
     if resolved.is_relative_to(settings.ARTIFACT_ROOT.resolve()):
-        # Projects share the folder: who owns a file in it only the table of artifacts knows.
+        # Projects share the folder; only the table of artifacts knows who owns a file in it.
         raise field_error(field, f"{reference!r} is in the artifact store; accepted: artifact://<id>")
     if not any(resolved.is_relative_to(root) for root in settings.MODEL_ROOTS):
         raise field_error(field, f"{reference!r} is not under MODEL_ROOTS; accepted: {ACCEPTED}")
@@ -138,7 +138,7 @@ def _artifact_path(name: str, project_id: UUID, field: str) -> Path:
 
 
 def _hub_path(name: str, field: str) -> Path:
-    """The newest snapshot in the layout of Hugging Face's cache."""
+    """Return the newest snapshot of a model in a cache with Hugging Face's layout."""
     for cache in settings.HUB_CACHE:
         snapshots = (cache / f"models--{name.replace('/', '--')}" / "snapshots").resolve()
         if snapshots.is_relative_to(cache) and snapshots.is_dir():
@@ -152,6 +152,6 @@ def _hub_path(name: str, field: str) -> Path:
 
 
 def _only_subfolder(folder: Path) -> Path:
-    """A tar of a folder unpacks into that folder alone: step into it."""
+    """Step into the only subfolder, if there is nothing else: a tar of a folder unpacks into that folder."""
     entries = list(folder.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder

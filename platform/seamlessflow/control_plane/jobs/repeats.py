@@ -1,7 +1,7 @@
-"""Submissions that may be sent again: a client whose answer was lost repeats its request and gets the same job.
+"""Submissions that may be sent again: a client that lost the answer repeats its request and gets the same job.
 
-Enters: a submission and the header `Idempotency-Key`. Leaves: the job, and whether it is new. Invariant: one key makes
-at most one job in a project, however many send it at once (a unique constraint decides).
+Takes a submission and its `Idempotency-Key`; returns the job, and whether it is new. Invariant: one key makes at most
+one job in a project, however many requests carry it at once (a unique constraint decides).
 """
 
 import re
@@ -24,7 +24,7 @@ _ACCEPTED = re.compile(r"[\x21-\x7e]{1,200}")
 def job_submit_once(
     *, project: Project, user: User, submitted: Mapping[str, Any], author: str, key: str | None
 ) -> tuple[Job, bool]:
-    """The job, and whether this call made it. Raises ApplicationError, as for a key used for another spec (422)."""
+    """Return the job, and whether this call made it. Raises ApplicationError: 422 if the key has another spec."""
     if key is None:
         return job_submit(project=project, user=user, submitted=submitted, author=author), True
     if not _ACCEPTED.fullmatch(key):
@@ -35,7 +35,7 @@ def job_submit_once(
             made = job_submit(project=project, user=user, submitted=submitted, author=author, key=key)
         except IntegrityError:
             earlier = job_of_submission(project_id=project.id, key=key)
-            if earlier is None:  # something else than the key
+            if earlier is None:  # another constraint than the key's failed
                 raise
         else:
             return made, True

@@ -1,7 +1,7 @@
 """The parsed spec of each job, kept by every process.
 
-A spec does not change once its job is submitted, so it is validated once per process and job, and a heartbeat or a
-scheduling cycle reads neither the column nor parses it again.
+A spec does not change once its job is submitted. So a process validates it once for each job, and a heartbeat or a
+scheduling cycle neither reads the column nor parses it again.
 """
 
 import threading
@@ -16,7 +16,7 @@ from seamlessflow.core.job_spec import JobSpec, job_spec_parse
 MAX_JOBS = 512  # the least recently used are forgotten; a spec takes a few tens of KiB
 
 
-# From ids of jobs to those that exist, with their stored JSON.
+# Takes ids of jobs; returns those that exist, with their stored JSON.
 ReadSpecs = Callable[[Sequence[UUID]], Iterable[tuple[UUID, Mapping[str, Any]]]]
 
 
@@ -29,7 +29,7 @@ class ResolvedSpec:
 
 
 class ResolvedSpecs:
-    """The specs of the jobs used last. Safe in threads."""
+    """The specs of the jobs that were used most recently. Safe to use from several threads."""
 
     def __init__(self, max_jobs: int = MAX_JOBS) -> None:
         self._max_jobs = max_jobs

@@ -1,7 +1,7 @@
-"""The curve of rewards beside each job in the list: kept by publications, so that a list reads no past.
+"""The curve of rewards beside each job in the list. Publications store it, so that a list need not read old groups.
 
-Invariant: a curve says something about every published batch. What was published without extending the stored curve,
-as by a release that did not know it, is read from the groups and added.
+Invariant: a curve covers every published batch. Batches that were published without extending the stored curve, for
+example by an older release, are read from the groups and added.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,20 +27,20 @@ _UPDATES = """
 
 
 def job_reward_curves(job_ids: Iterable[UUID]) -> dict[UUID, list[tuple[int, float]]]:
-    """Of each job its mean reward by published batch, as at most NUM_CURVE_POINTS pairs of (last batch, mean)."""
+    """Return each job's mean rewards by published batch: at most NUM_CURVE_POINTS pairs of (last batch, mean)."""
     curves = {job_id: points for job_id, (points, _) in _curves(job_ids).items() if points}
     return {job_id: [(point.last, point.mean) for point in points] for job_id, points in curves.items()}
 
 
 def job_reward_curve_store(*, job_id: UUID) -> None:
-    """Extend the stored curve by what was published since; in the transaction of a publication."""
+    """Extend the stored curve by the batches published since. Call this in the transaction of a publication."""
     for points, through in _curves([job_id]).values():
         stored = [[point.last, point.mean, point.weight] for point in points]
         RewardCurve.objects.update_or_create(job_id=job_id, defaults={"points": stored, "through": through})
 
 
 def _curves(job_ids: Iterable[UUID]) -> dict[UUID, tuple[list[CurvePoint], int]]:
-    """By job its curve, and the batch up to which it goes."""
+    """Return each job's curve, and the last batch that it covers."""
     columns = ("id", "published_batch", "stored_curve__through", "stored_curve__points")
     rows = Job.objects.filter(id__in=list(job_ids)).values_list(*columns)
     known = {
@@ -57,7 +57,7 @@ def _curves(job_ids: Iterable[UUID]) -> dict[UUID, tuple[list[CurvePoint], int]]
 
 
 def _updates(asked: Mapping[UUID, tuple[int, int]]) -> dict[UUID, list[CurvePoint]]:
-    """By job each batch after the first number, up to the second."""
+    """Return a point for each job's batches after the first number, up to and including the second."""
     found: dict[UUID, list[CurvePoint]] = {}
     if asked:
         with connection.cursor() as cursor:

@@ -60,7 +60,7 @@ def job_list_visible(*, access: Access, state: str | None = None, search: str = 
 
 
 def job_get_visible(*, access: Access, job_id: UUID) -> Job:
-    """Raises ApplicationError (404) for what is not there or not the caller's."""
+    """Return the job. Raises ApplicationError (404) if it does not exist or the caller may not see it."""
     job = job_list_visible(access=access).filter(id=job_id).first()
     if job is None:
         raise not_found("job", show_id(IdKind.JOB, job_id))
@@ -68,7 +68,7 @@ def job_get_visible(*, access: Access, job_id: UUID) -> Job:
 
 
 def job_of_submission(*, project_id: UUID, key: str) -> Job | None:
-    """The job that a request with this idempotency key made."""
+    """Return the job that a request with this idempotency key made."""
     return Job.objects.filter(project_id=project_id, submission_key=key).first()
 
 
@@ -77,7 +77,7 @@ def job_version_list(*, job: Job) -> QuerySet[PolicyVersion]:
 
 
 def job_event_list(*, job: Job, subject: str | None = None) -> QuerySet[Event]:
-    """Newest first. `subject`: what moved, one or several of EVENT_SUBJECTS, separated by commas; all if None."""
+    """List events, newest first. `subject`: one or several of EVENT_SUBJECTS, separated by commas; None means all."""
     events = Event.objects.filter(job_id=job.id).order_by("-id")
     if subject is None:
         return events
@@ -92,7 +92,7 @@ def job_phase_list(*, job: Job) -> QuerySet[Phase]:
 
 
 def specs_load(job_ids: Iterable[UUID]) -> dict[UUID, ResolvedSpec]:
-    """Their resolved specs; those that this process does not keep yet are read in one query."""
+    """Return the jobs' resolved specs. One query reads those that this process does not keep yet."""
     return RESOLVED_SPECS.of(
         job_ids, lambda missing: Job.objects.filter(id__in=missing).values_list("id", "spec")
     )

@@ -1,9 +1,9 @@
-"""Jobs whose agents bring no rewards pause themselves: a broken agent does not hold machines for ever.
+"""Pauses jobs whose agents bring no rewards, so that a broken agent does not hold machines for ever.
 
-Enters: the groups that gateways finalized, as rows. Leaves: the request to pause, by the author `platform`, with the
-last error of their sessions. It counts the training groups finalized since the job was last resumed: as many in a row
-as its spec says, all dropped because too few sessions got a reward. A group that had its rewards breaks the row,
-also one that was dropped for another cause; held-out tasks do not count.
+Reads the groups that gateways finalized; writes a request to pause, by the author `platform`, with the last error of
+their sessions. A job is paused when as many training groups in a row as its spec says, finalized since it was last
+resumed, were dropped because too few sessions got a reward. A group that had its rewards breaks the row, even if it
+was dropped for another cause; held-out tasks do not count.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def barren_jobs_pause() -> list[UUID]:
-    """Ask for the pause of every job whose agents bring no rewards. Returns those that were asked."""
+    """Ask every job whose agents bring no rewards to pause. Returns the jobs that were asked."""
     paused = []
     for job_id, num_groups, error in _barren_jobs():
         said = f"the last error: {error[:MAX_ERROR_CHARS]}" if error else "their sessions gave no reason"

@@ -35,12 +35,12 @@ from seamlessflow.core.spec_submission import submitted_spec_parse
 from seamlessflow.runtime.extensions import extensions_installed
 
 PLATFORM = "platform"  # the author of what no person asked for
-# A concurrent move changes the state between reading and writing; each round sees one more such move.
+# Another move may change the state between our read and our write; each round allows for one more such move.
 MAX_ROUNDS = 8
 
 
 def job_move(*, job_id: UUID, to: JobState, reason: str, author: str) -> bool:
-    """Move a job by compare-and-set. False if it is not where `to` can be reached from (or is gone)."""
+    """Move a job by compare-and-set. Returns False if its state does not allow the move, or if it is gone."""
     for _ in range(MAX_ROUNDS):
         row = Job.objects.filter(id=job_id).values_list("state", "project_id").first()
         if row is None or not JOB_MOVES.allows(JobState(row[0]), to):
@@ -81,7 +81,7 @@ def job_submit(
 ) -> Job:
     """Check a spec and what it refers to, then queue the job with its version 0.
 
-    Raises ApplicationError; IntegrityError when the project has a job of this `key` (`jobs.repeats`).
+    Raises ApplicationError, or IntegrityError if the project already has a job of this `key` (`jobs.repeats`).
     """
     spec = _spec_parse(submitted)
     model_path = model_resolve(reference=spec.model.source, project_id=project.id)
@@ -132,7 +132,7 @@ def job_submit(
 
 
 def _dataset_take(job: Job, spec: JobSpec, sources: Sequence[Source]) -> None:
-    """Fix what is trained; the job has as many updates as its epochs have batches, or those that its author wants."""
+    """Fix what is trained. The job has an update for each batch of its epochs, or fewer if its author wants fewer."""
     plan = dataset_freeze(job=job, data=spec.data, sources=sources, seed=spec.seed)
     wanted = spec.train.num_updates if "num_updates" in spec.train.model_fields_set else plan.num_batches
     resolved = spec.model_copy(
@@ -155,9 +155,9 @@ def _held_out_tasks(spec: JobSpec, project: Project) -> Path | None:
 
 
 def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: str) -> Job:
-    """Ask for running, a pause or the end; the scheduler moves the job there. Asking twice changes nothing.
+    """Ask a job to run, pause or end; the scheduler moves it there. Asking twice changes nothing.
 
-    Raises ApplicationError (409) for a job that has ended, or that is asked to live after it was cancelled.
+    Raises ApplicationError (409) if the job has ended, or if it was cancelled and is asked for anything else.
     """
     with transaction.atomic():
         job = Job.objects.select_for_update(of=("self",), no_key=True).get(id=job_id)
@@ -171,7 +171,7 @@ def job_desire(*, job_id: UUID, desired: DesiredJobState, reason: str, author: s
         job.pause_reason = reason if author == PLATFORM and desired is DesiredJobState.PAUSE else ""
         job.generation += 1
         job.save(update_fields=["desired", "pause_reason", "generation"])
-        if desired is DesiredJobState.RUN:  # by the clock that says when groups were finalized
+        if desired is DesiredJobState.RUN:  # use the same clock as for the finalization of groups
             Job.objects.filter(id=job.id).update(resumed_at=Now())
         _request_record(job, "job.desired", reason, author, {"from": before, "to": desired})
         scheduler_notify(reason=f"job {job.id} is asked to {desired}")
@@ -200,7 +200,7 @@ def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> J
 
 
 def _request_record(job: Job, kind: str, reason: str, author: str, data: dict[str, Any]) -> None:
-    """What somebody asked of a job, with the generation that it became."""
+    """Record what somebody asked of a job, with the generation that followed."""
     event_record(
         kind=kind,
         subject_type=SubjectType.JOB,

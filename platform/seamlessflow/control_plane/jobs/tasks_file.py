@@ -1,4 +1,4 @@
-"""Checking a file of tasks: JSON Lines, an object a line. Enters: a path. Leaves: how many tasks of which domains."""
+"""Checks a tasks file: JSON Lines, one object a line. Takes its path; returns the number of tasks and their domains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class TasksFacts:
 
 
 def tasks_check(path: Path, *, field: str = "environment.tasks") -> TasksFacts:
-    """Read all tasks; blank lines are none. Raises ApplicationError naming `field` and the first bad line."""
+    """Read all tasks and skip blank lines. Raises ApplicationError naming `field` and the first bad line."""
     num_tasks = 0
     domains = set()
     with path.open("rb") as file:
@@ -43,7 +43,7 @@ def tasks_check(path: Path, *, field: str = "environment.tasks") -> TasksFacts:
 
 
 def stages_check(stages: Sequence[StageSection], facts: TasksFacts) -> None:
-    """A stage without tasks would stop the job once it begins. Raises ApplicationError naming stage and domain."""
+    """Refuse a stage without tasks: it would stop the job later. Raises ApplicationError naming stage and domain."""
     for number, stage in enumerate(stages):
         for domain in stage.domains:
             if domain not in facts.domains:
@@ -74,6 +74,6 @@ def _task(line: bytes, number: int, field: str) -> dict[str, object]:
         raise field_error(field, f"line {number} is not JSON: {error}") from error
     if not isinstance(task, dict):
         raise field_error(field, f"line {number} is not a JSON object")
-    if b"\\u0000" in line:  # perhaps only the text of one: such a line is refused as well
+    if b"\\u0000" in line:  # this also refuses a line in which the backslash itself is escaped
         raise field_error(field, f"line {number} holds a NUL character, which no field accepts")
     return task

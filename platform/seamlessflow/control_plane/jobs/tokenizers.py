@@ -1,7 +1,7 @@
-"""Whether two models mean the same by a token id, by the digest of what makes text of ids in their tokenizer.json.
+"""Digests the parts of a tokenizer.json that turn ids into text. Equal digests mean equal ids.
 
-Recorded tokens are trained as they are, so they may only meet a model that reads them alike. Chat templates and the
-rules that cut text into tokens may differ: nothing is tokenised again.
+Recorded tokens are trained as they are, so the model must read them in the same way. Chat templates and the rules that
+cut text into tokens may differ, because nothing is tokenised again.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from seamlessflow.control_plane.common.files.json_files import (
 
 
 def tokenizer_digest(folder: Path) -> str:
-    """Of vocabulary, added tokens and decoder, in hexadecimal. Raises ApplicationError naming `model.source`."""
+    """Return the digest of vocabulary, added tokens and decoder. Raises ApplicationError naming `model.source`."""
     try:
         content = json_file_read(folder / "tokenizer.json", TOKENIZER_BOUNDS)
     except (OSError, InvalidJsonFile) as error:
