@@ -1,7 +1,7 @@
 """Events and artifacts in the admin site, and the bases of its pages.
 
-Invariant: nothing that the audit trail refers to can be deleted here. Rows of projects, machines and people carry those
-of jobs, phases and events with them, so one click would take the record of a month.
+Invariant: nothing that the audit trail refers to can be deleted here. Deleting a project, machine or person would also
+delete jobs, phases and events, so one click would destroy the record of a month.
 """
 
 import functools
@@ -24,17 +24,17 @@ from seamlessflow.core.types.ids import IdKind, parse_id
 
 # Names of authors have no index.
 AUTHORS_SEARCHED = 100_000
-# What is to be read belongs on the page; a list of applications beside it takes a quarter of its width.
+# A list of applications beside the page would take a quarter of its width.
 admin.site.enable_nav_sidebar = False
 admin.site.site_header = admin.site.site_title = "SeamlessFlow"
 admin.site.index_title = "Administration"
 
 
 class KeptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no parameter at run time
-    """Rows that stay: no deletion. A search takes identifiers as people see them, `job_01h…`.
+    """Rows that cannot be deleted. A search takes identifiers as people see them, `job_01h…`.
 
-    Such rows become many: a list counts no further than its pages go, and an identifier is looked for in the columns
-    that hold identifiers, by their indexes.
+    Such rows become many. So a list counts no further than its pages go, and a search for an identifier uses the
+    indexes of the columns that hold identifiers.
     """
 
     empty_value_display = "–"
@@ -54,12 +54,12 @@ class KeptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no paramet
         return self.with_identifier(queryset, identifier, names), False
 
     def with_identifier(self, rows: QuerySet[Any], identifier: UUID, names: Sequence[str]) -> QuerySet[Any]:
-        """Rows that have the identifier in one of the columns."""
+        """Return the rows that have the identifier in one of the columns."""
         return rows.filter(functools.reduce(operator.or_, (Q(**{name: identifier}) for name in names)))
 
 
 class ReadOnlyAdmin(KeptAdmin):
-    """Rows are made and changed by services only; actions may call those."""
+    """Only services make and change the rows; actions may call them."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -75,12 +75,12 @@ class ReasonActionForm(ActionForm):
 
 
 def author_of(request: HttpRequest) -> str:
-    """The name in events."""
+    """Return the author's name for events."""
     return f"user:{request.user.get_username()}"
 
 
 def _identifier(term: str) -> UUID | None:
-    """What is searched for if the term is an identifier, as it is shown or as it is stored."""
+    """Return the identifier that a search term holds, as it is shown or as it is stored; None if it holds none."""
     prefix = term.partition("_")[0]
     with suppress(ValueError):  # a name may begin like an identifier
         return parse_id(IdKind(prefix), term) if prefix in set(IdKind) else UUID(term)
@@ -101,7 +101,7 @@ class EventAdmin(ReadOnlyAdmin):
     def with_identifier(
         self, rows: QuerySet[Event], identifier: UUID, names: Sequence[str]
     ) -> QuerySet[Event]:
-        """The newest of each column, by its own index: an OR of two would be put into order as a whole."""
+        """Read the newest of each column by its own index: the database would sort all rows of an OR of two."""
         first, *others = (
             Event.objects.filter(**{name: identifier}).order_by("-id").values("id")[: MAX_LISTED + 1]
             for name in names

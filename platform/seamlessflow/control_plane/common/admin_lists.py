@@ -1,7 +1,7 @@
-"""Lists of the admin site over tables that grow for ever: nothing they ask reads a whole table.
+"""Lists of the admin site over tables that grow for ever: none of their queries reads a whole table.
 
-Invariant: what is not counted is said not to be: a list of more than MAX_LISTED rows says "more than", and its pages
-end there.
+Invariant: a list says when it has not counted everything. One of more than MAX_LISTED rows says "more than", and its
+pages end there.
 """
 
 from functools import cached_property
@@ -30,7 +30,7 @@ _KINDS = """
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]  # takes no parameter at run time
-    """Counts no further than MAX_LISTED."""
+    """Counts rows up to MAX_LISTED only."""
 
     @cached_property
     def count(self) -> int:
@@ -47,7 +47,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]  # takes no paramet
 
 
 class KindFilter(admin.SimpleListFilter):
-    """Events of one kind."""
+    """Shows the events of one kind."""
 
     title = parameter_name = "kind"
 

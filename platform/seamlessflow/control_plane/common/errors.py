@@ -29,12 +29,12 @@ class ApplicationError(Exception):
 
 
 def field_error(field: str, detail: str, *, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> ApplicationError:
-    """An error about one field."""
+    """Return an error about one field."""
     return ApplicationError(f"{field}: {detail}", status=status, faults=(FieldFault(field, detail),))
 
 
 def not_found(kind: str, identifier: object) -> ApplicationError:
-    """Said alike of what does not exist and of what the caller may not see."""
+    """Return the same error for what does not exist and for what the caller may not see."""
     return ApplicationError(f"there is no {kind} {identifier}", status=HTTPStatus.NOT_FOUND)
 
 

@@ -1,4 +1,4 @@
-"""Identifiers made here: the clock and the randomness that `core.types.ids` asks for."""
+"""Makes identifiers: supplies the clock and the randomness that `core.types.ids` asks for."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Events (the outbox), artifacts (uploaded files) and removals of what was stored.
+"""Events (the outbox) and removals of what was stored.
 
 Invariant: every move of a status leaves exactly one event, in the same transaction.
 """
@@ -20,7 +20,7 @@ class SubjectType(models.TextChoices):
     SESSION = "session"
     TOKEN = "token"
     ARTIFACT = "artifact"
-    PROJECT = "project"  # with the identifier zero: the installation
+    PROJECT = "project"  # the identifier zero stands for the installation
 
 
 class Event(models.Model):
@@ -51,7 +51,7 @@ class Event(models.Model):
             models.Index(
                 fields=["at"], name="event_machine_edited", condition=models.Q(kind="machine.edited")
             ),
-            # Retention reads by age; a row's place in the table follows it.
+            # Retention reads by age, and rows lie in the table in order of their age.
             BrinIndex(fields=["at"], name="event_age"),
         ]
 
@@ -60,9 +60,9 @@ class Event(models.Model):
 
 
 class Removal(models.Model):
-    """Something that is deleted: marked with this row in one transaction, its files and rows removed afterwards.
+    """Something that is deleted: one transaction marks it with this row, its files and rows are removed afterwards.
 
-    Who removes may die at any point: what has no `finished_at` is gone on with, every step of it can be repeated.
+    The remover may die at any point. A removal without `finished_at` is continued; each of its steps can be repeated.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)

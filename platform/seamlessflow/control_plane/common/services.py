@@ -1,6 +1,6 @@
-"""Writing events and saying on PostgreSQL's channels that something changed.
+"""Writes events, and tells listeners on PostgreSQL's channels that something changed.
 
-Invariant: an event and the change it tells of are in one transaction; notifications leave when that commits.
+Invariant: an event and the change that it records are in one transaction; notifications leave when it commits.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What events are about when it is nothing that has a row."""
+"""Subjects of events that have no row of their own."""
 
 from uuid import UUID
 

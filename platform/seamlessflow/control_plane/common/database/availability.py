@@ -1,4 +1,4 @@
-"""A database that is away: waited for at the start of a process, answered with 503 and `Retry-After` later.
+"""A database that is away: a process waits for it at its start, and answers with 503 and `Retry-After` later.
 
 The waiting uses psycopg directly: Django refuses its own connections where an event loop already runs, as it does in
 uvicorn.
@@ -11,9 +11,9 @@ import psycopg
 from django.db import InterfaceError, OperationalError, connections
 
 RETRY_S = 0.5
-RETRY_AFTER_S = 2  # what clients are told to wait
+RETRY_AFTER_S = 2  # how long clients are told to wait
 AWAY = "the database does not answer; try again in a moment"
-# No connection to be had, a connection lost, a pool that stays empty: worth another try.
+# No connection can be made, one was lost, or the pool stays empty: another try may succeed.
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
 
@@ -22,7 +22,7 @@ class DatabaseUnavailable(RuntimeError):
 
 
 def connection_arguments() -> dict[str, Any]:
-    """For psycopg: where the configured database is, and as whom."""
+    """Return psycopg's arguments for the configured database: its address and the user."""
     parameters = connections["default"].get_connection_params()
     names = ("user", "password", "host", "port", "dbname", "sslmode", "sslrootcert")
     return {name: parameters[name] for name in names if parameters.get(name)}

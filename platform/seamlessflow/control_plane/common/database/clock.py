@@ -1,7 +1,7 @@
 """The one clock of the installation: the database's.
 
-What one process stores and another judges (heard of, leased at, published at) is measured on it, so hosts whose clocks
-differ agree. Invariant: the wall clock of a process is never asked; between two samples its monotonic clock counts on.
+Times that one process stores and another compares (heard of, leased at, published at) come from it, so hosts with
+different clocks agree. Invariant: nobody asks a process's wall clock; its monotonic clock bridges two samples.
 """
 
 import threading
@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection, models
 
-SAMPLE_S = 5.0  # how soon a step of the database's clock is followed
+SAMPLE_S = 5.0  # after so long a process notices that the database's clock was set
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ _sample: _Sample | None = None
 
 
 def database_now() -> datetime:
-    """The moment by the database's clock, read anew every SAMPLE_S at the most."""
+    """Return the time by the database's clock, which is read again at most every SAMPLE_S."""
     global _sample
     known = _sample
     if known is None or time.monotonic() - known.monotonic_s >= SAMPLE_S:
@@ -38,7 +38,7 @@ def database_now() -> datetime:
 
 
 def _read() -> _Sample:
-    """Beside Django's cursors, whose statements people count. Half the way there and back belongs to the answer."""
+    """Read the clock without Django's cursors, whose statements are counted. Halve the round trip."""
     connection.ensure_connection()
     with connection.wrap_database_errors:
         asked_s = time.monotonic()
@@ -47,7 +47,7 @@ def _read() -> _Sample:
 
 
 class StoredAtField(models.DateTimeField):  # type: ignore[type-arg]  # generic in its stubs alone
-    """When a row was made, by the database's clock. In the database and in migrations it is a plain moment."""
+    """When a row was made, by the database's clock. The database and migrations see a plain DateTimeField."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs["auto_now_add"] = True

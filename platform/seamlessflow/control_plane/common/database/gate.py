@@ -1,9 +1,9 @@
-"""Answers for a database that holds its connections and says nothing, as a frozen host does.
+"""Answers requests while the database keeps its connections open but stays silent, as a frozen host does.
 
-An ASGI application in, the same application behind a clock out. A request without an answer for PATIENCE_S makes this
-process ask the database over a connection of its own; if that brings nothing either, the request is answered with 503,
-and others are refused at once until the database answers again. A lost connection needs none of this: it is an error,
-which the views answer. Invariant: a request that has begun to be answered is left alone.
+Takes an ASGI application and returns it behind a clock. If a request has no answer after PATIENCE_S, this process asks
+the database over a connection of its own. If that brings nothing either, the request is answered with 503, and others
+are refused at once until the database answers again. A lost connection needs none of this: it raises an error, which
+the views answer. Invariant: a request whose answer has begun is left alone.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from seamlessflow.control_plane.common.database.availability import connection_a
 from seamlessflow.control_plane.common.http.problems import database_away
 
 PATIENCE_S = 5.0
-ANSWER_S = 5.0  # what the database gets to answer the question
-FRESH_S = 1.0  # an answer counts for all who ask within so long
+ANSWER_S = 5.0  # how long the database may take to answer
+FRESH_S = 1.0  # an answer counts for everybody who asks within this time
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -55,7 +55,7 @@ class DatabaseGate:
         await working
 
     def _leave(self, working: "asyncio.Future[None]") -> None:
-        """It cannot be ended: a thread of it waits for the database. What it still has to say is dropped."""
+        """Leave a request that cannot be ended, because its thread waits for the database. Its output is dropped."""
         self._left.add(working)
         working.add_done_callback(self._forget)
 
@@ -66,7 +66,7 @@ class DatabaseGate:
 
 
 class _Answer:
-    """Of one request: given by the application, or by the gate in its place."""
+    """The answer to one request; the application gives it, or the gate in its place."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -79,13 +79,13 @@ class _Answer:
             await self._send(message)
 
     def take_over(self) -> bool:
-        """False where the application was quicker."""
+        """Answer in the application's place. Returns False if the application was quicker."""
         self._is_taken_over = not self.has_begun
         return self._is_taken_over
 
 
 class _Database:
-    """Whether it answers, asked once for all who want to know."""
+    """Knows whether the database answers; one question serves everybody who wants to know."""
 
     def __init__(self) -> None:
         self.is_away = False
@@ -109,7 +109,7 @@ class _Database:
         except TimeoutError:
             self.is_away = True
         except psycopg.OperationalError:
-            self.is_away = False  # refused or lost: the views find out as quickly, and say so
+            self.is_away = False  # refused or lost: the views notice as quickly and answer
         finally:
             self._asked_s, self._asking = time.monotonic(), None
         return not self.is_away

@@ -1,8 +1,8 @@
-"""The role of the gateway: made and granted after each migration, from the table in core.
+"""Makes the gateway's database role after each migration and grants its rights.
 
-Enters: the settings' GATEWAY_DATABASE_URL, whose user and password the role gets. Leaves: the role with exactly the
-rights of `core.access.gateway_grants`. Where the database lets us make no role, nothing is changed and one sentence
-says so: the gateway then connects to whatever address it is given, which is the owner's by default.
+Takes user and password from the settings' GATEWAY_DATABASE_URL. Writes the role with exactly the rights of
+`core.access.gateway_grants`. If the database does not let us make a role, this changes nothing and logs one sentence;
+the gateway then connects to whatever address it is given, which is the owner's by default.
 """
 
 import logging
@@ -30,7 +30,7 @@ class RoleOutcome:
 
 
 def gateway_role_grant(**_: Any) -> RoleOutcome:
-    """Make the role and grant it. Also a receiver of Django's signal after migrations."""
+    """Make the role and grant its rights. Django's signal after migrations calls this as well."""
     address: DatabaseAddress | None = settings.GATEWAY_DATABASE
     if address is None:
         return RoleOutcome(
@@ -60,7 +60,7 @@ def _grant(address: DatabaseAddress) -> RoleOutcome:
 
 
 def _role_make(address: DatabaseAddress) -> None:
-    """Make it, or give the one that is there the password; a role that somebody else keeps is left as it is."""
+    """Make the role, or set the password of the existing one; a role that we may not change stays as it is."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [address.user])
         is_there = cursor.fetchone() is not None
@@ -78,7 +78,7 @@ def _role_make(address: DatabaseAddress) -> None:
 
 
 def _password(address: DatabaseAddress) -> sql.Composable:
-    """As its verifier, so that the password itself stands in no log of the server. None: the server asks for none."""
+    """Return the password clause with a verifier, so that no server log holds the password; "" without a password."""
     if not address.password:
         return sql.SQL("")
     verifier = connection.connection.pgconn.encrypt_password(

@@ -1,7 +1,7 @@
-"""JSON files of users, read within bounds.
+"""Reads users' JSON files within bounds.
 
-A parsed value takes up to thirty times the room of its text, so the values are counted in the text before anything is
-parsed. Invariant: a file beyond its bounds is never parsed, and one beyond its size never read.
+A parsed value takes up to thirty times the memory of its text, so the values are counted in the text before it is
+parsed. Invariant: a file beyond its bounds is never parsed, and one beyond its size is never read whole.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import orjson
 @dataclass(frozen=True, slots=True)
 class JsonBounds:
     max_bytes: int
-    max_values: int  # members of lists and mappings, about
+    max_values: int  # about the number of members of lists and mappings
 
 
 CONFIG_BOUNDS = JsonBounds(max_bytes=16 * 1024**2, max_values=500_000)
@@ -23,18 +23,18 @@ TOKENIZER_BOUNDS = JsonBounds(max_bytes=64 * 1024**2, max_values=4_000_000)
 
 
 class InvalidJsonFile(ValueError):
-    """The file is no JSON, or beyond its bounds."""
+    """The file is not JSON, or exceeds its bounds."""
 
 
 def json_file_read(path: Path, bounds: JsonBounds) -> Any:
-    """Raises OSError and InvalidJsonFile."""
+    """Read and parse a file. Raises OSError and InvalidJsonFile."""
     with path.open("rb") as file:
         text = file.read(bounds.max_bytes + 1)
     return json_text_read(text, bounds)
 
 
 def json_text_read(text: bytes, bounds: JsonBounds) -> Any:
-    """Raises InvalidJsonFile."""
+    """Parse a text. Raises InvalidJsonFile."""
     if len(text) > bounds.max_bytes:
         raise InvalidJsonFile(f"it has more than the {bounds.max_bytes} bytes accepted")
     if sum(map(text.count, (b",", b"[", b"{"))) > bounds.max_values:

@@ -1,4 +1,4 @@
-"""What may be stored as JSON. Enters: anything a parser made. Leaves: nothing, or a fault that names the place."""
+"""Checks what may be stored as JSON. Takes a parsed value; raises a fault that names the place, or returns nothing."""
 
 import math
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def json_check(value: object) -> None:
 
 
 def text_fault(text: str) -> str | None:
-    """Why PostgreSQL cannot hold a text; None if it can."""
+    """Say why PostgreSQL cannot hold a text; None if it can."""
     if "\x00" in text:
         return f"{text!r} holds a NUL character, which no field accepts"
     try:

@@ -1,8 +1,8 @@
-"""Deleting what was stored so that a crash leaves nothing half-made in sight.
+"""Deletes stored files so that a crash leaves no half-deleted file in sight.
 
-Enters: what is to go. First `removal_mark`, in the transaction that hides it: a row says which files, for whom and why.
-Then `files_remove`, as often as it takes: a file is renamed aside before anything of it goes, so nobody finds half.
-Invariant: while a back-up holds deletions (`deletions_held`), no file goes.
+First `removal_mark` writes a row, in the transaction that hides the thing: which files go, for whom and why. Then
+`files_remove` deletes them, and may be repeated. It renames a file aside before it deletes any of it, so nobody finds
+half a file. Invariant: while a back-up holds deletions (`deletions_held`), no file is deleted.
 """
 
 import shutil
@@ -19,7 +19,7 @@ from seamlessflow.control_plane.common.models import Removal, SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.core.retention.planner import PlannedRemoval, RemovalKind
 
-# Deletions take it shared and do not wait; a back-up takes it for itself as long as it copies.
+# Deletions take this lock shared and do not wait; a back-up takes it exclusively while it copies.
 HOLD_KEY = 0x5EA71E57
 ASIDE = ".deleting-"
 RETENTION = "retention"  # the author in events
@@ -29,7 +29,7 @@ JOB_DELETED = f"{RemovalKind.JOB}.deleted"
 def removal_mark(
     *, project_id: UUID, planned: PlannedRemoval, paths: Iterable[Path], author: str, with_event: bool = True
 ) -> Removal:
-    """Call in the transaction that hides what goes."""
+    """Record the removal. Call this in the transaction that hides what is deleted."""
     root = settings.ARTIFACT_ROOT.resolve()
     removal = Removal.objects.create(
         project_id=project_id,
@@ -48,13 +48,13 @@ def removal_mark(
 
 
 def files_remove_marked(removal: Removal) -> None:
-    """For what is nothing but files."""
+    """Remove the files and finish the removal. For things that consist of files only."""
     files_remove(removal)
     Removal.objects.filter(id=removal.id).update(finished_at=database_now())
 
 
 def files_remove(removal: Removal) -> None:
-    """What an interrupted removal left goes too."""
+    """Delete the files, and what an interrupted removal left of them."""
     root: Path = settings.ARTIFACT_ROOT.resolve()
     for relative in removal.paths:
         path = root / relative
@@ -67,7 +67,7 @@ def files_remove(removal: Removal) -> None:
 
 @contextmanager
 def deletions_allowed() -> Iterator[bool]:
-    """False while a back-up copies. True keeps a back-up that begins now waiting until this is left."""
+    """Yield False while a back-up copies. Otherwise yield True, and make a new back-up wait until the block ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock_shared(%s)", [HOLD_KEY])
         is_allowed = cursor.fetchone() == (True,)
@@ -81,7 +81,7 @@ def deletions_allowed() -> Iterator[bool]:
 
 def _event(removal: Removal) -> None:
     is_upload = removal.kind == RemovalKind.UPLOAD
-    # A deleted job's events go with it: what says that it was deleted is the project's.
+    # A deleted job's events are deleted with it, so the event of its deletion belongs to the project.
     of_job = removal.kind not in (RemovalKind.UPLOAD, RemovalKind.JOB)
     event_record(
         kind=f"{removal.kind}.deleted",

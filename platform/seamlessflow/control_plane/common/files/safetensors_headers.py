@@ -1,4 +1,4 @@
-"""Headers of safetensors files: what is in a file and where, without reading a weight and without a framework."""
+"""Reads headers of safetensors files: what a file holds and where, without reading weights or importing a framework."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ HEADER_BOUNDS = JsonBounds(max_bytes=32 * 1024**2, max_values=2_000_000)
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor as it lies in a file: contiguous little-endian bytes."""
+    """A tensor in a file: contiguous little-endian bytes."""
 
     name: str
     dtype: str  # in the words of safetensors: F32, BF16
@@ -24,7 +24,7 @@ class StoredTensor:
 
 
 def header_read(file: Path) -> list[StoredTensor]:
-    """The tensors of a file, in their order there. Raises OSError, or ValueError for a file of another kind."""
+    """Return the tensors of a file in their order. Raises OSError, or ValueError for a file of another kind."""
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
         if not 0 < length <= HEADER_BOUNDS.max_bytes:

@@ -1,4 +1,4 @@
-"""A tar that is made while it is sent: members whose sizes are known in, chunks of bytes out, nothing on disk."""
+"""Makes a tar while it is sent. Takes members of known sizes; yields chunks of bytes and writes nothing to disk."""
 
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ def tar_size(members: Sequence[Member]) -> int:
 
 
 def tar_chunks(members: Iterable[Member]) -> Iterator[bytes]:
-    """Raises ValueError where a member yields more or less than it said: the receiver then has less than the whole."""
+    """Yield the tar. Raises ValueError if a member's size is not as announced: the receiver then lacks the end."""
     for member in members:
         yield _header(member)
         num_left = member.num_bytes

@@ -1,1 +1,1 @@
-"""Requests and responses: what bodies may be, how lists are paged, how errors are told."""
+"""Requests and responses: which bodies are accepted, how lists are paged, how errors are reported."""

@@ -1,4 +1,4 @@
-"""Request bodies read strictly: unknown keys are refused, not ignored."""
+"""Reads request bodies strictly: it refuses unknown keys instead of ignoring them."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from seamlessflow.control_plane.common.errors import ApplicationError, field_err
 
 
 def body_read(request: Request, kind: type[serializers.Serializer]) -> dict[str, Any]:
-    """The validated body. Raises ApplicationError and DRF's ValidationError, each naming the field."""
+    """Return the validated body. Raises ApplicationError or DRF's ValidationError, each naming the field."""
     if not isinstance(request.data, dict):
         raise ApplicationError("the body must be a JSON object")
     body = kind(data=request.data)

@@ -1,4 +1,4 @@
-"""How large a request's body may be, by method and path. Whatever is not named here takes no body at all.
+"""How large a request's body may be, by method and path. A path that is not named here takes no body at all.
 
 `docs/operations.md` shows this table to operators.
 """
@@ -9,7 +9,7 @@ MEBIBYTE = 1024**2
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 POSTS = frozenset({"POST"})
 UPLOAD_PATH = "/api/v1/uploads"
-# Boundaries and part headers around the file itself.
+# For the boundaries and part headers around the file.
 MULTIPART_OVERHEAD_BYTES = 64 * 1024
 MAX_FORM_BYTES = MEBIBYTE
 MAX_JSON_BYTES = 2 * MEBIBYTE
@@ -18,7 +18,7 @@ MAX_WORKER_BYTES = 4 * MEBIBYTE  # a heartbeat that catches up after an outage
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`is_upload`: the caller must be known before a byte of it is read."""
+    """The bound of a body. `is_upload`: the caller must be known before a byte of the body is read."""
 
     max_bytes: int
     is_upload: bool = False

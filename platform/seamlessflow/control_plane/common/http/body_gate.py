@@ -1,9 +1,9 @@
-"""The door of the web process: no body is stored before its route is known to take it.
+"""The door of the web process: it stores no body before it knows that the route takes one.
 
-An ASGI application in, the same application behind bounds out. A body that is announced too large is refused at once,
-one that comes in chunks as soon as it is; uploads of callers whom nobody knows are refused before they are read; a body
-that does not come, or comes too slowly, is given up. Invariant: at any moment no more bytes of bodies are held than the
-two `InFlight` accounts allow.
+Takes an ASGI application and returns it behind bounds. It refuses a body that is announced too large at once, and one
+that comes in chunks as soon as it grows too large. It refuses uploads of unknown callers before it reads them, and
+gives up a body that does not come or comes too slowly. Invariant: at any moment the process holds no more bytes of
+bodies than the two `InFlight` accounts allow.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ Scope = MutableMapping[str, Any]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 MAX_SMALL_IN_FLIGHT_BYTES = 128 * MEBIBYTE
-SILENCE_S = 30.0  # without a byte
-PATIENCE_S = 60.0  # until the average counts
+SILENCE_S = 30.0  # how long no byte may come
+PATIENCE_S = 60.0  # after this time the average speed counts
 LEAST_BYTES_PER_S = 16 * 1024
 MAX_LENGTH_DIGITS = 18
 # What a client may still send after a refusal, so that it reads our answer rather than a reset connection.
@@ -36,7 +36,7 @@ LINGER_S, LINGER_BYTES = 3.0, 16 * MEBIBYTE
 
 
 class BodyRefused(Exception):
-    """The body is not taken; nothing of it is kept."""
+    """The body is refused; nothing of it is kept."""
 
     def __init__(self, status: HTTPStatus, detail: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(detail)
@@ -53,7 +53,7 @@ class InFlight:
     num_bytes: int = 0
 
     def take(self, num_bytes: int) -> None:
-        """Raises BodyRefused (503) where there is no room; nothing is taken then."""
+        """Take bytes from the account. Raises BodyRefused (503) and takes nothing if there is no room."""
         if self.num_bytes + num_bytes > self.max_bytes:
             raise BodyRefused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -67,7 +67,7 @@ class InFlight:
 
 
 class BodyGate:
-    """`is_known` tells whether a request, by its head alone, comes from somebody who may upload."""
+    """The bounded application. `is_known` judges by a request's head alone whether its sender may upload."""
 
     def __init__(self, application: Application, *, is_known: Callable[[Scope], Awaitable[bool]]) -> None:
         self._application = application
@@ -88,7 +88,7 @@ class BodyGate:
             body = _Body(receive, scope, bound, self._uploads if bound.is_upload else self._small)
             body.reserve(num_announced if bound.is_upload and num_announced else 0)
             await self._application(scope, body.receive, send)
-        except DATABASE_AWAY:  # asked who uploads
+        except DATABASE_AWAY:  # raised by the question who uploads
             away = BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, AWAY, retry_after_s=RETRY_AFTER_S)
             await _refuse(away, receive, send)
         except BodyRefused as refusal:
@@ -99,7 +99,7 @@ class BodyGate:
 
 
 class _Body:
-    """One request's body on its way in. It is raised out of `receive` that it is refused."""
+    """One request's body on its way in. `receive` raises BodyRefused if it is refused."""
 
     def __init__(self, receive: Receive, scope: Scope, bound: Bound, account: InFlight) -> None:
         self._receive = receive
@@ -108,7 +108,7 @@ class _Body:
         self._account = account
         self._started_s = time.monotonic()
         self._num_received = 0
-        self._num_taken = 0  # from the account: reserved, or received
+        self._num_taken = 0  # bytes taken from the account: reserved, or received
         self._is_whole = False
 
     def reserve(self, num_bytes: int) -> None:
@@ -120,7 +120,7 @@ class _Body:
         self._num_taken = 0
 
     async def receive(self) -> Message:
-        if self._is_whole:  # what is waited for now is the client's going
+        if self._is_whole:  # the next message tells that the client has left
             return await self._receive()
         try:
             async with asyncio.timeout(SILENCE_S):
@@ -148,7 +148,7 @@ class _Body:
 
 
 def _announced(scope: Scope) -> int:
-    """Bytes by Content-Length; 0 where it is absent and the chunks will tell. Raises BodyRefused."""
+    """Return the bytes that Content-Length announces, or 0 if it is absent. Raises BodyRefused."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             if not value.isdigit() or len(value) > MAX_LENGTH_DIGITS:
@@ -161,7 +161,7 @@ def _announced(scope: Scope) -> int:
 
 
 def _check(num_bytes: int, bound: Bound, scope: Scope) -> None:
-    """Raises BodyRefused (413)."""
+    """Raise BodyRefused (413) if the body is larger than its bound."""
     if num_bytes <= bound.max_bytes:
         return
     accepted = f"takes a body of at most {bound.max_bytes} bytes" if bound.max_bytes else "takes no body"

@@ -1,4 +1,4 @@
-"""Identifiers at the border: `job_…` outside, UUID inside; in bodies and in paths."""
+"""Converts identifiers in bodies and paths: people see `job_…`, the code sees a UUID."""
 
 from uuid import UUID
 
@@ -26,7 +26,7 @@ class ShownIdField(serializers.Field):
 
 
 class _IdConverter:
-    """A path converter: what is no identifier of this kind matches no route, hence 404."""
+    """A path converter. A text that is no identifier of its kind matches no route, which gives 404."""
 
     regex = "[0-9A-Za-z_-]{26,40}"
     kind: IdKind

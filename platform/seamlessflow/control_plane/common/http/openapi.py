@@ -1,8 +1,8 @@
-"""How an operation of the REST API is described in OpenAPI.
+"""Describes an operation of the REST API in OpenAPI.
 
-Takes: a view and its method. Gives: a summary and a description from the docstring of the handler (`get`, `post`, …),
-descriptions of path parameters, and the answer to a refused request. Invariant: nothing but the docstring of the
-handler is published, so it is written for the caller; docstrings of classes stay internal.
+Takes a view and its method. Returns a summary and a description from the docstring of the handler (`get`, `post`, …),
+descriptions of path parameters, and the answer to a refused request. Invariant: only the docstring of the handler is
+published, so it is written for the caller; docstrings of classes stay internal.
 """
 
 import inspect
@@ -45,7 +45,7 @@ class ProblemOutput(serializers.Serializer):
 
 
 class PublishedOperation(AutoSchema):
-    """Reads the docstring of the handler alone."""
+    """Reads only the docstring of the handler."""
 
     def get_summary(self) -> str:
         return self._text().partition("\n\n")[0].replace("\n", " ").removesuffix(".")
@@ -69,7 +69,7 @@ class PublishedOperation(AutoSchema):
         return bodies | {"default": problem | {"description": self._refusals()}}
 
     def _refusals(self) -> str:
-        """Which refusals every operation shares; others are said in its description."""
+        """Describe the refusals that every operation shares; an operation's own description names the others."""
         missing = " or what it names does not exist in your projects (404)" if "{" in self.path else ""
         return (
             "The request is refused: it has a fault (400), it carries no valid credential (401), the caller may not do "

@@ -26,7 +26,7 @@ PAGE_PARAMETERS = [
 
 @cache
 def page_serializer(item: type[serializers.Serializer]) -> serializers.Serializer:
-    """The shape of a page, for OpenAPI; one for each kind of item, as its name is one component there."""
+    """Return the shape of a page for OpenAPI: one for each kind of item, because its name is one component there."""
     return inline_serializer(
         name=f"{item.__name__.removesuffix('Output')}Page",
         fields={
@@ -44,7 +44,7 @@ def page_response(
     item: type[serializers.Serializer],
     prepare: Callable[[list[Any]], None] = lambda page: None,
 ) -> Response:
-    """`prepare` may add to the rows of the page what one more query tells of all of them."""
+    """Answer with a page. `prepare` may add to its rows what one more query reads for all of them."""
     limit = query_integer(request, "limit", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
     offset = query_integer(request, "offset", default=0)
     page = list(rows[offset : offset + limit])
@@ -57,7 +57,7 @@ def page_response(
 def query_integer(
     request: Request, name: str, *, default: int, minimum: int = 0, maximum: int = 2**62
 ) -> int:
-    """A whole number of the query. Raises ApplicationError naming the accepted ones."""
+    """Return a whole number from the query. Raises ApplicationError naming the accepted ones."""
     value = request.query_params.get(name)
     if value is None:
         return default

@@ -1,4 +1,4 @@
-"""Bodies as plain values: JSON, and safe YAML; small, without aliases, nested as deep as the parser goes."""
+"""Parses bodies into plain values: JSON, and safe YAML that is small and has no aliases."""
 
 import io
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class YamlParser(parsers.BaseParser):
             return _load(text)
         except RecursionError as error:
             raise ParseError(_TOO_DEEP) from error
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: of dates and numbers that are none
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date or number
             raise ParseError(f"the body is not YAML: {' '.join(str(error).split())}") from error
 
 
@@ -59,7 +59,7 @@ def _load(text: bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Without aliases, of which a few lines expand to more than any memory holds, and of bounded size."""
+    """Bounds the number of values and refuses aliases, a few lines of which can expand beyond any memory."""
 
     _num_nodes = 0
 

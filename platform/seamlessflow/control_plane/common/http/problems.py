@@ -1,6 +1,6 @@
-"""Every error of the API leaves as RFC 9457 `application/problem+json`.
+"""Answers every error of the API as RFC 9457 `application/problem+json`.
 
-Enters: whatever a view raised. Leaves: type, title, status, detail and `errors: [{field, detail}]`. What nobody
+Takes whatever a view raised; returns type, title, status, detail and `errors: [{field, detail}]`. An error that nobody
 anticipated is logged with its trace and answered without it.
 """
 
@@ -39,7 +39,7 @@ def problem_response(status: HTTPStatus, detail: str, faults: tuple[FieldFault, 
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's hook. Returns None for what was not anticipated, so that Django logs it and `server_error` answers."""
+    """DRF's hook. Returns None for an error that nobody anticipated: Django logs it and `server_error` answers."""
     headers: dict[str, str] = {}
     match error:
         case ApplicationError():
@@ -54,7 +54,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             status, detail, faults = HTTPStatus.SERVICE_UNAVAILABLE, AWAY, ()
             headers = {"Retry-After": str(RETRY_AFTER_S)}
         case DataError():
-            # The net under the checks of each field: what the database refuses is the client's fault, not ours.
+            # This backs up the checks of each field: a value that the database refuses is the client's fault.
             status, detail, faults = HTTPStatus.BAD_REQUEST, data_refused(error), ()
         case exceptions.ValidationError():
             faults = tuple(_faults(error.detail, ""))
@@ -70,7 +70,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
 
 
 def database_away(request: HttpRequest) -> HttpResponse:
-    """503: whoever asks again is served as soon as the database is back."""
+    """Answer 503. A client that asks again is served as soon as the database is back."""
     response: HttpResponse
     if request.path.startswith((API_PREFIX, "/healthz")):
         response = problem_response(HTTPStatus.SERVICE_UNAVAILABLE, AWAY)
@@ -119,7 +119,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """What Django refuses before any view: above all a name that this installation does not go by."""
+    """Answer a request that Django refuses before any view, above all one for an unknown host name."""
     detail = "the request is malformed"
     if isinstance(exception, DisallowedHost):
         host = request.META.get("HTTP_HOST", "")
@@ -132,7 +132,9 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django has logged the trace; the client learns only that it happened, or that the database is away."""
+    """Answer an unexpected error. Django has logged the trace; the client learns no more than that it happened,
+    or that the database is away.
+    """
     if isinstance(sys.exc_info()[1], DATABASE_AWAY):
         return database_away(request)
     if request.path.startswith(API_PREFIX):

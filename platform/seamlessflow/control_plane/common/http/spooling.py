@@ -1,7 +1,7 @@
-"""Django's ASGI handler with a spool of our own: bodies beyond memory go to the folder of incoming files.
+"""Django's ASGI handler with its own spool: bodies that are too large for memory go to the folder of incoming files.
 
-Invariant: a spool has no name, so nothing of it outlives the request, the client or the process. Files are written off
-the event loop. A full disk is answered, not raised.
+Invariant: a spool has no name, so nothing of it outlives the request, the client or the process. Threads write files
+beside the event loop. A full disk becomes an answer to the client.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 class SpoolingHandler(ASGIHandler):
     async def read_body(self, receive: Callable[[], Awaitable[Any]]) -> tempfile.SpooledTemporaryFile[bytes]:
-        """The whole body. Raises RequestAborted when the client went, BodyRefused when it is not taken."""
+        """Return the whole body. Raises RequestAborted if the client left, BodyRefused if the body is refused."""
         body = tempfile.SpooledTemporaryFile(  # noqa: SIM115  the request closes it
             max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE, mode="w+b", dir=str(settings.INCOMING_DIR)
         )

@@ -1,4 +1,4 @@
-"""Bytes that are made while they are sent, in threads: making them waits for disk, database and processor."""
+"""Makes bytes in threads while they are sent, because making them waits for disk, database and processor."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -7,7 +7,7 @@ from django.db import connection
 
 
 async def in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """`chunks` may use the database, each time on a connection that it does not keep."""
+    """Yield the chunks. `chunks` may use the database; its connection is closed after each one."""
     while (chunk := await asyncio.to_thread(_next, chunks)) is not None:
         yield chunk
 

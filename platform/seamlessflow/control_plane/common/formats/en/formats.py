@@ -1,4 +1,4 @@
-"""Moments as logs and the dashboard have them: a day's clock of 24 hours, with seconds."""
+"""Formats of moments, as in logs and the dashboard: a clock of 24 hours, with seconds."""
 
 DATE_FORMAT = "j M Y"
 TIME_FORMAT = "H:i:s"
