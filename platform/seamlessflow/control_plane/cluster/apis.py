@@ -225,7 +225,7 @@ def _query_moment(request: Request, name: str, *, default: datetime) -> datetime
     if text is None:
         return default
     try:
-        # A '+' that was not escaped arrives as a space.
+        # An unescaped '+' arrives as a space.
         moment = parse_datetime(text.replace(" ", "+"))
     except ValueError:
         moment = None

@@ -1,6 +1,6 @@
-"""Ringing a machine's doorbell: a Celery message that only makes the supervisor send its heartbeat at once.
+"""Sends a machine's doorbell: a Celery message that only makes the supervisor send its heartbeat at once.
 
-Invariant: a lost doorbell costs latency, never work; so a broker that is down neither blocks nor raises here.
+Invariant: a lost doorbell costs latency, never work. So a broker that is down neither blocks nor raises here.
 """
 
 import logging
@@ -13,15 +13,15 @@ from redis.exceptions import RedisError
 from seamlessflow.control_plane.celery import doorbells
 
 TASK_NAME = "seamlessflow.doorbell"
-# A supervisor that is away reads the newest state anyway; old doorbells would only pile up.
+# A supervisor that was away reads the newest state anyway, so old doorbells would only pile up.
 EXPIRES_S = 30.0
-# After a failure no further attempt for so long: a broker that hangs would cost its time-out each time.
+# How long to wait after a failure before the next attempt: each attempt at a hanging broker costs its time-out.
 OUTAGE_PAUSE_S = 2.0
 _log = logging.getLogger(__name__)
 
 
 class _Outage:
-    """Whether the broker failed the last time, so that each outage is logged once."""
+    """Remembers whether the broker failed the last time, so that each outage is logged once."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -43,7 +43,7 @@ _outage = _Outage()
 
 
 def doorbell_send(*, machine_name: str, phase_id: UUID, fence: int) -> None:
-    """Ring, if the broker takes it at once."""
+    """Send the doorbell, if the broker takes it at once."""
     if _outage.is_on and time.monotonic() < _outage.retry_at_s:
         return
     try:

@@ -1,6 +1,6 @@
 """Machines (desired state: tags, cordon) and heartbeats (observed state, a table of its own).
 
-`generation` is the ETag: bumped by edits of desired state only.
+`generation` is the ETag; only edits of desired state bump it.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -35,7 +35,7 @@ class Machine(models.Model):
 
 
 class PoolGrant(models.Model):
-    """Projects that may use a pool's machines; the pool `default` without any grant is open to all."""
+    """A project that may use a pool's machines. The pool `default` is open to all while it has no grant."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     pool = models.CharField(max_length=63)

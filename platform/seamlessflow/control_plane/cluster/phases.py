@@ -1,4 +1,4 @@
-"""Moves of phases.
+"""Moves phases from state to state.
 
 Invariant: `Phase.state` changes in `phase_move` only, by compare-and-set along `PHASE_MOVES`, with one event per
 move. A caller that knows the fence passes it: a stale fence then changes nothing.
@@ -20,7 +20,7 @@ from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.types.tags import Role
 
-# A concurrent move changes the state between reading and writing; each round sees one more such move.
+# Another move may change the state between our read and our write; each round allows for one more such move.
 MAX_ROUNDS = 8
 
 
@@ -36,7 +36,7 @@ def phase_move(
 ) -> bool:
     """Move a phase by compare-and-set, and set `fields` with it.
 
-    False if it is not where `to` can be reached from, or the fence is stale.
+    Returns False if its state does not allow the move, or if the fence is stale.
     """
     fenced = Q(id=phase_id) if fence is None else Q(id=phase_id, fence=fence)
     for _ in range(MAX_ROUNDS):
@@ -49,7 +49,7 @@ def phase_move(
             return False
         with transaction.atomic():
             if to is PhaseState.FAILED:
-                # Job before phase, as in a publication: the other order could deadlock with one.
+                # Lock the job before the phase, as a publication does: the other order could deadlock with it.
                 Job.objects.select_for_update(no_key=True).only("id").filter(id=phase.job_id).first()
             moved = {**_moved_fields(to, reason, boot_id), **(fields or {})}
             if not Phase.objects.filter(fenced, state=phase.state).update(**moved):
@@ -95,6 +95,6 @@ def _tell(phase: Phase, *, to: PhaseState, reason: str, author: str) -> None:
 
 
 def _has_failed_before(phase: Phase) -> bool:
-    """A gang fails once, however many members it has; the job's row, locked, makes them come one after another."""
+    """Tell whether another member of the gang failed: a gang fails once. The lock of the job's row orders members."""
     fellows = Phase.objects.filter(gang_id=phase.gang_id, state=PhaseState.FAILED).exclude(id=phase.id)
     return phase.gang_id is not None and fellows.exists()

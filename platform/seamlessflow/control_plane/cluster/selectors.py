@@ -1,4 +1,4 @@
-"""Reads on machines, narrowed to the pools that the caller's projects may use."""
+"""Reads machines, narrowed to the pools that the caller's projects may use."""
 
 from uuid import UUID
 
@@ -14,9 +14,9 @@ from seamlessflow.core.types.ids import IdKind, show_id
 
 
 def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
-    """By name, with heartbeat and the live phase (`is_own`: of a project of the caller's).
+    """List machines by name, with heartbeat and live phase (`is_own`: it belongs to one of the caller's projects).
 
-    The pool `default` without any grant is open to all.
+    The pool `default` is open to all while it has no grant.
     """
     machines = Machine.objects.all()
     if not access.is_operator:
@@ -37,7 +37,7 @@ def machine_list_visible(*, access: Access) -> QuerySet[Machine]:
 
 
 def pools_visible(*, access: Access) -> frozenset[str]:
-    """Pools whose machines the caller may see; the open one without any grant counts even while it is empty."""
+    """Return the pools whose machines the caller may see, with the open pool while it has no grant, even if empty."""
     if access.is_operator:
         return frozenset(Machine.objects.values_list("pool", flat=True)) | {OPEN_POOL}
     grants = PoolGrant.objects.values_list("pool", "project_id")
@@ -47,7 +47,7 @@ def pools_visible(*, access: Access) -> frozenset[str]:
 
 
 def machine_get_visible(*, access: Access, machine_id: UUID) -> Machine:
-    """Raises ApplicationError (404)."""
+    """Return the machine. Raises ApplicationError (404)."""
     machine = machine_list_visible(access=access).filter(id=machine_id).first()
     if machine is None:
         raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
@@ -55,12 +55,12 @@ def machine_get_visible(*, access: Access, machine_id: UUID) -> Machine:
 
 
 def machine_event_list(*, machine: Machine) -> QuerySet[Event]:
-    """Newest first."""
+    """List the machine's events, newest first."""
     return Event.objects.filter(subject_type=SubjectType.MACHINE, subject_id=machine.id).order_by("-id")
 
 
 def phase_get_visible(*, access: Access, phase_id: UUID) -> Phase:
-    """Raises ApplicationError (404)."""
+    """Return the phase. Raises ApplicationError (404)."""
     phase = Phase.objects.filter(id=phase_id, project_id__in=access.readable, job__deleted_at=None).first()
     if phase is None:
         raise not_found("phase", show_id(IdKind.PHASE, phase_id))

@@ -1,4 +1,4 @@
-"""Edits of machines' desired state: register, tags, cordon, drain.
+"""Edits machines' desired state: registers, tags, cordons and drains them.
 
 Invariants: one host speaks for a machine; each edit bumps `generation` (the ETag), carries a reason and an author, and
 leaves an event.
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 def machine_register(
     *, name: str, tags: Collection[str] | None, author: str, is_rotating: bool = False
 ) -> tuple[Machine, str]:
-    """Create or keep the machine and make it a fresh token, whose secret is returned; rotating ends earlier ones."""
+    """Create or keep the machine, and return it with the secret of a fresh token. Rotating ends earlier tokens."""
     machine, is_new = _machine_obtain(name, tags or [], author)
     if not is_new and tags is not None and set(tags) != set(machine.tags):
         machine = machine_edit(
@@ -46,10 +46,10 @@ def machine_register(
 
 @transaction.atomic
 def machine_join(*, name: str, tags: Collection[str], stored_token: str = "") -> tuple[Machine, str]:
-    """A host registers itself, again after each restart: the tags that a person gave it meanwhile stand.
+    """Register a host at its own request, also after each restart. Tags that a person gave it meanwhile stay.
 
-    Earlier tokens end, so that one host alone speaks for the machine: the one that holds its newest token, or, once
-    the machine counts as lost, whoever comes first. Raises ApplicationError: 409 while another host is heard of.
+    Earlier tokens end, so that only one host speaks for the machine: the one that holds its newest token or, once the
+    machine counts as lost, the first to come. Raises ApplicationError: 409 while another host still reports.
     """
     author = f"machine:{name}"
     machine, is_new = _machine_obtain(name, tags, author)
@@ -66,7 +66,7 @@ def _tokens_end(machine: Machine) -> None:
 
 
 def _machine_obtain(name: str, tags: Collection[str], author: str) -> tuple[Machine, bool]:
-    """The machine of this name, and whether it is new."""
+    """Return the machine of this name, and whether it is new."""
     if not _NAME.fullmatch(name):
         raise field_error(
             "name", f"{name!r} must be 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends"
@@ -78,12 +78,12 @@ def _machine_obtain(name: str, tags: Collection[str], author: str) -> tuple[Mach
 
 
 def _owner_check(machine: Machine, stored_token: str) -> None:
-    """Raises ApplicationError unless the host is this machine, or nobody is any more."""
+    """Raise ApplicationError unless the host is this machine, or no host is this machine any more."""
     tokens = Token.objects.filter(machine=machine, revoked_at=None)
     if stored_token and tokens.filter(digest=secret_digest(stored_token)).exists():
         return
     heard = MachineHeartbeat.objects.filter(machine=machine).values_list("received_at", flat=True).first()
-    # Whoever joined a moment ago has not been heard of yet.
+    # A host that joined a moment ago has not sent a heartbeat yet.
     newest = max(filter(None, [heard, tokens.aggregate(newest=Max("created_at"))["newest"]]), default=None)
     if newest is None:
         return
@@ -99,7 +99,7 @@ def _owner_check(machine: Machine, stored_token: str) -> None:
 def machine_edit(
     *, machine_id: UUID, edit: MachineEdit, reason: str, author: str, generation: int | None = None
 ) -> Machine:
-    """Apply an edit; one that changes nothing leaves generation and events alone.
+    """Apply an edit. One that changes nothing neither bumps the generation nor records an event.
 
     Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag or no reason.
     """
