@@ -17,6 +17,6 @@ class PhaseAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["state", "role", "machine"]
     list_select_related = ["machine", "job"]
-    ordering = ["-id"]  # by age, as identifiers are
+    ordering = ["-id"]  # newest first, because identifiers are in order of time
     search_fields = ["=id", "=job__id"]
     search_help_text = "The ID of a phase or of a job (pha_01h…, job_01h…)."

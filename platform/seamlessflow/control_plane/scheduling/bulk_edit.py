@@ -1,7 +1,7 @@
 """The page between an admin action and its effect: one edit for several machines, its dry run, then the edit.
 
-Enters: the action's POST. Leaves: the form, the form with the dry run below it, or the edits, all or none, against the
-generations that the dry run looked at: machines that somebody edited meanwhile are looked at anew.
+Takes the action's POST. Returns the form, or the form with the dry run below it, or applies all edits or none. The
+edits name the generations that the dry run read; if somebody edited a machine meanwhile, the dry run is shown again.
 """
 
 from enum import StrEnum
@@ -51,7 +51,7 @@ def _wide() -> forms.TextInput:
 
 
 class TagsField(forms.CharField):
-    """Comma-separated tags, cleaned to a set."""
+    """Takes comma-separated tags and cleans them to a set."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, widget=_wide(), **options)
@@ -77,7 +77,7 @@ class BulkEditForm(forms.Form):
 
     @property
     def fingerprint(self) -> str:
-        """What is asked for, as one line: the dry run was of exactly this."""
+        """Return the requested edit as one line, which must equal that of the dry run."""
         add, remove = sorted(self.cleaned_data["add"]), sorted(self.cleaned_data["remove"])
         return f"+{','.join(add)} -{','.join(remove)} {self.cleaned_data['work']}"
 
@@ -103,7 +103,7 @@ def bulk_edit_page(
     action: str,
     work: Work,
 ) -> HttpResponse | None:
-    """None when the edits are done: the admin site goes back to its list."""
+    """Return the page, or None once the edits are done: the admin site then goes back to its list."""
     chosen = list(machines.order_by("name"))
     is_sent = "step" in request.POST
     form = BulkEditForm(request.POST) if is_sent else BulkEditForm(initial={"work": work.value})
@@ -112,7 +112,7 @@ def bulk_edit_page(
         edits = {machine.id: form.edit_of(machine) for machine in chosen}
         if request.POST["step"] == "apply" and _apply(model_admin, request, form, edits):
             return None
-        # Read again: the generations that are shown are those of what is looked at now.
+        # Read the machines again, so that the page shows the generations of the state that it describes.
         preview = _preview(request, {machine.id: form.edit_of(machine) for machine in machines.all()})
     context = admin.site.each_context(request) | {
         "title": "Edit machines",
@@ -138,7 +138,7 @@ def _apply(
     form: BulkEditForm,
     edits: dict[UUID, MachineEdit],
 ) -> bool:
-    """Whether it was done; else a message says why and the dry run is shown again."""
+    """Apply the edits. Returns False if that failed: a message then says why, and the dry run is shown again."""
     try:
         generations = {machine_id: int(request.POST[f"{SEEN}{machine_id}"]) for machine_id in edits}
     except (KeyError, ValueError):

@@ -1,8 +1,8 @@
-"""Rings doorbells from a thread of its own, so that a broker that hangs never holds up a scheduling cycle.
+"""Sends doorbells from a thread of its own, so that a broker that hangs never holds up a scheduling cycle.
 
-Besides what a cycle decided, engines that are behind are rung for: a publication raises what they should serve and
-tells nobody but the scheduler. Invariant: the queue is bounded; what does not fit is dropped, because heartbeats repeat
-every order.
+It takes what a cycle decided, and finds engines that are behind: a publication raises the version that they should
+serve, and tells only the scheduler. Invariant: the queue is bounded. A doorbell that does not fit is dropped, because
+heartbeats repeat every order.
 """
 
 import logging
@@ -45,13 +45,13 @@ class WakeUpSender:
 
 
 class EnginesBehind:
-    """Which engines serve less than they should, each told once for a version."""
+    """Finds engines that serve an older version than they should, and wakes each once for a version."""
 
     def __init__(self) -> None:
-        self._rung: dict[UUID, int] = {}  # newest version rung for, by phase
+        self._rung: dict[UUID, int] = {}  # the version of the last wake-up, by phase
 
     def wake_ups(self, snapshot: Snapshot) -> list[WakeUp]:
-        """For engines that fell behind since they were last rung for."""
+        """Return wake-ups for engines that fell behind since their last wake-up."""
         behind = [
             (machine.name, phase)
             for machine in snapshot.machines

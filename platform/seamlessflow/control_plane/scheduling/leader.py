@@ -30,7 +30,7 @@ SLOW_CYCLE_S = 0.1
 CHECK_EVERY_S = 5.0
 ANSWER_S = 5.0
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0)
-# Of Django's parameters those that say where and how to connect: its pool and cursor options are no business of ours.
+# Those of Django's parameters that say where and how to connect, without its pool and cursor options.
 CONNECT_KEYS = (
     "user", "password", "host", "port", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey", "gssencmode",
     "target_session_attrs",
@@ -40,7 +40,7 @@ Companion = Callable[[], AbstractContextManager[object]]
 
 
 def database_connect() -> psycopg.Connection:
-    """A connection beside Django's, for what needs a session of its own: locks and LISTEN."""
+    """Open a connection beside Django's, for what needs a session of its own: locks and LISTEN."""
     parameters = connections["default"].get_connection_params()
     arguments = {key: parameters[key] for key in CONNECT_KEYS if parameters.get(key)}
     return psycopg.connect(
@@ -75,7 +75,7 @@ class Leader:
                 with database_connect() as session:
                     self._run_session(session)
             except (psycopg.Error, DatabaseError) as error:
-                # A session that lasted shows that the database was back: begin with the shortest pause again.
+                # A session that lasted shows that the database was back, so begin with the shortest pause again.
                 num_failures = 1 if time.monotonic() - started_at > BACKOFF_S[-1] else num_failures + 1
                 pause_s = BACKOFF_S[min(num_failures, len(BACKOFF_S)) - 1]
                 _log.warning("the database is away, again in %g s: %s", pause_s, " ".join(str(error).split()))
@@ -102,7 +102,7 @@ class Leader:
                 self._wait(session)
 
     def _lead_won(self, session: psycopg.Connection) -> bool:
-        """Stand by until the lock is free. False if stopped meanwhile."""
+        """Stand by until the lock is free. Returns False if stopped meanwhile."""
         is_standing_by = False
         while not self._stop.is_set():
             self._on_turn()
@@ -131,18 +131,18 @@ class Leader:
             _log.warning("a cycle took %.0f ms", took_s * 1000)
 
     def _wait(self, session: psycopg.Connection) -> None:
-        """Until somebody notifies, at most POLL_S; never shorter than MIN_PAUSE_S."""
+        """Wait for a notification, for at most POLL_S; after one, pause for MIN_PAUSE_S."""
         # Each generator is run to its end: a suspended one holds the connection's lock.
         if list(session.notifies(timeout=POLL_S, stop_after=1)):
             self._stop.wait(MIN_PAUSE_S)
-            list(session.notifies(timeout=0))  # what came meanwhile is covered by the same cycle
+            list(session.notifies(timeout=0))  # the same cycle covers what came meanwhile
 
 
 @contextmanager
 def _answering(session: psycopg.Connection) -> Iterator[None]:
-    """What is asked in here raises psycopg.OperationalError if the server gives no answer within ANSWER_S.
+    """Make questions in this block raise psycopg.OperationalError if the server does not answer within ANSWER_S.
 
-    Silence on a connection that listens cannot be told from a dead one, so the server is asked now and then.
+    A silent connection that listens looks like a dead one, so the leader asks the server now and then.
     """
     cutting = threading.Timer(ANSWER_S, connection_cut, [session.fileno()])
     cutting.start()

@@ -72,7 +72,7 @@ class MachineAdmin(KeptAdmin):
         return "draining" if machine.is_draining else "cordoned" if machine.is_cordoned else "takes work"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """`register_machine` makes machines, because it hands out their token."""
+        """Forbid adding: `register_machine` makes machines, because it hands out their token."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Machine, form: MachineForm, change: bool) -> None:

@@ -1,4 +1,4 @@
-"""Dry runs: what an edit of machines would do, asked of the scheduler itself; nothing is written.
+"""Dry runs: asks the scheduler's own rules what an edit of machines would do, and writes nothing.
 
 Jobs of projects that the caller may not read are named "a job of another project".
 """
@@ -25,7 +25,7 @@ from seamlessflow.core.scheduling.snapshot import MachineView
 from seamlessflow.core.types.tags import Role
 
 HIDDEN_JOB = "a job of another project"
-# What lives on a phase: requests at the front, open episodes, the batch in hand.
+# What is at work on a phase: requests at the front, open episodes, the current batch.
 _LOADS = f"""
     SELECT p.id, CASE p.role
         WHEN %(rollout)s THEN (SELECT h.num_in_flight FROM cluster_machineheartbeat h
@@ -42,7 +42,7 @@ _LOADS = f"""
 
 @dataclass(frozen=True, slots=True)
 class EditedMachine:
-    """One machine, as it is and as it would be. `generation` is the ETag of what was looked at."""
+    """One machine, as it is and as it would be. `generation` is the ETag of the state that the dry run read."""
 
     id: UUID
     name: str
@@ -58,7 +58,7 @@ class EditedMachine:
 @dataclass(frozen=True, slots=True)
 class ShownPhaseImpact:
     impact: PhaseImpact
-    job_name: str | None  # None: not the caller's
+    job_name: str | None  # None: another project's job
     load: int | None
     sentence: str
 
@@ -78,14 +78,14 @@ class MachinesPreview:
 
     @property
     def sentences(self) -> list[str]:
-        """All of it, to be read from top to bottom."""
+        """Return the whole dry run as sentences, in reading order."""
         said = [shown.sentence for shown in self.phases]
         said += [shown.sentence for shown in self.jobs if shown.impact.is_changed]
         return said or ["Nothing that runs or waits is concerned."]
 
 
 def machines_preview(*, access: Access, edits: Mapping[UUID, MachineEdit]) -> MachinesPreview:
-    """What these edits would do. Machines that do not exist are left out."""
+    """Return what these edits would do. Machines that do not exist are left out."""
     snapshot = snapshot_load()
     names = _job_names(access)
     made = preview(snapshot, edits)
@@ -103,7 +103,7 @@ def _desired(machine: MachineView) -> str:
 
 
 def _job_names(access: Access) -> dict[UUID, str]:
-    """Of the caller's jobs that have not ended, or that still hold a machine."""
+    """Return the names of the caller's jobs that have not ended, or that still hold a machine."""
     live = Job.objects.filter(phases__state__in=LIVE_PHASE_STATES).values_list("id", "name")
     unfinished = Job.objects.filter(ended_at=None).values_list("id", "name")
     return dict(live.filter(project_id__in=access.readable)) | dict(

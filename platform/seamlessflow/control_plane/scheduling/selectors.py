@@ -1,4 +1,4 @@
-"""The snapshot of one scheduling cycle, read from PostgreSQL in a fixed number of queries.
+"""Reads the snapshot of one scheduling cycle from PostgreSQL, in a fixed number of queries.
 
 A machine is healthy while its newest heartbeat is younger than 15 s by the server's clock.
 """
@@ -95,7 +95,7 @@ def snapshot_load(*, may_evict: bool = True) -> Snapshot:
 
 
 def live_phases(**only: Any) -> list[Phase]:
-    """With what became of the other members of their gangs. `only`: look-ups that narrow them."""
+    """List live phases, with what became of their gangs' other members. `only`: look-ups that narrow them."""
     fellows = Phase.objects.filter(gang_id=OuterRef("gang_id"))
     failed = fellows.filter(state=PhaseState.FAILED).order_by("ended_at")
     live = Phase.objects.filter(state__in=LIVE_PHASE_STATES, **only).annotate(
@@ -140,5 +140,5 @@ def _job_view(job: Job, order: int, spec: JobSpec, demand: _Demand, pools: froze
 
 
 def live_phase_conflict(*, job_id: UUID, role: Role) -> Q:
-    """Live phases of a job in one role."""
+    """Return the condition for live phases of a job in one role."""
     return Q(job_id=job_id, role=role.value, state__in=LIVE_PHASE_STATES)

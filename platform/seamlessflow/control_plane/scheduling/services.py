@@ -1,7 +1,7 @@
-"""Applying a plan: each decision is a compare-and-set in a short transaction of its own.
+"""Applies a plan: each decision is a compare-and-set in a short transaction of its own.
 
 Invariant: a decision that lost a race changes nothing; the next cycle decides anew. Nothing here waits for a broker:
-the wake_ups to send are returned.
+the caller gets the wake-ups to send.
 """
 
 import logging
@@ -59,7 +59,7 @@ class WakeUp:
 
 
 def plan_apply(plan: Plan) -> list[WakeUp]:
-    """Apply what still holds; one log line each. Returns the doorbells to wake_up."""
+    """Apply the decisions that still hold, with a log line for each. Returns the doorbells to send."""
     wake_ups = []
     for decision in plan.decisions:
         try:
@@ -78,7 +78,7 @@ def plan_apply(plan: Plan) -> list[WakeUp]:
 
 
 def _apply(decision: Decision) -> list[WakeUp] | bool | None:
-    """None: nothing was changed."""
+    """Apply a decision. Returns None if nothing was changed."""
     match decision:
         case Lease():
             wake_up = phase_lease(decision)
@@ -103,13 +103,13 @@ def _apply(decision: Decision) -> list[WakeUp] | bool | None:
 
 @transaction.atomic
 def phase_lease(lease: Lease) -> WakeUp | None:
-    """Lease a machine under the next fence. None if the machine or the job changed since the snapshot.
+    """Lease a machine under the next fence. Returns None if the machine or the job changed since the snapshot.
 
     The fence of a train phase also exceeds that of every earlier train phase of the job, whatever its machine: the
     job's `train_fence` then tells publishers apart by one number.
 
-    Locks here leave keys alone (`no_key`): a heartbeat that fails a phase holds its job, and its commit proves that
-    the machine of its ledger's rows is there. A lock of the whole machine's row would wait for it and be waited for.
+    Locks here leave keys alone (`no_key`): a heartbeat that fails a phase locks its job, and when it commits, the
+    foreign key of its ledger rows is checked against the machine. A full lock of the machine's row could deadlock.
     """
     machine = Machine.objects.select_for_update(no_key=True).filter(id=lease.machine_id).first()
     job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=lease.job_id).first()
@@ -120,9 +120,9 @@ def phase_lease(lease: Lease) -> WakeUp | None:
 
 @transaction.atomic
 def _gang_lease(gang: LeaseGang) -> list[WakeUp] | None:
-    """Lease all machines under one fence, above that of each of them and of the job, or none of them."""
+    """Lease all machines or none, under one fence that exceeds that of each machine and of the job."""
     wanted = [machine_id for machine_id, _ in gang.machines]
-    # In one order, as any other transaction that locks several; machines before jobs.
+    # Lock in one order, as every transaction that locks several rows does: machines before jobs.
     rows = Machine.objects.select_for_update(no_key=True).filter(id__in=wanted).order_by("id")
     machines = {machine.id: machine for machine in rows}
     job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=gang.job_id).first()
@@ -149,7 +149,7 @@ def _fence_take(machines: list[Machine], job: Job, role: Role) -> int:
 
 
 def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gang: Any) -> WakeUp:
-    """`gang`: of a member of one, its `gang_id` and `gang_member`."""
+    """Create the phase of a lease. `gang`: the `gang_id` and `gang_member` of a gang's member."""
     phase = Phase.objects.create(
         project_id=job.project_id,
         job=job,
@@ -177,9 +177,9 @@ def _phase_create(machine: Machine, job: Job, lease: Lease, *, fence: int, **gan
 
 
 def phase_succeed(*, phase_id: UUID, fence: int, machine_id: UUID) -> bool:
-    """Lease what was decided to follow a phase that has ended. False where nothing was, or it no longer fits."""
+    """Lease the successor that was decided for a phase that has ended. False if there is none or it no longer fits."""
     ended = Phase.objects.filter(id=phase_id, fence=fence, machine_id=machine_id, state=PhaseState.ENDED)
-    # An end is reported until it was answered: only the machine's newest phase has a successor to come.
+    # An end is reported until it is answered, so only the machine's newest phase may still get a successor.
     newest = ended.filter(machine__last_fence=fence).exclude(next_role="")
     phase = newest.select_related("machine", "job").first()
     if phase is None or phase.job.published_batch >= phase.job.resolved_spec.train.num_updates:
@@ -210,7 +210,7 @@ def _next_fields(then: NextPhase | None) -> dict[str, Any]:
 
 
 def _lease_rejection(machine: Machine, job: Job, role: Role) -> str | None:
-    """Why a lease no longer holds, judged by the rule that decided it on rows that are locked now."""
+    """Say why a lease no longer holds, or None. The rule that decided it judges the rows that are locked now."""
     now = database_now()
     live = [phase_view(phase, now) for phase in live_phases(machine=machine)]
     view = machine_view(machine, live[0] if live else None, now)
@@ -251,7 +251,7 @@ def _wake_up_of(phase_id: UUID, machine: str) -> WakeUp:
 
 
 def _waiting_reasons_store(plan: Plan) -> None:
-    """Only what changed is written: most cycles write nothing."""
+    """Write only the reasons that changed: most cycles write nothing."""
     stored = dict(Job.objects.filter(id__in=plan.waiting_reasons).values_list("id", "waiting_reason"))
     for job_id, reason in plan.waiting_reasons.items():
         if stored.get(job_id, reason) != reason:

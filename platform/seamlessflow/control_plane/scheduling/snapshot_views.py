@@ -1,4 +1,4 @@
-"""Rows of machines, phases and jobs as the values that the scheduling rules read."""
+"""Turns rows of machines, phases and jobs into the values that the scheduling rules read."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -71,7 +71,7 @@ def machine_view(machine: Machine, phase: PhaseView | None, now: datetime) -> Ma
 
 
 def grants_load(*pools: str) -> Grants:
-    """The projects that each pool is granted to; of all pools, or of those named."""
+    """Return the projects that each pool is granted to, for the named pools or for all."""
     granted: dict[str, set[UUID]] = defaultdict(set)
     rows = PoolGrant.objects.filter(pool__in=pools) if pools else PoolGrant.objects.all()
     for pool, project_id in rows.values_list("pool", "project_id"):
@@ -80,7 +80,7 @@ def grants_load(*pools: str) -> Grants:
 
 
 def pools_of(project_id: UUID, pools: Collection[str], grants: Grants) -> frozenset[str]:
-    """Which of the pools a project may use; the default pool is open to all until somebody is granted it."""
+    """Return the pools that a project may use. The default pool is open to all until a project is granted it."""
     is_open = {pool for pool in pools if pool == OPEN_POOL and pool not in grants}
     return frozenset(is_open | {pool for pool in pools if project_id in grants.get(pool, ())})
 
@@ -88,7 +88,7 @@ def pools_of(project_id: UUID, pools: Collection[str], grants: Grants) -> frozen
 def job_view(
     job_id: UUID, spec: JobSpec, pools: frozenset[str], *, state: JobState = JobState.RUNNING, **demand: Any
 ) -> JobView:
-    """`demand`: what is known besides the spec; eligibility needs none of it."""
+    """Return a job as the rules read it. `demand`: facts besides the spec, none of which eligibility needs."""
     return JobView(
         id=job_id,
         state=state,
