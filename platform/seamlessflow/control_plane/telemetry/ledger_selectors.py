@@ -1,4 +1,4 @@
-"""Reading the ledger: a machine's time between two moments, by state and cause, and that of a job's machines together.
+"""Reads the ledger: a machine's time between two moments, by state and cause, and that of a job's machines together.
 
 Invariant: the totals sum to the window, which begins where the ledger does if that is later. The time after the last
 stored interval is the open interval up to the last heartbeat, then, if the machine went silent, down.
@@ -18,7 +18,7 @@ from seamlessflow.control_plane.trajectories.models import Lull
 from seamlessflow.core.telemetry.activity import OTHER_JOBS, Activity, Lulls, Span, activity
 from seamlessflow.core.types.ledger import LedgerState
 
-# Unheard for longer, a machine is down (docs/architecture.md).
+# A machine that is silent for longer is down (docs/architecture.md).
 SILENCE = timedelta(seconds=15)
 MAX_INTERVALS_SHOWN = 5_000
 MAX_WINDOW = timedelta(days=7)
@@ -53,7 +53,7 @@ class MachineLedger:
 
 @dataclass(frozen=True, slots=True)
 class JobLedger:
-    """`activity`: of all machines together; what they did for other jobs is no time of this one's."""
+    """`activity`: that of all machines together; their work for other jobs does not count as this job's time."""
 
     machines: list[MachineLedger]
     activity: Activity
@@ -62,13 +62,13 @@ class JobLedger:
 def machine_ledger(
     *, machine: Machine, since: datetime, until: datetime, readable: Collection[UUID]
 ) -> MachineLedger:
-    """The ledger of one machine. Machines serve many projects: jobs outside the `readable` ones are left out."""
+    """Return a machine's ledger. Machines serve many projects: ids of jobs outside the `readable` ones are hidden."""
     spans = list(_spans(machine, since, until))
     return _machine_ledger(machine, spans, until, readable, _lulls(spans, since, until))
 
 
 def job_ledger(*, job: Job, now: datetime, readable: Collection[UUID]) -> JobLedger:
-    """The ledgers of the machines that worked for a job, of its last MAX_WINDOW."""
+    """Return the ledgers of the machines that worked for a job, over its last MAX_WINDOW."""
     until = job.ended_at or now
     since = max(job.started_at or job.created_at, until - MAX_WINDOW)
     machines = Machine.objects.filter(phases__job=job).distinct().order_by("name")
@@ -114,7 +114,7 @@ def _activity(spans: Iterable[LedgerSpan], lulls: Mapping[UUID, Lulls]) -> Activ
 
 
 def _lulls(spans: Iterable[LedgerSpan], since: datetime, until: datetime) -> dict[UUID, Lulls]:
-    """Of the jobs whose requests were served."""
+    """Return the lulls of the jobs whose requests were served."""
     job_ids = {span.job_id for span in spans if span.state == LedgerState.SERVING and span.job_id}
     if not job_ids:
         return {}
@@ -144,7 +144,7 @@ def _spans(machine: Machine, since: datetime, until: datetime) -> Iterator[Ledge
 def _open_spans(
     heartbeat: MachineHeartbeat, end_at: datetime | None, since: datetime, until: datetime
 ) -> Iterator[LedgerSpan]:
-    """What follows the stored intervals."""
+    """Yield the spans that follow the stored intervals."""
     begin = end_at or max(since, heartbeat.open_since_at or heartbeat.received_at)
     is_silent = until - heartbeat.received_at > SILENCE
     alive_until = min(until, heartbeat.received_at) if is_silent else until

@@ -1,8 +1,8 @@
-"""Storing ledger intervals.
+"""Stores ledger intervals.
 
-Enters: a machine's intervals on its monotonic clock and the server's time at that clock's zero. Leaves: rows.
-Invariant: the rows of a machine touch and never overlap, from its first interval on; what no report covers is filled
-by the server (`boot_id` null) as down or unknown. Sending an interval again changes nothing.
+Takes a machine's intervals on its monotonic clock, with the server's time at that clock's zero; writes rows.
+Invariant: the rows of a machine touch and never overlap, from its first interval on. The server fills time that no
+report covers as down or unknown (`boot_id` null). Sending an interval again changes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +15,13 @@ from seamlessflow.control_plane.telemetry.models import LedgerInterval
 from seamlessflow.core.protocol.worker import Interval
 from seamlessflow.core.types.ledger import LedgerState
 
-# A restart takes less; a longer silence means that the machine was not there.
+# A restart takes less time; a longer silence means that the machine was down.
 SHORT_GAP = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """One life of a supervisor. `anchor_at` is fixed for the boot, so its intervals touch as they did there."""
+    """One life of a supervisor. `anchor_at` is fixed for the boot, so intervals that touch there touch here as well."""
 
     machine_id: UUID
     boot_id: UUID
@@ -32,7 +32,7 @@ class Boot:
 
 
 def ledger_extend(*, boot: Boot, intervals: Sequence[Interval], num_acked: int) -> int:
-    """Store the intervals that follow on `num_acked`; return the new number of stored ones."""
+    """Store the intervals that follow `num_acked`; return the new number of stored intervals."""
     fresh = sorted((item for item in intervals if item.seq >= num_acked), key=lambda item: item.seq)
     if not fresh:
         return num_acked
@@ -45,7 +45,7 @@ def ledger_extend(*, boot: Boot, intervals: Sequence[Interval], num_acked: int) 
 
 
 def ledger_end(*, machine_id: UUID) -> datetime | None:
-    """Up to where the machine's ledger is written."""
+    """Return the moment up to which the machine's ledger is written; None if it is empty."""
     last = (
         LedgerInterval.objects.filter(machine_id=machine_id).order_by("-started_at").values_list("ended_at")
     )
@@ -53,7 +53,7 @@ def ledger_end(*, machine_id: UUID) -> datetime | None:
 
 
 def ledger_close(*, machine_id: UUID, boot_id: UUID, state: str, cause: str, until: datetime) -> None:
-    """End the open interval of a boot that is over: it held until the machine was last heard."""
+    """End the open interval of a boot that is over, at the machine's last heartbeat."""
     end_at = ledger_end(machine_id=machine_id)
     if end_at is None or not state or until <= end_at:
         return
@@ -68,7 +68,7 @@ def ledger_close(*, machine_id: UUID, boot_id: UUID, state: str, cause: str, unt
 
 
 def _touching(rows: Iterable[LedgerInterval], *, end_at: datetime | None) -> Iterator[LedgerInterval]:
-    """Clip what overlaps and fill what is missing."""
+    """Clip intervals that overlap, and fill gaps."""
     for row in rows:
         if end_at is not None:
             if row.started_at > end_at:
@@ -91,7 +91,7 @@ def _filler(row: LedgerInterval, end_at: datetime) -> LedgerInterval:
 
 
 def _row(boot: Boot, item: Interval, jobs: dict[UUID, tuple[UUID, int]]) -> LedgerInterval:
-    # A job may have been deleted since.
+    # The job may have been deleted meanwhile.
     project_id, num_slots = jobs.get(item.job_id, (None, None)) if item.job_id else (None, None)
     return LedgerInterval(
         machine_id=boot.machine_id,
@@ -109,7 +109,7 @@ def _row(boot: Boot, item: Interval, jobs: dict[UUID, tuple[UUID, int]]) -> Ledg
 
 
 def _jobs(job_ids: Iterable[UUID | None]) -> dict[UUID, tuple[UUID, int]]:
-    """Of each job its project and how many requests an engine of it decodes at once."""
+    """Return each job's project, and how many requests one of its engines decodes at once."""
     wanted = {job_id for job_id in job_ids if job_id is not None}
     if not wanted:
         return {}

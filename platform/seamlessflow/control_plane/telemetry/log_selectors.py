@@ -1,7 +1,7 @@
-"""Reading a phase's output by offset.
+"""Reads a phase's output by offset.
 
-Offsets count the bytes of a stream from its beginning, whether they are kept or not. Invariant: a part has no gap;
-one that begins later than it was asked for says how many bytes are missing before it.
+Offsets count the bytes of a stream from its beginning, whether they are kept or not. Invariant: a part has no gap; if
+it begins later than requested, it says how many bytes are missing before it.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class LogPart:
     next_offset: int
     num_missing_bytes: int
     end: int
-    text: str  # bytes that are no UTF-8 are shown as U+FFFD
+    text: str  # bytes that are not UTF-8 become U+FFFD
 
     @property
     def truncated(self) -> bool:
@@ -34,7 +34,7 @@ class LogPart:
 
 
 def log_read(*, phase: Phase, stream: str | None, offset: int) -> LogPart:
-    """At most `MAX_READ_BYTES` from `offset` on; the first stream by name if none is given."""
+    """Read at most `MAX_READ_BYTES` from `offset` on, of the first stream by name if none is given."""
     streams = sorted(LogChunk.objects.filter(phase=phase).values_list("stream", flat=True).distinct())
     if stream is not None and streams and stream not in streams:
         raise field_error(
@@ -58,7 +58,7 @@ def log_read(*, phase: Phase, stream: str | None, offset: int) -> LogPart:
 
 
 def _touching(chunks: QuerySet[LogChunk], begin: int) -> Iterator[bytes]:
-    """What is kept from `begin` on, up to the next gap; `chunks`: those that end after it."""
+    """Yield the bytes kept from `begin` on, up to the next gap. `chunks`: those that end after `begin`."""
     near = chunks.filter(offset__lt=begin + MAX_READ_BYTES).order_by("offset")
     for offset, data in near.values_list("offset", "data"):
         if offset > begin:

@@ -1,7 +1,7 @@
-"""Reading the metrics of a job: gathered in buckets over a range of steps, or point by point in pages.
+"""Reads the metrics of a job: gathered in buckets over a range of steps, or point by point in pages.
 
-Invariant: every point of the range is in the answer or the answer names the page that goes on; the newest point of a
-metric is the last row of its columns. A row of the table that stands for several points (`first_step`, `num_points`,
+Invariant: every point of the range is in the answer, or the answer names the next page; the newest point of a metric
+is the last row of its columns. A row of the table that stands for several points (`first_step`, `num_points`,
 `value_min`, `value_max` and `value_sum` are set, `step` and `value` are those of its last point) counts as all of them.
 """
 
@@ -77,7 +77,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`bucket_width`: steps of a bucket; None where rows are stored points. `next`: the cursor that goes on."""
+    """`bucket_width`: steps of a bucket; None if rows are stored points. `next`: the cursor of the next page."""
 
     first_step: int | None
     last_step: int | None
@@ -91,7 +91,7 @@ class Series:
 
 
 def metric_buckets(*, job: Job, names: Sequence[str], steps: Steps, num_buckets: int) -> Series:
-    """At most `num_buckets` rows of each metric, which together hold every point of the range."""
+    """Return at most `num_buckets` rows of each metric, which together cover every point of the range."""
     shown = _names(job, names)
     ((first, last),) = _rows(_RANGE, job, names=shown, first=steps.first, last=steps.last)
     if first is None or first > last:
@@ -103,7 +103,7 @@ def metric_buckets(*, job: Job, names: Sequence[str], steps: Steps, num_buckets:
 
 
 def metric_points(*, job: Job, names: Sequence[str], steps: Steps, limit: int, cursor: str) -> Series:
-    """The stored points of the range by name, then step: those after `cursor`, at most `limit` of them."""
+    """Return the range's stored points by name, then step: those after `cursor`, at most `limit` of them."""
     after_step, after_name = _cursor_read(cursor)
     rows = _rows(
         _POINTS,

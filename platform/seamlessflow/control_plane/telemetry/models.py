@@ -6,9 +6,9 @@ from seamlessflow.control_plane.common.database.clock import StoredAtField
 
 
 class MetricPoint(models.Model):
-    """One value of one metric at one step (policy version) of a job; or, rolled up, neighbouring points of it.
+    """One value of one metric at one step (policy version) of a job, or several neighbouring points rolled up.
 
-    A row that was rolled up has all five columns from `first_step` on; `step` and `value` are its last point's.
+    A rolled-up row has all five columns from `first_step` on; its `step` and `value` are those of its last point.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -79,7 +79,7 @@ class LedgerInterval(models.Model):
 
 
 class LogChunk(models.Model):
-    """Bytes of a phase's output from `offset` on. Where two chunks do not touch, what was between them is not kept."""
+    """Bytes of a phase's output from `offset` on. If two chunks do not touch, the bytes between them were not kept."""
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")

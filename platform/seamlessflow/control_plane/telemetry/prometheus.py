@@ -1,6 +1,6 @@
-"""Gauges of the whole installation, computed when `/metrics` is scraped by one query each.
+"""Gauges of the whole installation. One query computes each of them when `/metrics` is scraped.
 
-Tables are the truth here, so every replica of the web process answers alike.
+They come from the tables, so every replica of the web process gives the same answer.
 """
 
 from collections.abc import Iterable
@@ -22,14 +22,14 @@ from seamlessflow.core.types.ledger import LedgerState
 
 class TableCollector(Collector):
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not query a database."""
+        """Return nothing, because registering must not query a database."""
         return []
 
     def collect(self) -> Iterable[Metric]:
         yield self._jobs()
         yield self._machines()
         yield self._phases()
-        # Versions of a job grow by one from 0, so nobody has to count them.
+        # Versions of a job grow by one from 0, so the query need not count them.
         published = Job.objects.aggregate(total=Sum("latest_version"))["total"] or 0
         yield CounterMetricFamily("seamlessflow_publications", "Policy versions published.", value=published)
 

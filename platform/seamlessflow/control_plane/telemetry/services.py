@@ -1,4 +1,4 @@
-"""Storing metric points and log chunks that workers send. Invariant: sending again changes nothing."""
+"""Stores metric points and log chunks that workers send. Invariant: sending them again changes nothing."""
 
 import math
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ MAX_METRICS = 1_000
 MAX_STEP = 2**62
 MAX_STREAM_LENGTH = 16
 MAX_CHUNK_BYTES = 1024 * 1024
-# Kept of one stream of one phase: how it began, and the newest, since a crash is in the last lines.
+# How much is kept of a stream of a phase: its beginning and its end, because a crash is in the last lines.
 LOG_HEAD_BYTES = 1024 * 1024
 LOG_TAIL_BYTES = 15 * 1024 * 1024
 
 
 def metrics_record(*, job_id: UUID, project_id: UUID, step: int, values: Mapping[str, float]) -> None:
-    """Store points; the newest value of (job, name, step) wins, values that are not finite are left out."""
+    """Store points. The newest value of (job, name, step) wins; values that are not finite are left out."""
     if len(values) > MAX_METRICS or any(len(name) > MAX_METRIC_NAME_LENGTH for name in values):
         raise field_error(
             "metrics", f"at most {MAX_METRICS} names of {MAX_METRIC_NAME_LENGTH} characters are accepted"
@@ -46,9 +46,9 @@ def metrics_record(*, job_id: UUID, project_id: UUID, step: int, values: Mapping
 
 
 def log_append(*, phase: Phase, stream: str, offset: int, data: bytes, num_lost: int = 0) -> int:
-    """Store what is new of a chunk; return the offset from which the sender goes on.
+    """Store the new bytes of a chunk; return the offset from which the sender continues.
 
-    `num_lost`: the sender has these bytes before `offset` no more, so nothing waits for them.
+    `num_lost`: the sender no longer has this many bytes before `offset`, so nothing waits for them.
     """
     if not 0 < len(stream) <= MAX_STREAM_LENGTH or not stream.isprintable():
         raise field_error("stream", f"{stream!r} is not a name of 1 to {MAX_STREAM_LENGTH} characters")
@@ -57,7 +57,7 @@ def log_append(*, phase: Phase, stream: str, offset: int, data: bytes, num_lost:
             f"a log chunk holds at most {MAX_CHUNK_BYTES} bytes", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         )
     with transaction.atomic():
-        # Two senders of one stream wait for each other here.
+        # This lock makes two senders of one stream take turns.
         Phase.objects.select_for_update(no_key=True).only("id").get(id=phase.id)
         end = _log_end(phase, stream)
         if offset - num_lost > end:
@@ -88,7 +88,7 @@ def _log_end(phase: Phase, stream: str) -> int:
 
 
 def _log_trim(phase: Phase, stream: str, *, end: int) -> None:
-    """Forget what is neither head nor tail."""
+    """Delete the chunks that are neither head nor tail."""
     begin = log_tail_begin(end, head_bytes=LOG_HEAD_BYTES, tail_bytes=LOG_TAIL_BYTES)
     if begin > LOG_HEAD_BYTES:
         LogChunk.objects.filter(
