@@ -48,7 +48,7 @@ MAX_MONOTONIC_S = 3.2e9  # a century: beyond, calendars end
 def worker_view(
     view: Callable[Concatenate[HttpRequest, Arguments], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, Arguments], HttpResponse]:
-    """POST only, without CSRF (there is no cookie to ride on), anticipated faults as problems."""
+    """Accept POST only, without CSRF checks (there is no cookie), and answer anticipated faults as problems."""
 
     def guarded(request: HttpRequest, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponse:
         if request.method != "POST":
@@ -122,7 +122,7 @@ def phase_logs(request: HttpRequest, phase_id: UUID) -> HttpResponse:
 
 
 def _query_number(request: HttpRequest, name: str) -> int:
-    """0 if left out."""
+    """Return a number from the query, or 0 if it is left out. Raises ApplicationError."""
     text = request.GET.get(name, "0")
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise field_error(name, f"{text!r} is not accepted; accepted: a whole number from 0 on")
@@ -130,7 +130,7 @@ def _query_number(request: HttpRequest, name: str) -> int:
 
 
 def _check_times(heartbeat: Heartbeat) -> None:
-    """What the ledger could not hold. Raises ApplicationError."""
+    """Refuse times and causes that the ledger cannot hold. Raises ApplicationError."""
     moments = [heartbeat.monotonic_s, heartbeat.open_since_s or 0.0]
     moments += [edge for item in heartbeat.intervals for edge in (item.start_s, item.end_s)]
     wrong = [moment for moment in moments if not 0.0 <= moment <= MAX_MONOTONIC_S]

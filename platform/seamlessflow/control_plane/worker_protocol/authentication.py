@@ -1,6 +1,7 @@
-"""Who calls the worker API: a machine by its token, a phase by its signed credential, a newcomer by the join token.
+"""Authenticates callers of the worker API: a machine by its token, a phase by its credential, a newcomer by the join
+token.
 
-Machine tokens are looked up once in a few seconds and remembered; a revoked one therefore works that much longer.
+A machine token is looked up and then remembered for a few seconds, so a revoked one works that much longer.
 """
 
 import hmac
@@ -32,7 +33,7 @@ _remembered: dict[str, _Remembered] = {}
 
 
 def machine_authenticate(request: HttpRequest) -> UUID:
-    """The machine's id. Raises ApplicationError (401)."""
+    """Return the machine's id. Raises ApplicationError (401)."""
     secret = _bearer(request)
     digest = secret_digest(secret)
     known = _remembered.get(digest)
@@ -50,7 +51,7 @@ def machine_authenticate(request: HttpRequest) -> UUID:
 
 
 def phase_authenticate(request: HttpRequest) -> PhaseClaims:
-    """The claims of the phase credential. Raises ApplicationError (401)."""
+    """Return the claims of the phase credential. Raises ApplicationError (401)."""
     secret = settings.SEAMLESSFLOW_SECRET_KEY
     try:
         return phase_credential_verify(_bearer(request), secret=secret, now_s=time.time())
@@ -59,7 +60,7 @@ def phase_authenticate(request: HttpRequest) -> PhaseClaims:
 
 
 def join_authenticate(request: HttpRequest) -> None:
-    """Raises ApplicationError: 401 for another secret, 403 where none is configured."""
+    """Check the join token. Raises ApplicationError: 401 for another secret, 403 if none is configured."""
     if not settings.JOIN_TOKEN:
         raise ApplicationError(
             "machines do not join this installation by themselves; register_machine makes a machine's token, "

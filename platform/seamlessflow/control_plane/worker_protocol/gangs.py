@@ -1,6 +1,6 @@
-"""What members of a gang are told of one another, and what a machine waits for that is kept free for one.
+"""Tells members of a gang about one another, and a machine that is kept free for a gang which job it waits for.
 
-Invariant: made anew from rows each time, as every order is; the secret of a gang is its own.
+Invariant: orders are made anew from rows each time; each gang has its own secret.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from seamlessflow.core.types.tags import Role
 
 
 def gang_orders(phases: Sequence[Phase]) -> dict[UUID, GangOrder]:
-    """By phase, for those that are members of a gang: one query, and none without such."""
+    """Return the orders of phases that belong to a gang, by phase. Makes one query, or none without such phases."""
     gang_ids = {phase.gang_id for phase in phases if phase.gang_id is not None}
     if not gang_ids:
         return {}
@@ -27,7 +27,7 @@ def gang_orders(phases: Sequence[Phase]) -> dict[UUID, GangOrder]:
     for gang_id, name, said in rows.values_list(
         "gang_id", "machine__name", "machine__heartbeat__capabilities"
     ):
-        assert gang_id is not None  # asked for above
+        assert gang_id is not None  # the query filters by it
         members[gang_id].append((name, (said or {}).get("rendezvous", "")))
     return {
         phase.id: GangOrder(
@@ -43,7 +43,7 @@ def gang_orders(phases: Sequence[Phase]) -> dict[UUID, GangOrder]:
 
 
 def awaited_gang(machine: Machine) -> UUID | None:
-    """The job for whose gang a machine without a phase has handed over."""
+    """Return the job for whose gang a machine without a phase has ended its work; None if there is none."""
     newest = Phase.objects.filter(machine=machine, fence=machine.last_fence, state=PhaseState.ENDED)
     turning = newest.filter(next_role=Role.TRAIN.value).select_related("job").defer("job__spec")
     phase = turning.first()

@@ -1,7 +1,7 @@
-"""Taking in a heartbeat: what a machine reports becomes rows; only what changed is written and told.
+"""Takes a heartbeat: stores what a machine reports, and tells others only what changed.
 
-Invariant: `anchor_at`, the server's time at the machine's monotonic zero, is fixed for a boot. A report with a fence
-that is not the phase's changes nothing. A new boot fails the live phases that the old one had taken.
+Invariant: `anchor_at`, the server's time at the machine's monotonic zero, is fixed for a boot. A report with another
+fence than the phase's changes nothing. A new boot fails the live phases that the old one had taken.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply, PhaseRe
 
 @dataclass(frozen=True, slots=True)
 class _Sender:
-    """Who reports, and in which boot."""
+    """The machine that reports, and its boot."""
 
     machine: Machine
     boot_id: UUID
@@ -38,10 +38,10 @@ class _Sender:
 
 
 def heartbeat_take(*, machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> HeartbeatReply | None:
-    """Store a heartbeat and answer with what should be. None if the machine is gone.
+    """Store a heartbeat and answer with the machine's orders. Returns None if the machine is gone.
 
-    Where a phase ended that has a successor, the answer holds the successor's order already. It is leased after what
-    was reported has been committed: a lease locks machine and job, which must come before any phase.
+    If a phase ended that has a successor, the answer already holds the successor's order. The successor is leased after
+    the report is committed, because a lease locks machine and job, which must be locked before any phase.
     """
     row = _heartbeat_store(machine_id, heartbeat, now)
     if row is None:
@@ -80,7 +80,7 @@ def _heartbeat_store(machine_id: UUID, heartbeat: Heartbeat, now: datetime) -> M
 def _row_locked(
     machine_id: UUID, heartbeat: Heartbeat, now: datetime
 ) -> tuple[MachineHeartbeat | None, bool]:
-    """The machine's row, locked, turned to this boot; whether the boot is new."""
+    """Lock the machine's row and set it to this boot; return it, and whether the boot is new."""
     rows = MachineHeartbeat.objects.select_for_update(of=("self",)).select_related("machine")
     row = rows.filter(machine_id=machine_id).first()
     anchor_at = now - timedelta(seconds=heartbeat.monotonic_s)
@@ -124,7 +124,7 @@ def _live_phases(machine_id: UUID) -> list[Phase]:
 
 
 def _orphans_fail(sender: _Sender, phases: list[Phase]) -> None:
-    """Children die with their supervisor, so a phase that an earlier boot took is over."""
+    """Fail the phases that an earlier boot took, because children die with their supervisor."""
     for phase in phases:
         if phase.boot_id is not None and phase.boot_id != sender.boot_id:
             phase_move(
@@ -136,13 +136,13 @@ def _orphans_fail(sender: _Sender, phases: list[Phase]) -> None:
 
 
 def _reports_apply(sender: _Sender, phases: list[Phase], reports: list[PhaseReport]) -> bool:
-    """Whether anything changed."""
+    """Apply the reports; return whether anything changed."""
     live = {(phase.id, phase.fence): phase for phase in phases if phase.boot_id in (None, sender.boot_id)}
     is_changed = False
     for report in reports:
         phase = live.get((report.phase_id, report.fence))
         if phase is not None:
-            # Facts before the move: gateways that hear of an active phase find its endpoint.
+            # Store facts before the move, so that gateways that hear of an active phase find its endpoint.
             is_changed |= _facts_store(sender, phase, report)
             is_changed |= _state_follow(sender, phase, report)
     return is_changed
@@ -164,7 +164,7 @@ def _facts_store(sender: _Sender, phase: Phase, report: PhaseReport) -> bool:
 
 
 def _arrival_record(sender: _Sender, phase: Phase, arrival: WeightsArrival) -> None:
-    """Once for each version that an engine came to serve: its metrics, and an event where a transfer failed."""
+    """Record how a version reached an engine, once for each: its metrics, and an event if a transfer failed."""
     values = {
         f"perf/weights_{arrival.transport}_s": arrival.seconds,
         f"perf/weights_{arrival.transport}_bytes": float(arrival.num_bytes),
@@ -184,7 +184,7 @@ def _arrival_record(sender: _Sender, phase: Phase, arrival: WeightsArrival) -> N
 
 
 def _storable(text: str) -> str:
-    """A last log line may hold a NUL, a text column not."""
+    """Replace NUL, which a last log line may hold but a text column cannot."""
     return text.replace("\0", "\ufffd")
 
 

@@ -1,6 +1,6 @@
-"""The answer to a heartbeat: the machine's orders and warm_processes, made anew each time from what is desired.
+"""Builds the answer to a heartbeat: the machine's orders and warm processes, from the desired state.
 
-Invariant: nothing here depends on what was answered before, so a lost answer costs latency only.
+Invariant: nothing here depends on an earlier answer, so a lost answer costs latency only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ from seamlessflow.core.types.tags import Role
 
 HEARTBEAT_INTERVAL_S = 1.0
 CREDENTIAL_TTL_S = 24 * 3600
-# WarmProcess children hold memory: a machine starts none ahead for more jobs than this.
+# Warm processes hold memory, so a machine starts them ahead of time for at most this many jobs.
 MAX_WARM_JOBS = 4
 
 VersionUris = Mapping[tuple[UUID, int], str]
@@ -73,9 +73,9 @@ class _WarmJob:
 
 
 def _warm_jobs(machine: Machine, phases: Sequence[Phase], now: datetime) -> list[_WarmJob]:
-    """Jobs at work whose children may be here: those it works for first, then the oldest, `MAX_WARM_JOBS` at most.
+    """Return at most `MAX_WARM_JOBS` jobs that may have children here: those it works for first, then the oldest.
 
-    Every machine asks each second, so the specs come from memory, not from the database.
+    Every machine asks each second, so the specs come from memory instead of the database.
     """
     jobs = Job.objects.filter(state__in=(JobState.STARTING, JobState.RUNNING), desired=DesiredJobState.RUN)
     working = {phase.job_id for phase in phases}
@@ -99,7 +99,7 @@ def _roles_here(machine: MachineView, job: JobView, spec: JobSpec) -> list[Role]
 
 
 def _version_uris(phases: Iterable[Phase], jobs: Iterable[Job]) -> VersionUris:
-    """Where the weights are that orders and warm_processes name: one query."""
+    """Return where the weights are that orders and warm processes name, with one query."""
     wanted = {(job.id, job.latest_version) for job in jobs}
     wanted |= {(phase.job_id, _version(phase)) for phase in phases}
     if not wanted:
@@ -112,7 +112,7 @@ def _version_uris(phases: Iterable[Phase], jobs: Iterable[Job]) -> VersionUris:
 
 
 def _version(phase: Phase) -> int:
-    """Engines serve what is desired of them; a trainer begins from the newest."""
+    """Return a phase's version: an engine serves its desired one, other roles begin from the newest."""
     latest: int = phase.latest_version  # type: ignore[attr-defined]  # annotated by the caller's query
     return phase.desired_version if phase.role == Role.ROLLOUT else latest
 
