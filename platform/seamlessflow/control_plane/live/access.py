@@ -1,4 +1,4 @@
-"""What a socket may see: signs in by session or API token, and turns subscriptions into topics of its projects."""
+"""Decides what a socket may see: signs it in by session or API token, and turns subscriptions into topics."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ ACCEPTED = "jobs, machines, job:<id> or group:<id>"
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a socket was opened with: a token, or a browser session (in tests a user alone)."""
+    """What opened a socket: a token or a browser session (in tests only a user)."""
 
     user_id: UUID
     token_id: UUID | None = None
@@ -63,9 +63,9 @@ def access_by_session(user: object) -> Access | None:
 
 
 def accesses_now(credentials: Collection[Credential]) -> dict[Credential, Access]:
-    """What each may do by now; absent are those that were revoked, have expired or were signed out.
+    """Return what each credential allows now, without those that were revoked, have expired or were signed out.
 
-    As many queries as there are kinds of things to look up, however many ask.
+    The number of queries does not depend on the number of credentials.
     """
     users = User.objects.in_bulk({one.user_id for one in credentials})
     tokens = tokens_live({one.token_id for one in credentials if one.token_id is not None})
@@ -83,7 +83,7 @@ def accesses_now(credentials: Collection[Credential]) -> dict[Credential, Access
 
 
 def _signed_in(keys: Collection[str], users: Mapping[UUID, User]) -> set[str]:
-    """Sessions that still stand: neither ended nor made before their user changed the password."""
+    """Return the browser sessions that are still valid: not ended, and not older than their user's password."""
     standing = set()
     for session in Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now()):
         data = session.get_decoded()
@@ -97,7 +97,7 @@ def _signed_in(keys: Collection[str], users: Mapping[UUID, User]) -> set[str]:
 
 
 def topics_of(name: str, access: Access) -> list[str]:
-    """Topics behind one subscription. Raises ApplicationError for what does not exist or is not theirs."""
+    """Return the topics of one subscription. Raises ApplicationError for what is missing or not the caller's."""
     access.check(Operation.PROJECT_READ)
     if name == "machines":
         topics = [machines_topic(pool) for pool in sorted(pools_visible(access=access))]
@@ -119,7 +119,7 @@ def topics_of(name: str, access: Access) -> list[str]:
 
 
 def topic_snapshot(topic: str) -> Mapping[str, Any]:
-    """For a topic that `topics_of` gave."""
+    """Return the snapshot of a topic that `topics_of` returned."""
     kind, _, identifier = topic.partition(":")
     match kind:
         case TopicKind.JOBS:

@@ -40,7 +40,7 @@ TIMEOUT_S = 2.0
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What the feeder wants to say on one topic."""
+    """What the feeder wants to publish on one topic."""
 
     topic: str
     at: int
@@ -79,14 +79,14 @@ class Publisher:
 
 
 def reader_make() -> redis.asyncio.Redis:
-    """The web process's side. No time-out: a subscription may be silent for hours."""
+    """Return the web process's client. It has no time-out, because a subscription may be silent for hours."""
     return redis.asyncio.Redis.from_url(
         settings.EVENTS_URL, socket_timeout=None, socket_connect_timeout=TIMEOUT_S
     )
 
 
 def published_decode(raw: bytes) -> Frame:
-    """Invert what the script publishes. The data stay bytes: they are passed on as they are."""
+    """Decode what the script publishes. The data stay bytes, because they are passed on unchanged."""
     head, _, data = raw.partition(b"\n")
     topic, epoch, seq, at = msgspec.json.decode(head, type=tuple[str, str, int, str])
     return Frame(topic=topic, epoch=epoch, seq=seq, kind=FrameKind.DELTA, at=int(at), data=msgspec.Raw(data))
@@ -98,7 +98,7 @@ async def position_read(reader: redis.asyncio.Redis, topic: str) -> Position:
 
 
 async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position) -> list[Frame] | None:
-    """The deltas after `since`, or None where some of them are gone or too many: a snapshot is due."""
+    """Return the deltas after `since`, or None if some are gone or there are too many: a snapshot is due then."""
     now = await position_read(reader, topic)
     if since.epoch != now.epoch or since.seq > now.seq or now.seq - since.seq > MAX_REPLAY:
         return None
@@ -119,10 +119,10 @@ async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position)
 
 
 async def groups_watch(reader: redis.asyncio.Redis, group_ids: Iterable[str]) -> None:
-    """Note for WATCH_TTL_S that these groups are looked at."""
+    """Note for WATCH_TTL_S that somebody watches these groups."""
     await reader.eval(WATCH, 1, WATCHED_KEY, WATCH_TTL_S, *group_ids)  # type: ignore[misc]
 
 
 async def group_ask(reader: redis.asyncio.Redis, group_id: str) -> None:
-    """Have gateways say again what its growing answers hold: somebody has a snapshot, which lacks them."""
+    """Have gateways repeat what the group's growing answers hold, because somebody's snapshot lacks them."""
     await reader.eval(ASK, 1, ASKED_KEY, ASKED_TTL_S, group_id)  # type: ignore[misc]

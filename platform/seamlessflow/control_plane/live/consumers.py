@@ -1,8 +1,8 @@
 """The socket `/ws/live`: the client names topics, the server sends snapshots, then deltas.
 
 First message: `{"subscribe": ["jobs", "job:<id>", "group:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with
-`"token"` where no browser session signs in. A message to the client holds one frame per line. The socket is never the
-record: whatever it misses a snapshot makes good.
+`"token"` if no browser session signs in. A message to the client holds one frame per line. The socket is never the
+record: a snapshot makes up for whatever it misses.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self._read.pop(topic, None)
 
     async def _catch_up(self, topic: str, since: Position | None) -> None:
-        """Replay the deltas the client lacks, or send a snapshot where that is not possible."""
+        """Replay the deltas that the client lacks, or send a snapshot if that is not possible."""
         missed = await self._missed(topic, since) if since is not None else None
         if since is None or missed is None:
             snapshot = await self._hub.snapshots.get(topic)
@@ -153,7 +153,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 frames = await self._mailbox.get()
                 async with self._order:
                     await self._handle(frames)
-        except OSError as error:  # what ASGI raises once the client has left, among others
+        except OSError as error:  # for example, ASGI raises it once the client has left
             _log.info("a socket ends: %s", str(error) or type(error).__name__)
             await self._close_failed()
         except Exception:  # noqa: BLE001 - the page has to know, whatever it is
@@ -176,7 +176,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         await self._forward(frames)
 
     async def _forward(self, frames: Sequence[Frame]) -> None:
-        """Send the next deltas in one message; after a gap or a new epoch a snapshot; drop what was sent already."""
+        """Send the next deltas in one message, or a snapshot after a gap or a new epoch. Drop frames already sent."""
         texts: list[str] = []
         for frame in frames:
             read = self._read.get(frame.topic)
@@ -210,7 +210,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
 
 def _topics_by_name(names: Sequence[str], access: Access) -> dict[str, list[str] | ApplicationError]:
-    """What stands behind each name, or why nothing does."""
+    """Return the topics of each name, or the error that says why it has none."""
     known: dict[str, list[str] | ApplicationError] = {}
     for name in names:
         try:

@@ -1,7 +1,7 @@
-"""Feeds the live events: exactly one thread, in the process that leads scheduling, compares the database each 200 ms.
+"""Feeds the live events: one thread, in the process that leads scheduling, compares the database every 200 ms.
 
-Everything that changed on a topic since the last tick is one delta, so a topic has at most five frames a second. What
-was said is remembered only after the broker took it: while it is away nothing is lost, deltas merely grow.
+Everything that changed on a topic since the last tick is one delta, so a topic has at most five frames a second. The
+feeder remembers what it published only after the broker took it: while that is away, deltas grow but none is lost.
 """
 
 import logging
@@ -73,13 +73,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Tail:
-    """Rows of a growing table that were not said yet, in order of id."""
+    """Finds the rows of a growing table that were not published yet, in order of id."""
 
     newest: int
     said: set[int] = field(default_factory=set)
 
     def unsaid(self, rows: Any) -> list[Any]:
-        """Ids first: in most ticks all of those looked back at were said already."""
+        """Return the unpublished rows. Reads ids first, because most ticks find none that is new."""
         recent = rows.filter(id__gt=self.newest - LOOK_BACK).order_by("id").values_list("id", flat=True)
         fresh = [number for number in recent[: MAX_ROWS + LOOK_BACK] if number not in self.said]
         return list(rows.filter(id__in=fresh).order_by("id")) if fresh else []
@@ -99,7 +99,7 @@ class _Tail:
 
 @dataclass
 class _Said:
-    """What listeners know already."""
+    """What listeners already know."""
 
     jobs: dict[UUID, JobRow] = field(default_factory=dict)
     phases: dict[UUID, PhaseRow] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Feeder:
         self._num_ticks = 0
 
     def tick(self) -> int:
-        """Say what changed. Returns the number of deltas. Raises redis.RedisError, then repeats them next time."""
+        """Publish what changed; return the number of deltas. After redis.RedisError the next tick repeats them."""
         at = time.time_ns() // 1_000_000
         topics: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(list))
         said = self._said

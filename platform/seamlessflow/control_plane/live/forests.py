@@ -1,8 +1,8 @@
-"""The topic `group:<uuid>`: snapshot of a forest without its nodes, and what the record gained since the last tick.
+"""The topic `group:<uuid>`: the snapshot of a forest without its nodes, and what was recorded since the last tick.
 
-Enters: the groups that somebody watches. Leaves: rows of the group, of its sessions (each with the number of its nodes)
-and of new nodes. Growing answers are told by gateways on the same topic (`growing`). Invariant: a client that has fewer
-nodes of a session than its row says asks for them over REST; so nothing that was missed stays missing.
+Takes the groups that somebody watches; returns rows of the group, of its sessions (each with its number of nodes) and
+of new nodes. Gateways publish growing answers on the same topic (`growing`). Invariant: a client that has fewer nodes
+of a session than its row says asks for them over REST, so nothing stays missing.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ class _GroupSaid:
 
 @dataclass(slots=True)
 class ForestsSaid:
-    """What listeners know; replaced once the broker took what followed from it."""
+    """What listeners know. It is replaced once the broker has taken the next deltas."""
 
     groups: dict[UUID, _GroupSaid] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ def group_snapshot(group_id: UUID) -> GroupData:
 def forests_compare(
     watched: Mapping[UUID, int], said: ForestsSaid, topics: dict[str, dict[str, Any]]
 ) -> ForestsSaid:
-    """Add what changed to `topics`; returns what is known once that is said."""
+    """Add what changed to `topics`; return what listeners know once that is published."""
     if not watched:
         return ForestsSaid()
     ids = sorted(watched)[:MAX_WATCHED]
@@ -65,7 +65,7 @@ def forests_compare(
     nodes: dict[str, list[NodeRow]] = defaultdict(list)
     if heads:
         fresh = forest_nodes_new(heads)
-        # Of too many none is told: the numbers in the rows of sessions make clients ask for them.
+        # If there are too many, none is published: the numbers in the rows of sessions make clients ask for them.
         for row in fresh if len(fresh) < MAX_NEW_NODES else ():
             nodes[row["session"]].append(row)
     return ForestsSaid(

@@ -1,8 +1,8 @@
-"""Looks again and again whether those whose sockets are open may still listen, and ends the others' sockets.
+"""Checks at intervals whether the owners of open sockets may still listen, and ends the sockets of those who may not.
 
-Enters: sockets with the credential they were opened with. Leaves: a call of the socket's `end` with a close code: 4401
-where the credential no longer opens anything, 4403 where a project or a pool was taken from its owner. Invariant: one
-look-up serves all sockets of the process, so a thousand of them cost as many queries as one.
+Takes sockets with the credentials that opened them. Calls a socket's `end` with a close code: 4401 if the credential is
+no longer valid, 4403 if its owner lost a project or a pool. Invariant: one look-up serves all sockets of the process,
+so a thousand of them cost as many queries as one.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Guarded:
-    """One signed-in socket. `pools`: of the machines it listens to; None before it listens to any."""
+    """One signed-in socket. `pools`: those whose machines it listens to; None before it listens to any."""
 
     credential: Credential
     access: Access

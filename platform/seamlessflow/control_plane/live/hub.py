@@ -1,7 +1,7 @@
 """One hub per web process: a single subscription at the broker, and a bounded mailbox per socket.
 
-Frames that come within GATHER_S of one another go to a socket together: a message costs more than what is in it. A
-mailbox that overflows, or a subscription that broke, forgets its frames and asks for fresh snapshots: a slow browser
+Frames that come within GATHER_S of one another go to a socket together, because a message costs more than its content.
+If a mailbox overflows or the subscription breaks, its frames are dropped and fresh snapshots follow. So a slow browser
 costs this process no memory and never sees a gap.
 """
 
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class Mailbox:
-    """Batches of frames for one socket. `is_stale`: some were lost, snapshots are due; `is_behind`: broker away."""
+    """Batches of frames for one socket. `is_stale`: some were lost, snapshots are due. `is_behind`: no broker."""
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[Sequence[Frame]] = asyncio.Queue(MAX_QUEUED_BATCHES)
@@ -56,7 +56,7 @@ class Mailbox:
             self.lose()
 
     def lose(self) -> None:
-        """Forget what is queued and wake the reader, who will ask for snapshots."""
+        """Drop what is queued and wake the reader, which then asks for snapshots."""
         self.is_stale = True
         self.wake()
 
@@ -67,7 +67,7 @@ class Mailbox:
             self._frames.put_nowait(())
 
     async def get(self) -> Sequence[Frame]:
-        """The next frames; none where only the flags changed."""
+        """Return the next frames; none if only the flags changed."""
         return await self._frames.get()
 
 
@@ -96,14 +96,14 @@ class Hub:
             mailbox.wake()
 
     def leave(self, mailbox: Mailbox) -> bool:
-        """Returns whether nobody is left."""
+        """Remove a mailbox; return whether none is left."""
         self._all.discard(mailbox)
         for topic in list(self._mailboxes):
             self.unsubscribe(mailbox, topic)
         return not self._all
 
     async def subscribe(self, mailbox: Mailbox, topic: str) -> None:
-        """From now on deltas of the topic reach the mailbox; returns at once if the broker is away."""
+        """Let deltas of the topic reach the mailbox from now on. Returns at once if the broker is away."""
         self._mailboxes[topic].add(mailbox)
         if not self._is_behind:
             await self._is_subscribed.wait()
@@ -124,7 +124,7 @@ class Hub:
         await self.reader.aclose()
 
     async def _snapshot(self, topic: str) -> Frame:
-        """First the number, then the rows: what happens in between is in both, and a delta may be applied twice."""
+        """Read the number before the rows: what happens in between is in both, and a delta may be applied twice."""
         try:
             position = await position_read(self.reader, topic)
         except (RedisError, OSError):  # said by `_run`; once the broker is back, new snapshots are due

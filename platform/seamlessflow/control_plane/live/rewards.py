@@ -1,4 +1,4 @@
-"""What each published update learned from: reward with percentiles, length of episodes, when it was published."""
+"""Reads what each published update learned from: rewards with percentiles, length of episodes, time of publication."""
 
 from typing import cast
 from uuid import UUID

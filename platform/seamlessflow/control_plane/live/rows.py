@@ -1,7 +1,7 @@
 """Fill the rows of live frames.
 
-Takes: model instances. Gives: rows as `core.protocol.live_rows` types them: plain JSON values, times in epoch
-milliseconds, shown ids. Invariant: a row depends on what was read alone, so equal states give equal rows.
+Takes model instances; returns rows as `core.protocol.live_rows` types them: plain JSON values, times in epoch
+milliseconds, shown ids. Invariant: a row depends only on what was read, so equal states give equal rows.
 """
 
 from datetime import datetime

@@ -1,6 +1,6 @@
-"""Reads behind live frames: the snapshot of a topic, and the pieces that the feeder compares from tick to tick.
+"""Reads what live frames show: the snapshot of a topic, and the rows that the feeder compares from tick to tick.
 
-A snapshot holds the newest rows of each kind. `truncated` names the kinds that have older ones, which REST pages.
+A snapshot holds the newest rows of each kind. `truncated` names the kinds that have older rows, which REST lists.
 """
 
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ def jobs_snapshot(project_id: UUID) -> JobsData:
 
 
 def job_objects() -> QuerySet[Job]:
-    """With what `job_row` reads."""
+    """Return a query for jobs with everything that `job_row` reads."""
     return Job.objects.select_related("project", "created_by").annotate(best_version=best_versions_subquery())
 
 
@@ -119,7 +119,7 @@ def machines_snapshot(pool: str) -> MachinesData:
 
 
 def _newest(rows: QuerySet[_Found], most: int) -> tuple[list[_Found], bool]:
-    """The first `most` rows, and whether there are more."""
+    """Return the first `most` rows, and whether there are more."""
     found = list(rows[: most + 1])
     return found[:most], len(found) > most
 
@@ -133,7 +133,7 @@ def live_phases() -> list[Phase]:
 
 
 def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, MachineRow]:
-    """Rows by name; health by the server's clock."""
+    """Return rows by name, with health by the server's clock."""
     by_machine = {phase.machine_id: phase for phase in (live_phases() if phases is None else phases)}
     healthy_since = database_now() - timedelta(seconds=HEARTBEAT_LIMIT_S)
     rows = {}
@@ -145,14 +145,14 @@ def machine_rows(phases: Iterable[Phase] | None = None) -> dict[str, MachineRow]
 
 
 def token_rates(job_ids: list[UUID]) -> dict[UUID, float]:
-    """Sampled tokens per second over the last ten seconds."""
+    """Return the sampled tokens per second over the last ten seconds."""
     with connection.cursor() as cursor:
         cursor.execute(_RATES, [job_ids, RATE_WINDOW_S])
         return {job_id: round(float(tokens) / RATE_WINDOW_S, 1) for job_id, tokens in cursor.fetchall()}
 
 
 def group_rows(job_ids: list[UUID]) -> dict[UUID, list[GroupRow]]:
-    """The newest groups of each job."""
+    """Return the newest groups of each job."""
     rows: dict[UUID, list[GroupRow]] = {}
     for group in RolloutGroup.objects.raw(_GROUPS, [job_ids, MAX_GROUPS]):
         rows.setdefault(group.job_id, []).append(group_row(group))

@@ -1,9 +1,9 @@
-"""One snapshot for all sockets that ask for the same topic in the same moment: one look-up, one encoding.
+"""Shares one snapshot, looked up and encoded once, among all sockets that ask for a topic at the same moment.
 
-Enters: a topic, from a socket that listens on it already. Leaves: the frame of its snapshot, one object for all who
-share it. Invariant: the look-up whose frame a caller gets begins after the call. So a caller never joins one under way,
-whose number may be older than the caller's listening, but the one after it: each delta beyond the number of its
-snapshot reaches its mailbox. Of a topic at most one look-up runs and one waits, however many ask.
+Takes a topic from a socket that already listens on it; returns the frame of its snapshot, one object for all callers.
+Invariant: the look-up whose frame a caller gets begins after the call. A look-up under way may have a number from
+before the caller listened, so it joins the next one: each delta beyond the number of its snapshot reaches its mailbox.
+At most one look-up of a topic runs and one waits, however many sockets ask.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from seamlessflow.control_plane.live.frames import Frame
 
 
 class SharedSnapshots:
-    """A look-up belongs to all who wait: it goes on when one of them leaves, and what it raises each of them gets."""
+    """A look-up belongs to all its callers: it goes on when one of them leaves, and each gets what it raises."""
 
     def __init__(self, take: Callable[[str], Awaitable[Frame]]) -> None:
         self._take = take
@@ -34,7 +34,7 @@ class SharedSnapshots:
     async def _run(self, topic: str) -> Frame:
         if (previous := self._running.get(topic)) is not None:
             await asyncio.wait([previous])
-        # From here on nobody joins.
+        # From here on no caller joins this look-up.
         self._running[topic] = self._waiting.pop(topic)
         try:
             return await self._take(topic)
