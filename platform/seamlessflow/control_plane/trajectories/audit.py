@@ -1,6 +1,6 @@
-"""Whether what a job left behind is whole: nothing lost, nothing doubled. Read-only; used after injected faults.
+"""Checks that a job's records are whole: nothing is lost or doubled. Read-only; used after injected faults.
 
-Each check is a function from the job to a `Check`; what is wrong is counted by SQL over the tables of both planes.
+Each check is a function from the job to a `Check`; SQL over the tables of both planes counts what is wrong.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -37,7 +37,7 @@ class AuditReport:
 
 
 def job_audit(job: Job) -> AuditReport:
-    """Run every check on the job as it is now; most strict on a job that has ended. Deleted nodes prove nothing."""
+    """Run every check on the job as it is now. It is strictest on an ended job. Deleted nodes prove nothing."""
     gone = OF_NODES if job.trajectories_deleted_at is not None else ()
     checks = [check(job) for check in CHECKS if check not in gone]
     return AuditReport(ok=all(check.ok for check in checks), checks=checks)

@@ -23,7 +23,7 @@ def binary_encode(header: Mapping[str, Any], arrays: Iterable[bytes]) -> bytes:
 
 
 def binary_response(request: HttpRequest, body: bytes, *, is_immutable: bool) -> HttpResponse:
-    """`is_immutable`: the same address will always give these bytes; the browser may keep them."""
+    """Answer with bytes. `is_immutable`: this address always gives these bytes, so the browser may keep them."""
     headers = {"Cache-Control": "private, max-age=86400, immutable" if is_immutable else "private, no-store"}
     if len(body) >= MIN_GZIP_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, GZIP_LEVEL)

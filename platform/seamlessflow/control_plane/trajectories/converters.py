@@ -1,4 +1,4 @@
-"""Path converters of groups and sessions: what is no identifier of the kind matches no route, hence 404."""
+"""Path converters of groups and sessions. A text that is no such identifier matches no route, which gives 404."""
 
 from seamlessflow.control_plane.common.http.fields import _IdConverter
 from seamlessflow.core.types.ids import IdKind

@@ -1,4 +1,4 @@
-"""Reads on evaluations: the list of a job's, and the versions that retention has to keep for them."""
+"""Reads evaluations: those of a job, and the versions that retention must keep for them."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,7 +13,7 @@ from seamlessflow.core.lifecycle.groups import EvaluationState, GroupState
 
 
 def evaluation_list(*, job: Job) -> QuerySet[Evaluation]:
-    """Newest first, each with `num_tasks_done`."""
+    """List a job's evaluations, newest first, each with `num_tasks_done`."""
     done = (
         RolloutGroup.objects.filter(
             job=job, evaluation_version=OuterRef("version"), state=GroupState.EVALUATED.value
@@ -29,7 +29,7 @@ def evaluation_list(*, job: Job) -> QuerySet[Evaluation]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredVersions:
-    """Versions that retention has to leave alone: the best one, and all that the evaluation under way may measure."""
+    """Versions that retention must keep: the best one, and all that the running evaluation may measure."""
 
     best: int | None
     running_from: int | None

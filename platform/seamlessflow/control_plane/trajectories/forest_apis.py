@@ -1,6 +1,6 @@
-"""The forest of a group over REST: nodes from afar, their tokens from near, and what tokens stand for. Read-only.
+"""The forest of a group over REST: an overview of its nodes, their tokens, and what tokens stand for. Read-only.
 
-Nodes and tokens leave as bytes (`binary.py`): a forest may have tens of thousands of nodes, a branch 100,000 tokens.
+Nodes and tokens are sent as bytes (`binary.py`): a forest may have tens of thousands of nodes, a branch 100,000 tokens.
 """
 
 from http import HTTPStatus

@@ -1,7 +1,7 @@
-"""The forest of a group: what its nodes look like from afar, and the tokens of a few of them from near.
+"""Reads the forest of a group: an overview of its nodes, and the tokens of a few of them.
 
-Nodes leave as packed columns (30,000 of them are one COPY and no Python per node); single nodes of a live forest as
-rows that say the same. A node never changes once it is there, so a client asks only for what it lacks.
+It returns nodes as packed columns (one COPY reads 30,000 of them, without Python per node), and single nodes of a live
+forest as rows with the same content. A node never changes, so a client asks only for what it lacks.
 """
 # ruff: noqa: S608 - statements are put together from constants of this module, values are parameters
 
@@ -79,7 +79,7 @@ _TOKENS = """
     FROM trajectory_node n LEFT JOIN trajectory_prompt p ON p.id = n.prompt_id
     WHERE n.month = %s AND n.session_id = %s AND n.node_index >= %s ORDER BY n.node_index LIMIT %s
 """
-# Header of binary COPY (signature, flags, length of an extension that there is none of), and its end.
+# The header of binary COPY: signature, flags, and the length of an absent extension.
 _COPY_HEAD_BYTES = 19
 _COPY_ROW = np.dtype(
     [("num_fields", ">i2")]
@@ -93,7 +93,7 @@ _COPY_ROW = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class ForestSession:
-    """Where a session's nodes lie, and how many there are. `row` is what people are told."""
+    """Where a session's nodes lie, and how many there are. `row` is what people see."""
 
     session_id: UUID
     month: Any
@@ -121,7 +121,7 @@ class TokenPage:
 
 
 def forest_sessions(groups: Sequence[RolloutGroup]) -> dict[UUID, list[ForestSession]]:
-    """The sessions of each group by slot. `group.job` must be loaded."""
+    """Return the sessions of each group by slot. `group.job` must be loaded."""
     with connection.cursor() as cursor:
         cursor.execute(_SESSIONS, [[group.id for group in groups]])
         names = [column.name for column in cursor.description or ()]
@@ -135,7 +135,7 @@ def forest_sessions(groups: Sequence[RolloutGroup]) -> dict[UUID, list[ForestSes
 def forest_page(
     sessions: Sequence[ForestSession], *, start: tuple[int, int] = (0, 0), limit: int = MAX_PAGE_NODES
 ) -> ForestPage:
-    """Nodes from session `start[0]`, node `start[1]` on."""
+    """Return the nodes from session `start[0]`, node `start[1]` on."""
     parameters = _asked([(session, 0) for session in sessions]) | {"limit": limit + 1}
     parameters["from"] = [
         start[1] if ordinal == start[0] else 0 if ordinal > start[0] else 2**31 - 1
@@ -160,14 +160,14 @@ def forest_page(
 
 
 def forest_nodes_new(heads: Sequence[tuple[ForestSession, int]]) -> list[NodeRow]:
-    """Rows of nodes that sessions have beyond the number given with them."""
+    """Return rows of the nodes that each session has beyond the number given with it."""
     with connection.cursor() as cursor:
         cursor.execute(_NEW_NODES, _asked(heads) | {"limit": MAX_NEW_NODES})
         return [_node_row(values) for values in cursor.fetchall()]
 
 
 def session_tokens(*, session: Session, node: int, start: int, limit: int = MAX_PAGE_TOKENS) -> TokenPage:
-    """At most `limit` tokens, from token `start` of node `node` on."""
+    """Return at most `limit` tokens, from token `start` of node `node` on."""
     parts: list[tuple[int, int, int]] = []
     ids: list[NDArray[np.int32]] = []
     logprobs: list[NDArray[np.float32]] = []
@@ -197,7 +197,7 @@ def session_tokens(*, session: Session, node: int, start: int, limit: int = MAX_
 
 
 def _token_rows(session: Session, node: int) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """From a node on, a few at a time: how many are needed shows on the way."""
+    """Yield rows from a node on. Reads a few at a time, because only their tokens show how many are needed."""
     num_rows = 64
     while True:
         with connection.cursor() as cursor:
@@ -218,7 +218,7 @@ def _asked(heads: Sequence[tuple[ForestSession, int]]) -> dict[str, Any]:
 
 
 def _num_rows(raw: bytes) -> int:
-    """Rows between header and the two bytes that end the copy."""
+    """Return the number of rows between the header and the two bytes that end the copy."""
     return (len(raw) - _COPY_HEAD_BYTES - 2) // _COPY_ROW.itemsize
 
 
@@ -227,7 +227,7 @@ _OF_THE_GROUP_ALONE = (AdvantageEstimator.GROUP, AdvantageEstimator.LEAVE_ONE_OU
 
 
 def _with_advantages(group: RolloutGroup, rows: list[dict[str, Any]]) -> list[ForestSession]:
-    """Advantages are over the sessions that would be trained; of an open group they may still change."""
+    """Add advantages, computed over the sessions that would be trained; those of an open group may still change."""
     trained = [row for row in rows if row["state"] == SessionState.CLOSED and row["reward"] is not None]
     algorithm = group.job.resolved_spec.algorithm
     is_held_out = group.evaluation_version is not None

@@ -137,7 +137,7 @@ class Lull(models.Model):
 
 
 class TaskEpoch(models.Model):
-    """The order of a job's tasks from group `first_index` on, where stages or history resampling choose among them."""
+    """The order of a job's tasks from group `first_index` on, if stages or history resampling choose among them."""
 
     id = models.UUIDField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
@@ -164,8 +164,8 @@ class TaskEpoch(models.Model):
 class Evaluation(models.Model):
     """One version measured on held-out tasks. Its figures are null until it is finished; then nothing changes any more.
 
-    It is begun for the newest version and, when it is finished, named after the oldest one that sampled a token of it.
-    Where updates came meanwhile, later versions sampled the rest: up to `max_version`.
+    It begins for the newest version. Once finished, it is named after the oldest version that sampled a token of it.
+    If updates came meanwhile, later versions up to `max_version` sampled the rest.
     """
 
     id = models.UUIDField(primary_key=True)
@@ -203,7 +203,7 @@ class Evaluation(models.Model):
 
 
 class Session(models.Model):
-    """One agent episode; owns a trajectory tree. A slot may fail three times; what was requeued is no failure."""
+    """One agent episode, which owns a trajectory tree. A slot may fail three times; a requeued one is no failure."""
 
     id = models.UUIDField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
@@ -262,7 +262,7 @@ class Session(models.Model):
 
 
 class SessionHold(models.Model):
-    """How long infrastructure held a session's turns, absences of its gateway apart.
+    """How long infrastructure held a session's turns, not counting absences of its gateway.
 
     The database deletes it with its session.
     """

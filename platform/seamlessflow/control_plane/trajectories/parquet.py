@@ -1,6 +1,6 @@
-"""A job's trajectories as two Parquet tables, for tools of others and for the time after retention.
+"""Writes a job's trajectories as two Parquet tables, for other tools and for the time after retention.
 
-Enters: rows of ended sessions and of their nodes. Leaves: `sessions` (a row per session: task, reward, counts) and
+Takes rows of ended sessions and of their nodes. Returns `sessions` (a row per session: task, reward, counts) and
 `nodes` (a row per node of a tree: tokens, logprobs, version and mask of each token), as a stream of bytes or as files.
 A path from the root to a leaf of `nodes` holds exactly the tokens that the engine saw. Invariant: memory holds the
 nodes of SESSIONS_PER_GROUP sessions, however many there are.
@@ -59,8 +59,8 @@ class ParquetTable(StrEnum):
 
 
 def parquet_chunks(job_id: UUID, table: ParquetTable) -> Iterator[bytes]:
-    """The bytes of a table of the job as it is now, a row group at a time."""
-    # 100 MB of memory, which only exports need.
+    """Yield the bytes of a table of the job as it is now, one row group at a time."""
+    # Imported here because it takes 100 MB of memory, which only exports need.
     import pyarrow.parquet as pq
 
     sink, build = _Sink(), _BUILDERS[table]
@@ -74,9 +74,9 @@ def parquet_chunks(job_id: UUID, table: ParquetTable) -> Iterator[bytes]:
 
 
 def parquet_write(job_id: UUID, folder: Path) -> None:
-    """Both tables as files of `folder`, which appears whole or not at all. Raises OSError."""
+    """Write both tables as files of `folder`, which appears whole or not at all. Raises OSError."""
     aside = folder.with_name(f".writing-{folder.name}")
-    aside.mkdir(parents=True, exist_ok=True)  # what an interrupted export left is written anew
+    aside.mkdir(parents=True, exist_ok=True)  # files of an interrupted export are overwritten
     for table in ParquetTable:
         with (aside / table.file_name).open("wb") as file:
             for chunk in parquet_chunks(job_id, table):
@@ -87,7 +87,7 @@ def parquet_write(job_id: UUID, folder: Path) -> None:
 
 
 class _Sink(io.RawIOBase):
-    """Takes what the writer writes until somebody takes it."""
+    """Keeps what the writer writes until `taken` returns it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ def _sessions_table(sessions: Rows, _nodes: Rows) -> "pa.Table":
 
 
 def _nodes_table(_sessions: Rows, nodes: Rows) -> "pa.Table":
-    """Token columns are null where a node has none of the kind: only sampled tokens have logprobs and versions."""
+    """Build the table. A node's token column is null if it has none: only sampled tokens have logprobs and versions."""
     import pyarrow as pa
 
     (session, index, parent, kind, num_tokens, ids, logprobs, spans, masks, finish, messages, drift, cause, partial,
@@ -180,7 +180,7 @@ def _columns(rows: Rows, count: int) -> list[list[Any]]:
 
 
 def _lists(arrays: list[NDArray[Any] | None], of: "pa.DataType") -> "pa.ListArray":
-    """Arrays of each row one after another, without a Python object a token."""
+    """Join the rows' arrays to one list column, without a Python object per token."""
     import pyarrow as pa
 
     lengths = [0 if array is None else len(array) for array in arrays]
@@ -207,7 +207,7 @@ def _versions(flat: list[int] | None, num_tokens: int) -> NDArray[np.int32] | No
 def _mask(
     packed: bytes | memoryview | None, flat: list[int] | None, num_tokens: int
 ) -> NDArray[np.bool_] | None:
-    """Of sampled tokens: none stored says that all of them may be trained."""
+    """Return the mask of sampled tokens. If none is stored, all of them may be trained."""
     if flat is None:
         return None
     if packed is None:

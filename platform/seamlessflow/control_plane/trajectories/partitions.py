@@ -1,6 +1,6 @@
-"""Monthly partitions of `trajectory_node`, made before they are needed.
+"""Makes monthly partitions of `trajectory_node` before they are needed, and drops those that nobody keeps.
 
-Invariant: a month of which rows already lie in the default partition gets none of its own: they stay there.
+Invariant: a month that already has rows in the default partition gets no partition of its own; its rows stay there.
 """
 
 import logging
@@ -10,7 +10,7 @@ from django.db import OperationalError, connection, transaction
 
 LOCK_WAIT = "2s"
 _log = logging.getLogger(__name__)
-# Whether somebody keeps a session of the month.
+# Tells whether somebody keeps a session of the month.
 _IS_KEPT = """
     SELECT EXISTS (
         SELECT FROM trajectory_session s JOIN jobs_job j ON j.id = s.job_id
@@ -19,7 +19,7 @@ _IS_KEPT = """
 
 
 def node_partitions_ensure(*, today: date) -> list[str]:
-    """Make those of this month and the next; return the names of the new ones."""
+    """Make the partitions of this month and the next; return the names of the new ones."""
     if not _is_migrated():
         return []
     this_month = today.replace(day=1)
@@ -27,11 +27,11 @@ def node_partitions_ensure(*, today: date) -> list[str]:
 
 
 def node_partitions_drop(*, today: date) -> list[str]:
-    """Drop the months of which nobody keeps a node any more: as a file, not row by row. Returns their names.
+    """Drop the months of which nobody keeps a node: whole tables instead of single rows. Returns their names.
 
-    A month goes once every session that was opened in it belongs to a job whose trajectories, or which itself, are
-    deleted. This month and the last one stay: sessions may still be open. Gateways wait for the lock; where it is not
-    to be had within `LOCK_WAIT` the next run tries again, and the rows go in batches meanwhile.
+    A month is dropped once every session opened in it belongs to a job that is deleted, or whose trajectories are. This
+    month and the last one stay, because sessions may still be open. Gateways wait for the lock. If it is not free
+    within `LOCK_WAIT`, the next run tries again, and the rows are deleted in batches meanwhile.
     """
     past = [name for name in _month_partitions() if name < f"trajectory_node_{_month_before(today):%Y_%m}"]
     return [name for name in past if _drop(name)]
@@ -57,7 +57,7 @@ def _drop(name: str) -> bool:
                 return False
             cursor.execute(f"ALTER TABLE trajectory_node DETACH PARTITION {name}")
             cursor.execute(f"DROP TABLE {name}")
-    except OperationalError as error:  # the lock was not to be had
+    except OperationalError as error:  # the lock was not free in time
         _log.info("%s is dropped later: %s", name, " ".join(str(error).split()))
         return False
     return True
@@ -68,7 +68,7 @@ def _month_before(day: date) -> date:
 
 
 def _is_migrated() -> bool:
-    """False after migrating back to nothing."""
+    """Tell whether the table exists; it does not after migrating back to zero."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass('trajectory_node') IS NOT NULL")
         return bool(cursor.fetchone() == (True,))
@@ -82,7 +82,7 @@ def _next_month(month: date) -> date:
 def _ensure(month: date) -> str | None:
     name = f"trajectory_node_{month:%Y_%m}"
     with connection.cursor() as cursor:
-        # Two processes may come at once: one makes it, the other finds it.
+        # Two processes may run this at once: one makes the partition, the other finds it.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext('trajectory_node partitions'))")
         cursor.execute("SELECT to_regclass(%s)", [name])
         if cursor.fetchone() != (None,):

@@ -1,4 +1,4 @@
-"""Reads on rollout groups, sessions and their token trees, narrowed to what the caller may see.
+"""Reads rollout groups, sessions and their token trees, narrowed to what the caller may see.
 
 Token arrays are stored as zstd frames of little-endian int32 (ids) and float32 (logprobs); here they become lists.
 """
@@ -44,13 +44,13 @@ class VersionSpan:
 def group_list(
     *, job: Job, state: str | None = None, evaluation: int | None = None
 ) -> QuerySet[RolloutGroup]:
-    """Newest first: the groups that train, or those of the evaluation of one version."""
+    """List groups, newest first: those that train, or those of the evaluation of one version."""
     groups = RolloutGroup.objects.filter(job=job, evaluation_version=evaluation).order_by("-index")
     return groups if state is None else groups.filter(state=state)
 
 
 def group_get_visible(*, access: Access, group_id: UUID) -> RolloutGroup:
-    """Raises ApplicationError (404) for what is not there or not the caller's."""
+    """Return the group. Raises ApplicationError (404) if it does not exist or the caller may not see it."""
     group = RolloutGroup.objects.filter(
         id=group_id, project_id__in=access.readable, job__deleted_at=None
     ).first()
@@ -64,7 +64,7 @@ def group_session_list(*, group: RolloutGroup) -> QuerySet[Session]:
 
 
 def session_get_visible(*, access: Access, session_id: UUID) -> Session:
-    """Raises ApplicationError (404) for what is not there or not the caller's."""
+    """Return the session. Raises ApplicationError (404) if it does not exist or the caller may not see it."""
     session = (
         Session.objects.filter(id=session_id, project_id__in=access.readable, job__deleted_at=None)
         .select_related("group", "job")
@@ -76,7 +76,7 @@ def session_get_visible(*, access: Access, session_id: UUID) -> Session:
 
 
 def nodes_check(job: Job) -> None:
-    """Raises ApplicationError (410) where retention or somebody deleted the job's tokens and messages."""
+    """Raise ApplicationError (410) if retention or a person deleted the job's tokens and messages."""
     if job.trajectories_deleted_at is not None:
         raise ApplicationError(
             f"the tokens and messages of this job were deleted on {job.trajectories_deleted_at:%Y-%m-%d}; its "
@@ -86,7 +86,7 @@ def nodes_check(job: Job) -> None:
 
 
 def session_node(*, session: Session, index: int) -> dict[str, Any]:
-    """One node without its tokens. Raises ApplicationError (404)."""
+    """Return one node without its tokens. Raises ApplicationError (404)."""
     nodes = session_nodes(session=session, with_tokens=False, first=index, limit=1)
     if not nodes or nodes[0]["node_index"] != index:
         raise not_found("node", str(index))
@@ -96,7 +96,7 @@ def session_node(*, session: Session, index: int) -> dict[str, Any]:
 def session_nodes(
     *, session: Session, with_tokens: bool, first: int = 0, limit: int = MAX_NODES
 ) -> list[dict[str, Any]]:
-    """The nodes of the tree in order of their index, from `first` on. Raises ApplicationError (410)."""
+    """Return the tree's nodes in order of their index, from `first` on. Raises ApplicationError (410)."""
     nodes_check(session.job)
     parameters: dict[str, date | UUID | int | bool] = {
         "month": session.month, "session_id": session.id, "from": first, "limit": limit, "with_tokens": with_tokens
@@ -127,7 +127,7 @@ def _prompts(prompt_ids: list[UUID]) -> dict[UUID, bytes]:
 
 def _node(row: dict[str, Any], prompts: dict[UUID, bytes], *, with_tokens: bool) -> dict[str, Any]:
     packed, logprobs = row.pop("token_ids"), row.pop("logprobs")
-    # Django leaves JSON columns of plain SQL as text.
+    # Django does not decode JSON columns of plain SQL.
     row["messages"], row["flags"] = (json.loads(row[name] or "null") for name in ("messages", "flags"))
     row["kind"] = NodeKind(row["kind"]).name.lower()
     row["versions"] = version_spans_decode(row.pop("version_spans"), num_tokens=row["num_tokens"])

@@ -1,4 +1,4 @@
-"""What a job amounted to: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
+"""Sums up a job: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
@@ -13,7 +13,7 @@ from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 
 
 class Summary(TypedDict):
-    """Absent is None, never zero."""
+    """What is absent is None, never zero."""
 
     num_groups_trained: int
     num_groups_dropped: int
@@ -59,7 +59,7 @@ _BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WH
 
 
 def job_summary(job: Job, *, now: datetime) -> Summary:
-    """Six queries, none of which reads token bytes; of deleted trajectories what was kept of them."""
+    """Sum up a job with six queries, none of which reads token bytes. Deleted trajectories count as far as kept."""
     if job.kept_summary is not None:
         kept: Summary = job.kept_summary
         return kept

@@ -1,8 +1,8 @@
-"""The bytes that each token of a model stands for, from the `tokenizer.json` in its folder.
+"""Reads the bytes that each token of a model stands for, from the `tokenizer.json` in its folder.
 
-Enters: the folder. Leaves: one byte string per token id. The concatenation of the pieces of an answer is its text, so
-a browser shows tokens without a tokenizer. Byte-level vocabularies (GPT-2 and its heirs) write a byte as a printable
-character; those of SentencePiece write a space as `▁` and a lone byte as `<0x0A>`. Raises VocabularyUnreadable.
+Takes the folder; returns one byte string per token id. The concatenated pieces of an answer are its text, so a browser
+shows tokens without a tokenizer. Byte-level vocabularies (GPT-2 and its heirs) write a byte as a printable character;
+those of SentencePiece write a space as `▁` and a lone byte as `<0x0A>`. Raises VocabularyUnreadable.
 """
 
 import functools
@@ -17,11 +17,11 @@ _LONE_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class VocabularyUnreadable(ValueError):
-    """The folder has no tokenizer.json, or one of a kind that is not understood."""
+    """The folder has no tokenizer.json, or one of an unsupported kind."""
 
 
 def vocabulary_read(folder: str) -> tuple[bytes, ...]:
-    """Pieces by token id; an id without a token has none. Cached until the file changes."""
+    """Return pieces by token id, empty for an id without a token. Cached until the file changes."""
     path = Path(folder) / "tokenizer.json"
     try:
         return _vocabulary(path, path.stat().st_mtime_ns)
@@ -47,7 +47,7 @@ def _vocabulary(path: Path, mtime_ns: int) -> tuple[bytes, ...]:
 
 
 def _tokens(model: dict[str, Any]) -> dict[str, int]:
-    """BPE and WordPiece name ids by token, Unigram lists tokens with their scores."""
+    """Return ids by token. BPE and WordPiece store them so; Unigram lists tokens with their scores."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, list):
         return {entry[0]: number for number, entry in enumerate(vocabulary)}
@@ -61,7 +61,7 @@ def _decoder_types(decoder: dict[str, Any] | None) -> set[str]:
 
 
 def _byte_level(token: str) -> bytes:
-    """A token that holds other characters than the alphabet's was added as it is."""
+    """Decode a byte-level token. One with characters outside the alphabet was added as plain text."""
     try:
         return bytes(_ALPHABET[character] for character in token)
     except KeyError:
@@ -74,7 +74,7 @@ def _sentence_piece(token: str) -> bytes:
 
 
 def _alphabet() -> dict[str, int]:
-    """GPT-2's: printable bytes are themselves, the others follow from U+0100 on, in order."""
+    """Return GPT-2's alphabet: printable bytes stand for themselves, the others follow from U+0100 on, in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     shifted = {chr(0x100 + place): byte for place, byte in enumerate(others)}
