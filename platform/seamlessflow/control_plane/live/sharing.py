@@ -2,7 +2,7 @@
 
 Takes a topic from a socket that already listens on it; returns the frame of its snapshot, one object for all callers.
 Invariant: the look-up whose frame a caller gets begins after the call. A look-up under way may have a number from
-before the caller listened, so it joins the next one: each delta beyond the number of its snapshot reaches its mailbox.
+before the caller listened, so a caller joins the next one: each delta after its snapshot reaches its mailbox.
 At most one look-up of a topic runs and one waits, however many sockets ask.
 """
 
