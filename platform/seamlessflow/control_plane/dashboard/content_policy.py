@@ -1,6 +1,6 @@
-"""What a page of this host may load: nothing from elsewhere, no script or style written into the page.
+"""Limits what a page of this host may load: nothing from other hosts, and no script or style inside the page.
 
-Django's admin keeps to it. The browsable API reference writes styles into its page, so it is allowed those alone.
+Django's admin works with this. The browsable API reference has styles inside its page, so it may use those.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Addresses of the browser application: it has the ones below these words to itself. Anything else is no page."""
+"""Addresses of the browser application: all those below these words belong to it. Any other address is no page."""
 
 from django.urls import path, re_path
 

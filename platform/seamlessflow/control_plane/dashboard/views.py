@@ -1,7 +1,7 @@
-"""The browser application: every one of its addresses answers with the same built page, which routes by itself.
+"""The browser application: all its addresses answer with the same built page, which does the routing.
 
-Enters: a signed-in visitor. Leaves: `index.html` as the front end's build made it, never cached, with the CSRF cookie
-that its requests need; where nothing was built, a small page that says how to build.
+Takes a signed-in visitor; returns the front end's built `index.html`, never cached, with the CSRF cookie that its
+requests need. If nothing was built, it returns a small page that says how to build.
 """
 
 from functools import cache
@@ -37,7 +37,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 
 
 def built_page() -> bytes | None:
-    """The page of the build, read once. None where there is none."""
+    """Return the page of the build, read once; None if there is no build."""
     return _read(INDEX) if INDEX.exists() else None
 
 
