@@ -1,6 +1,6 @@
-"""A watchdog for background workers: their loop is Celery's, and it is watched for as long as the broker is there.
+"""A watchdog for background workers: it watches Celery's loop while the broker is there.
 
-While it is away Celery waits for it inside one call: that is no loop that stands still.
+While the broker is away, Celery waits for it inside one call, and this does not count as a loop that hangs.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ BEAT_S = 1.0
 
 
 class WatchedConsumer(bootsteps.StartStopStep):
-    """A step of the consumer's blueprint: started with each connection, stopped when it is lost."""
+    """A step of the consumer's blueprint. It starts with each connection and stops when the connection is lost."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 

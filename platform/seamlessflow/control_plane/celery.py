@@ -13,7 +13,7 @@ from seamlessflow.control_plane.background_watch import WatchedConsumer
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "seamlessflow.control_plane.settings")
 
-# A sender must not wait for a broker that is gone: half a second to connect, no second attempt.
+# A sender must not wait for a broker that is gone: it has half a second to connect, and no second attempt.
 DOORBELL_TIMEOUT_S = 0.5
 JSON_ONLY = {
     "task_serializer": "json",
@@ -26,7 +26,7 @@ JSON_ONLY = {
 
 
 def _only(url: str) -> dict[str, str]:
-    """Celery's command line takes BROKER_URL for its own option and would put every app on it; these two stand."""
+    """Celery's command line reads BROKER_URL as its own option and would set it for every app; this prevents that."""
     return {"broker_read_url": url, "broker_write_url": url}
 
 

@@ -1,6 +1,6 @@
-"""The HTTP protocol of the web process: uvicorn's, with deadlines and bounds, and refusals as RFC 9457 has them.
+"""The HTTP protocol of the web process: uvicorn's, with deadlines, bounds and refusals in the form of RFC 9457.
 
-Loaded by uvicorn before Django is set up, so it may import no model and reads its settings from the environment.
+Uvicorn loads it before Django is set up, so it may import no model and reads its settings from the environment.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Process settings of the control plane, read from the environment once, at start.
+"""Reads the control plane's process settings from the environment, once, at start.
 
-Enters: a mapping of variables. Leaves: typed values. A missing or malformed value raises `InvalidSetting`, whose
-message names the variable, the value and the accepted ones.
+Takes a mapping of variables; returns typed values. A missing or malformed value raises `InvalidSetting`, whose message
+names the variable, the value and the accepted ones.
 """
 
 from collections.abc import Mapping
@@ -101,11 +101,11 @@ class Environment:
         return address
 
     def optional_database(self, name: str) -> DatabaseAddress | None:
-        """None where the variable is not set or empty."""
+        """Return the address; None if the variable is missing or empty."""
         return self.database(name) if self.environ.get(name, "").strip() else None
 
     def folder(self, name: str) -> Path:
-        """An absolute folder, written as a path or a file:// URL; it need not exist yet."""
+        """Return an absolute folder, given as a path or a file:// URL. It need not exist yet."""
         accepted = "an absolute folder, as /path or file:///path"
         value = self.text(name, accepted=accepted)
         path = Path(unquote(value.removeprefix("file://")))
@@ -132,7 +132,7 @@ class Environment:
 
 
 def database_address_parse(url: str) -> DatabaseAddress | None:
-    """Split a PostgreSQL URL; None if it is not one. A `host` in the query is a unix socket's folder."""
+    """Split a PostgreSQL URL; return None if it is not one. A `host` in the query is a unix socket's folder."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     name = unquote(parts.path.lstrip("/"))

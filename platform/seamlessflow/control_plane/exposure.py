@@ -1,6 +1,6 @@
-"""How the web process is exposed: hosts, origins, cookies, redirects, by the installation's mode.
+"""Decides how the web process is exposed: hosts, origins, cookies, redirects, by the installation's mode.
 
-Enters: the environment and the address under which people reach the dashboard. Leaves: one `Exposure`.
+Takes the environment and the address under which people reach the dashboard; returns one `Exposure`.
 Invariant: in production the secret is strong, and browsers use TLS unless the address is this machine's own; a
 setting that would weaken it stops the process with the accepted values.
 """
@@ -19,7 +19,7 @@ from seamlessflow.core.protocol.exposure import (
 
 LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 ONE_YEAR_S = 365 * 24 * 3600
-# What speaks plain HTTP inside the installation's own network: supervisors, probes, Prometheus.
+# Supervisors, probes and Prometheus use these over plain HTTP inside the installation's own network.
 INTERNAL_PATHS = [r"^api/worker/", r"^healthz$", r"^metrics$"]
 
 
@@ -34,7 +34,7 @@ class Exposure:
 
 
 def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposure:
-    """Raises InvalidSetting."""
+    """Read the exposure. Raises InvalidSetting."""
     mode = Mode(env.one_of(MODE_VARIABLE, default=Mode.LOCAL, choices=tuple(Mode)))
     parts = urlsplit(web_url)
     is_https = parts.scheme == "https"
@@ -49,7 +49,7 @@ def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposur
         )
     return Exposure(
         mode=mode,
-        # The address itself always counts, and loopback: the health checks of containers come from there.
+        # The address itself is always accepted, and so is loopback, from which health checks of containers come.
         allowed_hosts=list(dict.fromkeys([*hosts, str(parts.hostname), *LOOPBACK_HOSTS])),
         trusted_origins=[web_url, *env.items("SEAMLESSFLOW_TRUSTED_ORIGINS")],
         is_https=is_https,
@@ -61,7 +61,7 @@ def exposure_read(env: Environment, *, web_url: str, secret_key: str) -> Exposur
 
 
 def _check_production(env: Environment, *, web_url: str, secret_key: str) -> None:
-    env.text("SEAMLESSFLOW_WEB_URL", accepted=ACCEPTED_URL)  # no guess: links and cookies depend on it
+    env.text("SEAMLESSFLOW_WEB_URL", accepted=ACCEPTED_URL)  # no default: links and cookies depend on it
     env.text("SEAMLESSFLOW_GATEWAY_URL", accepted=ACCEPTED_URL)
     parts = urlsplit(web_url)
     if parts.scheme != "https" and not is_loopback(str(parts.hostname)):

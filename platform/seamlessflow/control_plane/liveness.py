@@ -1,7 +1,7 @@
-"""What watches the processes of the control plane: `/livez` of the web process, and a watchdog in each.
+"""Watches the processes of the control plane: `/livez` of the web process, and a watchdog in each.
 
-`/livez` is answered before Django: it asks neither the database nor for a host name, so that a probe ends this process
-only for a fault of its own.
+`/livez` is answered before Django. It needs neither the database nor a host name, so that a probe ends this process
+only for its own fault.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from django.conf import settings
 from seamlessflow.runtime.liveness import PATH, Liveness
 from seamlessflow.runtime.watchdog import Watchdog
 
-# The scheduler's loop waits for the database as it goes; that one is slow must not end it.
+# The scheduler's loop waits for the database, and a slow database must not end it.
 DATABASE_FACTOR = 4
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -26,7 +26,7 @@ def scheduler_watchdog() -> Watchdog:
 
 
 class LiveApplication:
-    """ASGI, outermost: answers `/livez` and watches the event loop that serves it."""
+    """The outermost ASGI application: answers `/livez` and watches the event loop that serves it."""
 
     def __init__(self, application: Application) -> None:
         self._application = application

@@ -1,6 +1,6 @@
 """Django settings of the control plane: everything that may differ between installations comes from the environment.
 
-Web, scheduler, background workers and tests load this same module; a bad variable stops the process here.
+Web, scheduler, background workers and tests all load this module; a bad variable stops the process here.
 """
 
 import os
@@ -57,7 +57,7 @@ USE_I18N = False
 FORMAT_MODULE_PATH = f"{_PACKAGE}.common.formats"
 
 INSTALLED_APPS = [
-    f"{_PACKAGE}.common",  # first: its templates stand in for the admin site's own
+    f"{_PACKAGE}.common",  # first, so that its templates replace those of the admin site
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -144,7 +144,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _exposure.is_https
 SECURE_SSL_REDIRECT = _exposure.redirects_to_https
 SECURE_REDIRECT_EXEMPT = INTERNAL_PATHS
 SECURE_HSTS_SECONDS = _exposure.hsts_s
-# These two ask for a promise about other hosts of the same domain, which only its owner can give.
+# These two checks demand a promise about other hosts of the domain, which only the domain's owner can give.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
@@ -204,7 +204,7 @@ LOGGING = {
     "loggers": {
         # Django's own handlers would mail administrators; everything goes to the root instead.
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
-        # A refused request is the client's affair and is counted in /metrics.
+        # A refused request is the client's fault; /metrics counts it.
         "django.request": {"level": "ERROR"},
     },
 }
