@@ -38,7 +38,7 @@ def database_now() -> datetime:
 
 
 def _read() -> _Sample:
-    """Read the clock without Django's cursors, whose statements are counted. Halve the round trip."""
+    """Read the clock without Django's cursors, whose statements are counted. Assumes it was read halfway."""
     connection.ensure_connection()
     with connection.wrap_database_errors:
         asked_s = time.monotonic()
