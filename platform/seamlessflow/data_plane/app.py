@@ -1,9 +1,9 @@
 """The gateway's composition root: one ASGI application and the tasks that live as long as it does.
 
-Chat is served by bare ASGI (it is the hot path), everything else by Starlette. Background: the writer of turns, the
-engine table (told by NOTIFY, polled each second), the watch over engines that hold requests, maintenance of leases
-and of abandoned turns, the account of held time, the ends of silent sessions, and for those who watch a group the
-growth of its answers.
+Bare ASGI serves chat, which is the hot path; Starlette serves everything else. The background tasks are the writer
+of turns, the engine table (reloaded on NOTIFY and each second), the watch over engines that hold requests, the
+maintenance of leases and abandoned turns, the account of held time, the expiry of silent sessions, and the feed that
+shows growing answers to whoever watches a group.
 """
 
 import asyncio
@@ -55,9 +55,7 @@ log = logging.getLogger(__name__)
 
 CHAT_PATH = "/v1/chat/completions"
 TRAINER_POOL_SIZE = 2
-GC_THRESHOLD = (
-    50_000  # objects of a turn die young; full collections are what the slowest turns would wait for
-)
+GC_THRESHOLD = 50_000  # a turn's objects die young; the slowest turns would wait for full collections
 
 
 class Gateway:
@@ -185,7 +183,7 @@ class Gateway:
             )
 
     async def _listen(self, maintenance: Maintenance, room: JobNotifier) -> None:
-        """Reload the engine table when it is said to have changed; a publication also makes room for groups."""
+        """Reload the engine table when a notice says that it changed; a publication also makes room for groups."""
 
         async def heard(payload: str) -> None:
             try:

@@ -1,4 +1,4 @@
-"""Settings of the gateway process, from the environment. Faults are named at start, all at once."""
+"""Reads the settings of the gateway process from the environment and names all faults at once, at start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MAX_DIGITS = 10
 class Settings:
     database_url: str
     secret_key: str  # verifies phase credentials, makes front tokens
-    public_url: str  # what clients are told as base URL
+    public_url: str  # the base URL that clients are told
     events_url: str = ""  # broker of live events, as redis-py takes it; none: growing answers are not shown
     max_body_bytes: int = 32 << 20
     max_inflight_body_bytes: int = 256 << 20  # of all requests that are not turned into turns yet
@@ -32,8 +32,8 @@ class Settings:
     num_render_helpers: int = 2  # processes that render and tokenise
     render_timeout_s: float = 10.0  # of processor time, for one request
     render_memory_mb: int = 1024
-    watchdog_s: float = DEFAULT_LIMIT_S  # for which the event loop may stand still; 0: for ever
-    drain_timeout_s: float = 30.0  # a client that takes nothing of its answer for so long is cut off
+    watchdog_s: float = DEFAULT_LIMIT_S  # how long the event loop may stand still; 0: for ever
+    drain_timeout_s: float = 30.0  # a client that reads nothing of its answer for this long is cut off
     max_live_sessions: int = 20_000  # kept in memory; others are read back when they speak
     max_held_turns: int = 4096  # turns waiting for an engine
     retry_window_s: float = 60.0  # how long the partial turn of a vanished client is kept
@@ -46,7 +46,7 @@ class InvalidSettings(ValueError):
 
 
 def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settings:
-    """Raises InvalidSettings with one sentence per fault."""
+    """Read the settings. Raises InvalidSettings with one sentence per fault."""
     url, secret = environ.get("DATABASE_URL", ""), environ.get("SEAMLESSFLOW_SECRET_KEY", "")
     faults = []
     if not url.startswith(("postgres://", "postgresql://")):
@@ -98,7 +98,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Reads whole numbers and notes what is none."""
+    """Reads whole numbers and notes each value that is none."""
 
     environ: Mapping[str, str]
     faults: list[str]

@@ -1,6 +1,6 @@
 """Refusals as OpenAI clients read them: `{"error": {"message", "type", "param", "code"}}`.
 
-Routes beside chat answer RFC 9457 problems, of which that is one more member.
+Routes beside chat answer with RFC 9457 problems, which carry the same `error` object as one more member.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class ApiError(Exception):
 
     @property
     def problem(self) -> bytes:
-        """The same as `application/problem+json`."""
+        """Return the same refusal as `application/problem+json`."""
         problem = Problem(
             type="about:blank",
             title=self.status.phrase,

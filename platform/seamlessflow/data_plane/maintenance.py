@@ -1,4 +1,4 @@
-"""What the gateway does by the clock: engine table, jobs that ended, leases of groups that speak, abandoned turns."""
+"""The gateway's regular work: engine table, ended jobs, leases of groups whose sessions speak, abandoned turns."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ class Maintenance:
         self._clock = clock
 
     async def run(self) -> None:
-        """Poll until cancelled; a database that is away is waited for."""
+        """Poll until cancelled; wait for a database that is away."""
         num_polls = 0
         while True:
             await asyncio.sleep(POLL_S)
@@ -55,7 +55,7 @@ class Maintenance:
                 log.warning("the database is away: %s", str(error).strip())
 
     async def refresh(self) -> None:
-        """Read the engine table, and which jobs are over."""
+        """Read the engine table and find out which jobs are over."""
         jobs = {job.job_id: job for job in self._registry.jobs}
         async with self._pool.connection() as connection:
             engines = await engines_read(connection, secret=self._settings.secret_key)
@@ -75,7 +75,7 @@ class Maintenance:
                 await groups_renew(connection, spoken, self._settings.group_lease_s)
 
     async def _expire_partials(self) -> None:
-        """Record turns whose clients did not come back: for the eye, never for training."""
+        """Record turns whose clients did not come back, so that people can see them; they never train."""
         now_s = self._clock()
         for session in self._registry.sessions:
             if session.partials:

@@ -1,14 +1,14 @@
 """Wakes the long polls of this process when something of their job changed.
 
-Only saves time: changes that another gateway made are found by polling. A change between taking a ticket and waiting
-for it is not lost: take the ticket, look, then wait.
+The notifier only saves time: polling finds the changes that another gateway made. Callers take a ticket, look, and
+then wait, so a change between taking the ticket and waiting is not lost.
 """
 
 import asyncio
 import contextlib
 from uuid import UUID
 
-MAX_WAIT_S = 60.0  # of a long poll, whatever it asks for
+MAX_WAIT_S = 60.0  # the most that a long poll waits, whatever it asks for
 Ticket = asyncio.Event
 
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: pools for agents and trainers, one connection each for the writer and notifications."""
+"""Connections to PostgreSQL: pools for agents and trainers, and one each for the writer and for notifications."""
 
 import asyncio
 import datetime
@@ -77,7 +77,7 @@ def pool_make(url: str, *, max_size: int = POOL_SIZE) -> Pool:
 
 
 async def database_now(connection: Connection) -> datetime.datetime:
-    """Now, by the database's clock. Times that other processes evaluate are stored by this clock only."""
+    """Return the time of the database's clock, the only clock for times that other processes evaluate."""
     cursor = await connection.execute("SELECT clock_timestamp()")
     row = await cursor.fetchone()
     assert row is not None
@@ -86,7 +86,7 @@ async def database_now(connection: Connection) -> datetime.datetime:
 
 
 def database_away() -> ApiError:
-    """What clients are told while the database is away; the OpenAI SDKs try again."""
+    """Return the refusal for clients while the database is away; the OpenAI SDKs try again."""
     message = "The database is away; try again."
     return ApiError(
         HTTPStatus.SERVICE_UNAVAILABLE, message, code="database_away", headers={"retry-after": "1"}
@@ -94,5 +94,5 @@ def database_away() -> ApiError:
 
 
 def new_id() -> UUID:
-    """A fresh UUIDv7."""
+    """Return a fresh UUIDv7."""
     return uuid7(unix_ms=time.time_ns() // 1_000_000, random_bytes=os.urandom(10))

@@ -15,5 +15,5 @@ class Engine:
     token: str
     num_slots: int  # sequences it decodes at once
     machine: str = ""
-    is_behind: bool = False  # it is told to serve a newer version than it does
-    is_too_old: bool = False  # what it samples now could not be trained any more
+    is_behind: bool = False  # it has been told to serve a newer version than it serves
+    is_too_old: bool = False  # what it samples now could no longer be trained

@@ -56,7 +56,7 @@ async def job_event(
 async def engine_event(
     connection: Connection, *, job_id: UUID, kind: str, reason: str, data: dict[str, Any]
 ) -> None:
-    """Told of the job whose engine it is."""
+    """Write an event about an engine, filed under the job that the engine serves."""
     await connection.execute(
         """INSERT INTO common_event
                (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
@@ -66,7 +66,7 @@ async def engine_event(
 
 
 async def outcome_refused_event(connection: Connection, session: SessionRow, *, refused: str) -> None:
-    """Another outcome was reported for a closed session: told once a session, however often it is tried."""
+    """Write that another outcome was reported for a closed session: once a session, however often it is tried."""
     kind = "session.outcome_refused"
     reason = (
         f"the session is closed with the reward {session.reward:g}; {refused} was reported later and refused"

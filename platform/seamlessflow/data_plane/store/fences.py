@@ -1,6 +1,7 @@
 """Checks whether a caller still holds its phase, within the transaction that acts on the answer.
 
-Takes the claims of a phase's credential. Gives nothing, or the refusal that ends what an old fence began.
+The check takes the claims of a phase's credential. It returns nothing, or raises the refusal that ends what an old
+fence began.
 """
 
 from http import HTTPStatus

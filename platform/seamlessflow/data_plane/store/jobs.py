@@ -42,7 +42,7 @@ async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
 
 
 async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
-    """Which of these jobs are over."""
+    """Return those of the jobs that are over."""
     cursor = await connection.execute(
         "SELECT id FROM jobs_job WHERE id = ANY(%s) AND state = ANY(%s)", [job_ids, _TERMINAL]
     )
@@ -50,9 +50,9 @@ async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
 
 
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
-    """The engine table: active rollout phases with an endpoint and a version.
+    """Read the engine table: active rollout phases with an endpoint and a version.
 
-    An engine is too old where whatever it samples now would be beyond the job's staleness bound.
+    An engine is too old if whatever it samples now would be beyond the job's staleness bound.
     """
     cursor = await connection.execute(
         """SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int,
@@ -82,7 +82,7 @@ async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
 
 
 async def phase_is_live(connection: Connection, claims: PhaseClaims) -> bool:
-    """Whether the phase of a credential still runs under its fence."""
+    """Return whether the phase of a credential still runs under its fence."""
     cursor = await connection.execute(
         "SELECT 1 FROM scheduling_phase WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)",
         [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE],
@@ -91,5 +91,5 @@ async def phase_is_live(connection: Connection, claims: PhaseClaims) -> bool:
 
 
 def month_of(moment: datetime.datetime) -> datetime.date:
-    """The partition of a session opened at `moment` (UTC)."""
+    """Return the partition of a session that was opened at `moment` (UTC)."""
     return moment.astimezone(datetime.UTC).date().replace(day=1)

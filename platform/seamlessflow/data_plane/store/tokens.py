@@ -1,7 +1,7 @@
-"""API tokens as the gateway sees them: by the same table of roles and scopes as the REST API's.
+"""Checks API tokens at the gateway, by the same table of roles and scopes as the REST API.
 
-Enters: a secret. Leaves: the projects in which its bearer may work with external sessions. Notes the use of the token,
-at most once in USE_NOTED_S.
+`token_projects` takes a secret and returns the projects in which its bearer may work with external sessions. It notes
+the use of the token, at most once in USE_NOTED_S.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from seamlessflow.core.access.operations import Operation, Scope, roles_of, scop
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.connection import Connection
 
-# The column is for people; a write for each request would cost more than it tells.
+# The column is for people; a write for each request would cost more than it is worth.
 USE_NOTED_S = 60
 _ROLES = [role.value for role in roles_of(Operation.SESSION_OPEN)]
 _LIVE_TOKEN = """
@@ -68,7 +68,7 @@ def _forbidden(reason: str) -> ApiError:
 
 
 async def _use_note(connection: Connection, token_id: UUID) -> None:
-    """Of requests that come at once one writes."""
+    """Note the use of a token; of requests that come at once only one writes."""
     await connection.execute(
         """UPDATE accounts_token SET last_used_at = now()
            WHERE id = %s AND (last_used_at IS NULL OR last_used_at < now() - make_interval(secs => %s))""",

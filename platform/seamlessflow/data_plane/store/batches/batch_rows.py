@@ -37,7 +37,7 @@ class ReadyGroup:
 
 
 async def is_publisher(connection: Connection, claims: PhaseClaims) -> bool:
-    """Whether the job's train fence is still that of this phase."""
+    """Return whether the job's train fence is still that of this phase."""
     cursor = await connection.execute(
         "SELECT 1 FROM jobs_job WHERE id = %s AND train_fence = %s", [claims.job_id, claims.fence]
     )
@@ -45,7 +45,7 @@ async def is_publisher(connection: Connection, claims: PhaseClaims) -> bool:
 
 
 async def batches_advance(connection: Connection, job_id: UUID, request: BatchLeaseRequest) -> None:
-    """Batches up to `applied_batch` are applied; those behind a durable checkpoint lose their bytes."""
+    """Mark the batches up to `applied_batch` as applied; those behind a durable checkpoint lose their bytes."""
     BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
     BATCH_MOVES.check(BatchState.APPLIED, BatchState.FORGOTTEN)
     await connection.execute(
@@ -61,7 +61,7 @@ async def batches_advance(connection: Connection, job_id: UUID, request: BatchLe
 
 
 async def batches_applied_note(connection: Connection) -> None:
-    """Batches that are in published weights are applied, also when no trainer asks for the next one."""
+    """Mark the batches that are in published weights as applied, also when no trainer asks for the next one."""
     BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
     await connection.execute(
         f"""UPDATE trajectory_batch b SET state = {_BATCH_APPLIED}, applied_at = now() FROM jobs_job j
@@ -70,7 +70,7 @@ async def batches_applied_note(connection: Connection) -> None:
 
 
 async def batch_release(connection: Connection, claims: PhaseClaims, number: int) -> bytes | None:
-    """The bytes of a batch that exists, its lease moved to this phase; None when there is none yet."""
+    """Move the lease of a batch to this phase and return its bytes; None when the batch does not exist yet."""
     cursor = await connection.execute(
         """UPDATE trajectory_batch SET lease_phase_id = %s, lease_fence = %s,
                   lease_expires_at = now() + make_interval(secs => %s)
@@ -82,7 +82,7 @@ async def batch_release(connection: Connection, claims: PhaseClaims, number: int
 
 
 async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]:
-    """Ready groups, oldest first, locked."""
+    """Lock the ready groups and return them, oldest first."""
     cursor = await connection.execute(
         """SELECT id, min_version, max_version FROM trajectory_group
            WHERE job_id = %s AND state = %s ORDER BY index FOR UPDATE""",
@@ -92,7 +92,7 @@ async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]
 
 
 async def batch_may_be_ready(connection: Connection, job_id: UUID, number: int, *, num_groups: int) -> bool:
-    """Whether a batch was made already, or so many groups are ready as it takes."""
+    """Return whether the batch was made already or as many groups are ready as it takes."""
     cursor = await connection.execute(
         """SELECT EXISTS (SELECT FROM trajectory_batch WHERE job_id = %(job)s AND number = %(number)s)
                OR (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = %(ready)s) >= %(groups)s""",
@@ -106,7 +106,7 @@ async def batch_may_be_ready(connection: Connection, job_id: UUID, number: int, 
 async def sessions_fresh_count(
     connection: Connection, group_ids: Sequence[UUID], *, oldest_allowed: int
 ) -> dict[UUID, int]:
-    """Sessions with an outcome, by group, that no version older than allowed sampled."""
+    """Count, by group, the sessions with an outcome that no version older than allowed sampled."""
     cursor = await connection.execute(
         f"""SELECT s.group_id, count(*) FILTER (WHERE NOT EXISTS (
                SELECT FROM trajectory_node n WHERE n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
@@ -155,7 +155,7 @@ async def batch_insert(
 
 
 def _oldest(versions: NDArray[np.int32]) -> int | None:
-    """None where the tokens were sampled by no version of this job."""
+    """Return the oldest version; None where no version of this job sampled the tokens."""
     oldest = int(versions.min())
     return oldest if oldest >= 0 else None
 
@@ -197,7 +197,7 @@ async def finished_sessions(
 async def _nodes(
     connection: Connection, keys: Sequence[tuple[date, UUID]]
 ) -> tuple[dict[UUID, list[Node]], set[UUID]]:
-    """What training needs of the nodes of some sessions: no messages, no digests; and which have an answer cut."""
+    """Read what training needs of some sessions' nodes (no messages, no digests), and which have an answer cut."""
     cursor = await connection.execute(
         """SELECT n.session_id, n.node_index, n.parent_index, n.kind, coalesce(n.token_ids, p.token_ids), n.logprobs,
                   n.version_spans, n.loss_mask, n.is_partial, coalesce(n.finish_reason = 'length', false)

@@ -1,8 +1,9 @@
-"""How many new groups may begin: counted from durable state, so that no restart inflates it.
+"""Counts how many new groups may begin, from durable state, so that no restart inflates the number.
 
-Two bounds: what the staleness rule lets wait (groups that are open, ready or in a batch that engines do not serve yet
-≤ groups_per_batch × StalenessBound.num_batches_ahead), and what the remaining updates need, with one batch to spare.
-An engine that is too far behind to sample for training gets no turns and delays nobody.
+Two bounds hold. The staleness rule limits the groups that wait (those that are open, ready or in a batch that engines
+do not serve yet ≤ groups_per_batch × StalenessBound.num_batches_ahead). The remaining updates limit the groups to
+what they need, with one batch to spare. An engine that is too far behind to sample for training gets no turns and
+delays nobody.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ async def group_counts(connection: Connection, job_id: UUID, bound: StalenessBou
 
 
 async def _batch_served(connection: Connection, job_id: UUID, bound: StalenessBound) -> int:
-    """The last batch that every engine within the staleness bound serves."""
+    """Return the last batch that every engine within the staleness bound serves."""
     cursor = await connection.execute(
         """SELECT j.published_batch, array(
                       SELECT coalesce(v.batch_number, 0) FROM scheduling_phase p
@@ -58,7 +59,7 @@ async def _batch_served(connection: Connection, job_id: UUID, bound: StalenessBo
 
 
 def num_admissible(spec: JobSpec, counts: GroupCounts) -> int:
-    """New groups that may begin now."""
+    """Return how many new groups may begin now."""
     per_batch = spec.rollout.groups_per_batch
     remaining = spec.train.num_updates - counts.last_batch
     if remaining <= 0:

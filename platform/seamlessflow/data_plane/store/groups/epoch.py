@@ -23,7 +23,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """What a person asked for last; number 0: nobody did."""
+    """The stage change that a person requested last; number 0: nobody requested one."""
 
     number: int
     stage: int | None

@@ -48,7 +48,7 @@ async def evaluation_running(connection: Connection, job_id: UUID) -> Running | 
 
 
 async def version_due(connection: Connection, job_id: UUID, spec: JobSpec) -> int | None:
-    """The newest version, if it is to be evaluated now; None while there is no need."""
+    """Return the newest version if it must be evaluated now; None while there is no need."""
     cursor = await connection.execute(
         """SELECT j.latest_version, j.published_batch,
                   (SELECT max(version) FROM trajectory_evaluation e WHERE e.job_id = j.id)
@@ -97,8 +97,8 @@ async def evaluation_finish_if_whole(
 ) -> bool:
     """Finish an evaluation all of whose groups are evaluated; call with the last one's move in this transaction.
 
-    It is named after the oldest version that sampled a token of it: a later one than it was begun for, if engines had
-    moved on before its first turn.
+    It is named after the oldest version that sampled a token of it. That is a later version than the one it was begun
+    for, if engines had moved on before its first turn.
     """
     # The row's lock: of two groups that end at once, the later one sees both.
     cursor = await connection.execute(
@@ -154,7 +154,7 @@ async def evaluation_finish_if_whole(
 
 
 async def evaluations_cancel(connection: Connection) -> None:
-    """End those whose jobs are over: nobody runs what is left of them. Figures stay unknown."""
+    """End the evaluations whose jobs are over: nobody runs what is left of them. Their figures stay unknown."""
     EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.CANCELLED)
     async with connection.transaction():
         cursor = await connection.execute(
@@ -189,7 +189,7 @@ class _Figures:
     pass_at: dict[int, float]
 
     def metrics(self, version: int, max_version: int | None) -> dict[str, float]:
-        """Under the catalogue's names; what is not known is left out."""
+        """Return the metrics under the catalogue's names; unknown ones are left out."""
         known: dict[str, float | None] = {
             "eval/reward_mean": self.reward_mean,
             **{f"eval/pass_at_{k}": estimate for k, estimate in self.pass_at.items()},

@@ -49,7 +49,7 @@ class Contrast:
 
 
 async def groups_lock(connection: Connection, group_ids: Sequence[UUID]) -> list[LockedGroup]:
-    """Those of the groups that still run, locked."""
+    """Lock those of the groups that still run and return them."""
     cursor = await connection.execute(
         """SELECT job_id, id, index, task, size, evaluation_version FROM trajectory_group
            WHERE id = ANY(%s) AND state = ANY(%s) ORDER BY id FOR UPDATE""",
@@ -59,7 +59,7 @@ async def groups_lock(connection: Connection, group_ids: Sequence[UUID]) -> list
 
 
 async def num_rewarded_note(connection: Connection, num_rewarded: Mapping[UUID, int]) -> None:
-    """How many outcomes groups have that go on running."""
+    """Note how many outcomes the groups have that go on running."""
     if num_rewarded:
         await connection.execute(
             """UPDATE trajectory_group g SET num_rewarded = now.num
@@ -70,12 +70,12 @@ async def num_rewarded_note(connection: Connection, num_rewarded: Mapping[UUID, 
 
 
 async def statistics_store(connection: Connection, group_id: UUID, *, num_rewarded: int) -> None:
-    """Rewards and versions of a group that was just moved on."""
+    """Store the rewards and versions of a group that was just moved on."""
     await connection.execute(_STATISTICS, {"group": group_id, "num": num_rewarded})
 
 
 async def num_ready(connection: Connection, job_id: UUID) -> int:
-    """Groups of the job that may train and are in no batch."""
+    """Return the number of groups of the job that may train and are in no batch."""
     cursor = await connection.execute(
         "SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = %s",
         [job_id, GroupState.READY.value],
@@ -86,7 +86,7 @@ async def num_ready(connection: Connection, job_id: UUID) -> int:
 
 
 async def contrast_read(connection: Connection, job_id: UUID, group_id: UUID) -> Contrast:
-    """Of a group with at least one outcome."""
+    """Read the contrast of a group that has at least one outcome."""
     cursor = await connection.execute(
         f"""SELECT min(reward), max(reward),
                   (SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = {_GROUP_DROPPED}

@@ -58,7 +58,7 @@ _LEASABLE = """
 
 @dataclass(frozen=True, slots=True)
 class OpenGroup:
-    """A group that a runner may take; `is_abandoned`: whoever held it is gone. Trained if of no evaluation."""
+    """A group that a runner may take; `is_abandoned`: its holder is gone. It trains unless it is of an evaluation."""
 
     group_id: UUID
     index: int
@@ -86,7 +86,7 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The newest attempt of one slot; state None: it never ran. Attempts requeued are no failures."""
+    """The newest attempt of one slot; state None: the slot never ran. Requeued attempts are no failures."""
 
     slot: int
     attempt: int
@@ -105,12 +105,12 @@ class Slot:
 
 
 def num_rewarded_needed(size: int) -> int:
-    """Outcomes with which a group may train once no slot can run any more."""
+    """Return how many outcomes a group needs to train once no slot can run any more."""
     return min(size, max(2, math.ceil(size / 2)))
 
 
 def session_api_key(session_id: UUID, secret: str | None = None) -> str:
-    """A random key, or one that ends with `secret`."""
+    """Return a random key, or one that ends with `secret`."""
     shown = show_id(IdKind.SESSION, session_id).partition("_")[2]
     return f"{KEY_PREFIX}{shown}_{secret or secrets.token_urlsafe(24)}"
 
@@ -127,7 +127,7 @@ async def job_lock(connection: Connection, job_id: UUID) -> None:
 async def groups_leasable(
     connection: Connection, claims: PhaseClaims, state: GroupState = GroupState.OPEN
 ) -> list[OpenGroup]:
-    """Groups in a running state that this phase holds or that nobody holds any more, oldest first, locked."""
+    """Lock and return the running groups that this phase holds or that nobody holds any more, oldest first."""
     cursor = await connection.execute(
         _LEASABLE,
         {
@@ -142,7 +142,7 @@ async def groups_leasable(
 
 
 async def group_open_of_key(connection: Connection, job_id: UUID, external_key: str) -> OpenGroup | None:
-    """The newest open group that external agents named so, locked."""
+    """Lock and return the newest open group to which external agents gave this key."""
     cursor = await connection.execute(
         """SELECT id, index, task, size FROM trajectory_group
            WHERE job_id = %s AND state = %s AND external_key = %s ORDER BY index DESC LIMIT 1 FOR UPDATE""",
@@ -178,7 +178,7 @@ async def groups_hold(
 
 
 async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: float) -> None:
-    """Their sessions spoke: whoever holds the groups goes on holding them. Locked in the order of `groups_lock`."""
+    """Renew the leases of groups whose sessions spoke, for their holders. Locks in the order of `groups_lock`."""
     await connection.execute(
         """UPDATE trajectory_group SET lease_expires_at = now() + make_interval(secs => %s)
            WHERE id IN (SELECT id FROM trajectory_group WHERE id = ANY(%s) AND state = ANY(%s)
@@ -188,7 +188,7 @@ async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: f
 
 
 async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]:
-    """Fail the open sessions of a group whose runner is gone; one that was drained requeued them, told or not."""
+    """Fail the open sessions of a group whose runner is gone; a drained runner requeued them, reported or not."""
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
         f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner is gone',
@@ -204,9 +204,9 @@ async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]
 async def sessions_recall(
     connection: Connection, group_ids: Sequence[UUID], *, held: Sequence[UUID], least_age_s: float
 ) -> list[UUID]:
-    """Hand back open sessions that the runner of these groups does not have: it never got the answer that named them.
+    """Requeue open sessions that the runner of these groups does not have: it never got the answer that named them.
 
-    `least_age_s`: younger ones may be on their way to it.
+    Sessions younger than `least_age_s` are left alone: they may be on their way to the runner.
     """
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
@@ -220,7 +220,7 @@ async def sessions_recall(
 
 
 async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dict[UUID, list[Slot]]:
-    """All slots of each group, in order."""
+    """Return all slots of each group, in order."""
     cursor = await connection.execute(
         f"""SELECT group_id, slot, max(attempt), (array_agg(state ORDER BY attempt DESC))[1],
                   count(*) FILTER (WHERE state = {_SESSION_FAILED} AND NOT is_requeued)
@@ -234,7 +234,7 @@ async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dic
 
 
 def slots_new(group: OpenGroup) -> list[Slot]:
-    """Of a group none of whose sessions began."""
+    """Return the slots of a group none of whose sessions began."""
     return [Slot(slot, 0, None) for slot in range(group.size)]
 
 
@@ -282,7 +282,7 @@ async def group_move(
     reason: str,
     cause: DropCause | None = None,
 ) -> bool:
-    """Compare-and-set of a group's state, with its event. False when it was elsewhere. `cause`: why it is dropped."""
+    """Move a group by compare-and-set and write its event; False if it was in another state. `cause`: why it drops."""
     GROUP_MOVES.check(source, target)
     cursor = await connection.execute(
         """UPDATE trajectory_group SET state = %s, reason = %s, drop_cause = %s,

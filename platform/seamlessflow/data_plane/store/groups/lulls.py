@@ -9,7 +9,7 @@ from seamlessflow.data_plane.store.connection import Connection, new_id
 
 
 async def lull_begin(connection: Connection, *, job_id: UUID, project_id: UUID) -> None:
-    """Changes nothing if a lull is open already."""
+    """Begin a lull; change nothing if one is open already."""
     await connection.execute(
         """INSERT INTO trajectory_lull (id, project_id, job_id, began_at)
            SELECT %(id)s, %(project)s, %(job)s, clock_timestamp()

@@ -18,7 +18,7 @@ class Opening:
 
 
 async def opening_read(connection: Connection, project_id: UUID, key: str) -> Opening | None:
-    """The session that a request of this Idempotency-Key opened in the project."""
+    """Return the session that a request with this Idempotency-Key opened in the project."""
     cursor = await connection.execute(
         """SELECT id, open_digest, key_digest, expires_at FROM trajectory_session
            WHERE project_id = %s AND open_key = %s""",

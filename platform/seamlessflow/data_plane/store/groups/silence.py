@@ -1,7 +1,7 @@
-"""Sessions of agents outside the platform that fell silent, and groups that nobody opens sessions of any more.
+"""Sessions of outside agents that fell silent, and groups in which nobody opens sessions any more.
 
-All moments are the database's. Invariant: no statement here waits for a session that a turn is being written to, so
-none can cross the writer of turns; what is skipped is taken up by the next poll.
+All moments are the database's. Invariant: no statement here waits for a session to which a turn is being written, so
+none can deadlock with the writer of turns; the next poll takes up what was skipped.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -45,7 +45,7 @@ class SilentSession:
 async def sessions_renew(connection: Connection, ttls_s: Mapping[UUID, float]) -> tuple[set[UUID], set[UUID]]:
     """Put off the end of sessions that spoke; each row is written at most ten times in its time to live.
 
-    Returns those to be tried again, because somebody writes their rows just now, and those that are over.
+    Returns the sessions to try again, because somebody is writing their rows, and those that are over.
     """
     cursor = await connection.execute(
         """SELECT s.id, s.state, s.expires_at < now() + make_interval(secs => 0.9 * t.ttl_s)
@@ -71,13 +71,13 @@ async def sessions_renew(connection: Connection, ttls_s: Mapping[UUID, float]) -
 async def sessions_silent(
     connection: Connection, *, heard_for_s: float, listen_s: float
 ) -> list[SilentSession]:
-    """Open sessions whose time is over, of jobs whose sessions could be heard for their time to live or `listen_s`."""
+    """Return open sessions past their end, of jobs that could be heard for their time to live or `listen_s`."""
     cursor = await connection.execute(_SILENT, [listen_s, heard_for_s])
     return [SilentSession(*row) for row in await cursor.fetchall()]
 
 
 async def silent_lock(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, float | None]:
-    """Those that are silent still, locked, with the reward that was noted of each."""
+    """Lock the sessions that are still silent and return them with the reward noted for each."""
     cursor = await connection.execute(
         f"""SELECT id, reward FROM trajectory_session
            WHERE id = ANY(%s) AND state = {_SESSION_OPEN} AND expires_at < now() ORDER BY id FOR UPDATE SKIP LOCKED""",
@@ -89,6 +89,6 @@ async def silent_lock(connection: Connection, session_ids: Sequence[UUID]) -> di
 async def groups_given_up(
     connection: Connection, *, heard_for_s: float, listen_s: float, least_s: float
 ) -> list[tuple[UUID, UUID]]:
-    """Open groups, with their jobs, of which no session is open and none ended within the time to live or `least_s`."""
+    """Return open groups, with their jobs, of which no session is open or ended in the time to live or `least_s`."""
     cursor = await connection.execute(_GIVEN_UP, [_TERMINAL, listen_s, heard_for_s, least_s])
     return [(row[0], row[1]) for row in await cursor.fetchall()]

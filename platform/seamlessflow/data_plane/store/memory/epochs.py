@@ -1,6 +1,6 @@
 """The epochs of one job in memory: the twin of `store/groups/epochs`.
 
-What others write in PostgreSQL (requests of people, published metrics, finished groups) is set on the twin's fields.
+Tests set on the twin's fields what others write to PostgreSQL: requests of people, published metrics, finished groups.
 """
 
 import datetime

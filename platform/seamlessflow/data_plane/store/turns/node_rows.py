@@ -64,7 +64,7 @@ _INSERT_PROMPT = """
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a row says about a node besides what the tree needs."""
+    """What a row says about a node beyond what the tree needs."""
 
     messages: list[dict[str, Any]]
     turn_id: UUID
@@ -102,12 +102,12 @@ def prompt_digest(token_ids: bytes) -> bytes:
 
 
 def prompt_id(job_id: UUID, digest: bytes) -> UUID:
-    """The same content of the same job always has the same id: no look-up before the insert."""
+    """Return the id of a content within a job; it is always the same, so no look-up precedes the insert."""
     return UUID(bytes=hashlib.blake2b(job_id.bytes + digest, digest_size=16).digest())
 
 
 async def prompts_insert(connection: Connection, rows: Sequence[NodeRow], known: set[UUID]) -> None:
-    """Content of roots; `known` remembers what is certainly there."""
+    """Insert the content of roots; `known` remembers what is certainly stored."""
     fresh = {}
     for row in rows:
         if row.node.kind == NodeKind.ROOT:
@@ -136,7 +136,7 @@ async def nodes_copy(connection: Connection, rows: Sequence[NodeRow]) -> None:
 
 
 async def nodes_present(connection: Connection, rows: Sequence[NodeRow]) -> set[tuple[UUID, int, UUID]]:
-    """Which of these nodes are stored already: (session, index, turn)."""
+    """Return those of the nodes that are stored already, as (session, index, turn)."""
     cursor = await connection.execute(
         """SELECT session_id, node_index, turn_id FROM trajectory_node
            WHERE month = ANY(%s) AND session_id = ANY(%s)""",
@@ -148,7 +148,7 @@ async def nodes_present(connection: Connection, rows: Sequence[NodeRow]) -> set[
 async def nodes_read(
     connection: Connection, keys: Sequence[tuple[datetime.date, UUID]]
 ) -> dict[UUID, list[NodeRow]]:
-    """All nodes of some sessions, in order of their index."""
+    """Read all nodes of some sessions, in the order of their index."""
     cursor = await connection.execute(
         """SELECT n.month, n.session_id, n.project_id, n.job_id, n.node_index, n.parent_index, n.kind,
                   coalesce(n.token_ids, p.token_ids), n.logprobs, n.version_spans, n.loss_mask, n.messages, n.turn_id,
@@ -166,7 +166,7 @@ async def nodes_read(
 
 
 def node_values(row: NodeRow) -> tuple[object, ...]:
-    """The values of `COLUMNS`."""
+    """Return a node's values in the order of `COLUMNS`."""
     key, node, facts = row.key, row.node, row.facts
     is_root, is_sampled = node.kind == NodeKind.ROOT, node.kind == NodeKind.SAMPLED
     low, high = spans_bounds(node.spans)
@@ -204,7 +204,7 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
 
 
 def _mean_logprob(node: Node) -> float | None:
-    """For forests seen from afar, where single tokens are not read."""
+    """Return the mean that a forest shows from afar, where single tokens are not read."""
     return float(np.frombuffer(node.logprobs, dtype="<f4").mean()) if node.logprobs else None
 
 

@@ -45,7 +45,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionOutcome:
-    """How a session ends. Without a reward it failed, for `reason`; requeued, that was no fault of its task."""
+    """How a session ends. Without a reward it failed, for `reason`; if it was requeued, its task is not to blame."""
 
     reward: float | None
     reason: str = ""
@@ -59,7 +59,7 @@ class SessionOutcome:
 
 
 async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, SessionRow]:
-    """Those that exist."""
+    """Read those of the sessions that exist."""
     cursor = await connection.execute(
         """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward, s.reason,
                   g.evaluation_version
@@ -88,7 +88,7 @@ async def session_read(connection: Connection, session_id: UUID) -> SessionRow |
 
 
 async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
-    """A session that exists, as it is now; nobody else changes it until the transaction ends."""
+    """Lock an existing session and return it as it is now; nobody else changes it until the transaction ends."""
     await connection.execute("SELECT 1 FROM trajectory_session WHERE id = %s FOR UPDATE", [session_id])
     row = await session_read(connection, session_id)
     assert row is not None
@@ -96,7 +96,7 @@ async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
 
 
 async def sessions_end(connection: Connection, outcomes: Mapping[UUID, SessionOutcome]) -> set[UUID]:
-    """Give open sessions their outcomes. Returns those that had not ended before."""
+    """Give open sessions their outcomes. Returns the sessions that had not ended before."""
     for outcome in outcomes.values():
         SESSION_MOVES.check(SessionState.OPEN, outcome.state)
     given = outcomes.values()

@@ -1,8 +1,8 @@
 """The one writer of turns: group commits.
 
-Turns enter by `commit` and are acknowledged when their transaction is. A flush starts at once when none is in flight;
-turns that come meanwhile join the next one, so a lone turn never waits for a timer. When the connection is lost the
-flush is repeated on a new one, skipping what its doubtful predecessor may have stored: exactly once.
+`commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once when none is
+in flight; turns that come meanwhile join the next one, so a lone turn never waits for a timer. When the connection is
+lost the flush is repeated on a new one without the turns that its predecessor stored: each is stored exactly once.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class TurnWriter:
         self._connection: Connection | None = None
 
     async def commit(self, rows: Sequence[NodeRow]) -> None:
-        """Return when these rows, all of one turn, are durable. Raises TurnRefused."""
+        """Return once these rows, all of one turn, are durable. Raises TurnRefused."""
         pending = pending_turn(rows)
         await self._queue.put(pending)
         await pending.done
@@ -131,7 +131,7 @@ class TurnWriter:
 
 
 async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> list[PendingTurn]:
-    """Turns whose nodes are not there; turns are written whole, so one node tells."""
+    """Return the turns that are not stored; turns are written whole, so one node is enough to tell."""
     present = await nodes_present(connection, [row for turn in turns for row in turn.rows])
     return [
         turn
