@@ -1,7 +1,8 @@
 """Trainers and agent runners: children that speak `core.protocol.child` over an inherited socket.
 
-Enters: phases to begin and drain. Leaves: Begin, Drain and Renew to the child; Ready, Doing, Ended and Failed from
-it, as moves of the phase; Ping and Pong. Invariant: a word about another phase than the present one changes nothing.
+It takes phases to begin and drain and sends Begin, Drain and Renew to the child. It turns the child's Ready, Doing,
+Ended and Failed into moves of the phase, and exchanges Ping and Pong. Invariant: a message about another phase than
+the present one changes nothing.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The control verbs of an engine, over its unix socket: vLLM's own routes, kept to the supervisor.
+"""The control calls of an engine over its unix socket: vLLM's own routes, which only the supervisor reaches.
 
-Enters: method calls. Leaves: HTTP. Every failure, whatever its kind, is an EngineError with one sentence.
+Each method call becomes an HTTP request. Every failure, whatever its kind, is an EngineError with one sentence.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The rollout child: an engine, and the front before it.
 
-Enters: phases with the weights they should serve. Leaves: an endpoint that serves exactly those; in-place updates; on
-draining a hand-over: new requests are refused, running ones end with what they have, the engine stays and sleeps.
+It takes phases with the weights that they should serve, offers an endpoint that serves exactly those, and updates them
+in place. A drain hands over: new requests are refused, running ones end with what they have, and the engine sleeps.
 Invariants: the front admits a version only while the engine serves it; a version is served only when its files are
 whole (they are renamed into place); an engine that failed an update serves nothing again.
 """

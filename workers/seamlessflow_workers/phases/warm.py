@@ -1,7 +1,7 @@
 """A warm process: a child started once for a (job, role) that carries out one phase after another.
 
-Enters: a `WarmProcess` (all it needs to start) and, over time, phases to begin, refresh, drain or abandon.
-Leaves: moves of those phases; an end of the child, expected or not. Invariants: one start at a time on a machine; a
+It takes a `WarmProcess` (all it needs to start) and, over time, phases to begin, refresh, drain or abandon. It reports
+moves of those phases and the end of the child, expected or not. Invariants: a machine starts one child at a time; a
 phase whose child dies, or gives no sign of life for long, fails with the reason; nothing of the child is left when its
 task has ended.
 """

@@ -1,7 +1,7 @@
-"""A child that another process forked for us: waited for like our own, without threads and without polling.
+"""A child that another process forked for us: we wait for it like for our own, without threads and without polling.
 
-Enters: the id of a process that was orphaned below us while we took orphans in. Leaves: its exit code, negative for a
-signal, as `subprocess` has it. Needs pidfd_open (Linux 5.3).
+It takes the id of a process that was orphaned below us while we were a subreaper, and returns its exit code, negative
+for a signal, as `subprocess` does. It needs pidfd_open (Linux 5.3).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """One child process: spawned, logged, waited for, stopped.
 
-Enters: a command line, environment, cores and a sink for its output. Leaves: how it ended, in words.
-Invariants: spawned from the main thread (death signals follow the spawning thread); leads a process group of its
-own, which is stopped as a whole; knows no secret of the supervisor.
+It takes a command line, an environment, cores and a sink for the output, and returns in words how the child ended.
+Invariants: the child is spawned from the main thread (death signals follow the spawning thread); it leads a process
+group of its own, which is stopped as a whole; it knows no secret of the supervisor.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The environment of child processes: what they are told, and what is kept from them.
 
-Enters: what one child's command adds, and how many cores it has. Leaves: all its variables. Invariant: no child knows a
-secret of the supervisor.
+It takes the variables that a child's command adds and the number of its cores, and returns all its variables.
+Invariant: no child knows a secret of the supervisor.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Becomes another program after binding its life to the supervisor's and itself to processor cores.
 
-Enters: `PARENT_PID CORES PROGRAM ARG...` (cores as `0,1`), run as a script by `python -I -S`: the standard library
-only, and no code of ours runs between fork and exec in a process that has threads.
-Leaves: the program under the same process id. Invariant: nothing survives the supervisor, however it dies.
+It takes `PARENT_PID CORES PROGRAM ARG...` (cores as `0,1`) and executes the program under the same process id. It runs
+as a script by `python -I -S` with the standard library only, so that no code of ours runs between fork and exec in a
+process that has threads. Invariant: nothing survives the supervisor, however it dies.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
-"""The output of one child: to rotated files, one per phase, readable by offset.
+"""Writes the output of one child to rotated files, one per phase, readable by offset.
 
-Enters: bytes as the child writes them. Leaves: `<role>-<phase>.log` (what came before the first phase and between
-phases goes to `<role>-<job>.log` and opens the next phase's log), and the last line, for reasons of failure.
+It takes bytes as the child writes them and writes `<role>-<phase>.log`. Output before the first phase and between
+phases goes to `<role>-<job>.log` and opens the next phase's log. The last line is kept for reasons of failure.
 Invariant: an offset counts the bytes of one phase's log from its beginning, through rotations; disk use is bounded
 at two files of `max_file_bytes` a log and its first `head_bytes`.
 """

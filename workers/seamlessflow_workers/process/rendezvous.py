@@ -1,7 +1,8 @@
 """Where trainers of other machines meet the one of this machine.
 
-Enters: where the machine listens and what others call it. Leaves: a bound socket, which trainers inherit, and its
-address for the control plane. Bound before anybody is told; only a trainer that leads a gang ever accepts on it.
+It takes the address on which the machine listens and the name that others use for it. It gives a bound socket, which
+trainers inherit, and its address for the control plane. The socket is bound before anybody learns the address; only a
+trainer that leads a gang ever accepts on it.
 """
 
 import socket

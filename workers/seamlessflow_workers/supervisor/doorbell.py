@@ -1,7 +1,7 @@
 """The doorbell: a Celery worker on the queue `machine.<name>` whose only deed is to write one byte to a socket.
 
-Enters: task `seamlessflow.doorbell` (JSON; its arguments are ignored: orders come over HTTP). Leaves: one byte a
-message, and one at each start, to the descriptor inherited from the supervisor.
+The worker takes the task `seamlessflow.doorbell` (JSON) and ignores its arguments, because orders come over HTTP. It
+writes one byte for each message, and one at each start, to the descriptor inherited from the supervisor.
 Invariant: nothing in a message is executed or believed.
 
 Run as `python -m seamlessflow_workers.supervisor.doorbell --machine NAME --wake-up-fd N` with BROKER_URL set.

@@ -1,7 +1,7 @@
-"""The supervisor's side of the doorbell: keeps the Celery child alive and turns its bytes into wakes.
+"""The supervisor's side of the doorbell: keeps the Celery child alive and turns its bytes into wake-ups.
 
-Enters: bytes on a socket. Leaves: calls of `on_wake_up`, one for any number of bytes that came together.
-Invariant: the child's death, or the broker's, costs latency only: it is restarted with back-off, for ever.
+It reads bytes from a socket and calls `on_wake_up` once for any number of bytes that came together.
+Invariant: the death of the child or of the broker costs latency only; the child is restarted with back-off, for ever.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The conversation with the control plane: one heartbeat after another, at most one under way.
 
-Enters: a function that builds the heartbeat of this moment, one that takes the answer, and wakes (a doorbell, a
-change) in between. Leaves: `POST /api/worker/v1/heartbeat` every `interval_s` of the last answer and soon after a wake.
+It takes a function that builds the present heartbeat, one that receives the answer, and wake-ups (a doorbell, a change)
+in between. It sends `POST /api/worker/v1/heartbeat` every `interval_s` of the last answer and soon after a wake-up.
 Invariant: whatever the control plane does or fails to do, nothing here ends or delays running work.
 """
 

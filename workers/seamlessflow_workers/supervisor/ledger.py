@@ -1,7 +1,7 @@
 """Recorder of the machine's ledger: what the machine did, second by second.
 
-Enters: readings (state, cause, job) with the number of requests in flight, on a monotonic clock that the caller reads.
-Leaves: closed intervals with consecutive numbers, kept until the control plane acknowledges them.
+The recorder takes readings (state, cause, job) with the number of requests in flight, on a monotonic clock that the
+caller reads. It keeps closed intervals with consecutive numbers until the control plane acknowledges them.
 Invariant: intervals touch exactly, and together with the open one cover the time since the recorder was made.
 
 Changes closer together than `shortest_s` share one interval. Its label is the reading that held longest, counting

@@ -1,9 +1,9 @@
 """Carries phase logs to the control plane by offset.
 
-Enters: open log files, one per phase. Leaves: `POST /api/worker/v1/phases/<uuid>/logs?stream=&offset=` with at most
-64 KiB, again until acknowledged. Invariants: never blocks a child or a phase; the control plane's absence only delays
-it, until rotation has forgotten what lies between a log's head and its newest, which the control plane is told as
-`lost`; the server's `next_offset` decides where to go on; at most `NUM_LOGS_MAX` logs wait.
+It takes open log files, one per phase, and sends `POST /api/worker/v1/phases/<uuid>/logs?stream=&offset=` with at most
+64 KiB, again until acknowledged. Invariants: it never blocks a child or a phase; the control plane's absence only
+delays it, until rotation has dropped what lies between a log's head and its newest bytes, which it reports as `lost`;
+the server's `next_offset` decides where to go on; at most `NUM_LOGS_MAX` logs wait.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""The machine: makes what runs equal to what the control plane orders, and reports what is.
+"""The machine: makes what runs equal to what the control plane orders, and reports what runs.
 
-Enters: heartbeat answers, doorbell rings, moves of phases and children. Leaves: children, phase reports, the ledger.
-Invariants: one reconciliation at a time, always against the newest answer; no await between reading the state of
-things and acting on it; a silent control plane changes nothing.
+It takes heartbeat answers, wake-ups, and moves of phases and children. It starts children and writes phase reports and
+the ledger.
+Invariants: reconciliations run one at a time, always against the newest answer; there is no await between reading a
+state and acting on it; a silent control plane changes nothing.
 """
 
 import asyncio

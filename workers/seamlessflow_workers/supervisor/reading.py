@@ -1,7 +1,7 @@
 """Which ledger state a machine is in when several things happen at once.
 
-Enters: a view of the live phase, the children and the last answer of the control plane.
-Leaves: one reading. Precedence: draining, switching or starting, what the active phase does, then why nothing runs.
+It takes a view of the live phase, the children and the last answer of the control plane, and returns one reading.
+Precedence: draining, switching or starting, what the active phase does, then why nothing runs.
 """
 
 from dataclasses import dataclass

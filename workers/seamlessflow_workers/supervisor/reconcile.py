@@ -1,7 +1,7 @@
-"""What to do so that what runs becomes what is ordered.
+"""Decides which actions make what runs equal to what is ordered.
 
-Enters: the orders and warm_processes of the last answer, and what is known here of phases and children.
-Leaves: a list of actions; the same input gives the same list, and where nothing is to be done it is empty.
+It takes the orders and warm processes of the last answer and what is known here of phases and children. It returns a
+list of actions; the same input gives the same list, which is empty when there is nothing to do.
 Invariants: at most one phase is live; a phase that ended is reported until the orders no longer name it; an order
 whose fence is not above every fence begun before starts nothing.
 """

@@ -1,7 +1,7 @@
-"""When the next batch is to be expected: from how often they came.
+"""Estimates when the next batch will arrive from how often batches came.
 
-Enters: the moments at which batches arrived, on a clock that the caller reads. Leaves: the seconds that are still to
-be waited, so that a machine of two roles knows whether waiting costs less than handing it over and back.
+It takes the moments at which batches arrived, on a clock that the caller reads, and returns the seconds still to wait.
+So a machine of two roles knows whether waiting costs less than handing the machine over and back.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Gives up a step that computes for far longer than any before it: a collective that hangs, a rank that stands still.
 
-Enters: steps, one at a time. Leaves: their results, or `StepStalled`. Time counts only while this process is awake, so
-that a machine that was suspended loses no step by it.
+It runs steps, one at a time, and returns their results or raises `StepStalled`. Time counts only while this process is
+awake, so a machine that was suspended loses no step by it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """How a trainer offers its versions beside their files: by the transport of its job, on this machine.
 
-Enters: the job's spec, and where this machine listens. Leaves: `weights.offering.WeightOffers`, or nothing where files
-are all that the job wants.
+It takes the job's spec and where this machine listens. It returns `weights.offering.WeightOffers`, or None where the
+job wants files only.
 """
 
 import os
@@ -20,7 +20,7 @@ from seamlessflow_workers.weights.transports.table import TRANSPORTS, transports
 
 
 def offers_open(versions: Path, spec: JobSpec) -> WeightOffers | None:
-    """Of a job that wants more than files. Raises ModelLoadError."""
+    """Open the offers of a job that wants more than files; None otherwise. Raises ModelLoadError."""
     transport = spec.train.weight_transport
     if transport is WeightTransport.FILE:
         return None

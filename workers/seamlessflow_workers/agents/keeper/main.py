@@ -1,9 +1,9 @@
 """Starts one agent program, waits for it, and leaves no process of it behind.
 
-Enters: `ORDER PROGRAM ARG...`, the order as JSON (`Order`); run as a script by `python -I -S`, so that a session costs
-no imports. Leaves: the exit code or signal of the program. Invariants: the program runs as the user that the order
-names; every process that it started has ended before this one does, whether it left its group, its session or its
-parent (orphans come here, because this process is their subreaper); all of it ends with the runner, too.
+It takes `ORDER PROGRAM ARG...`, with the order as JSON (`Order`), and ends with the program's exit code or signal. It
+runs as a script by `python -I -S`, so that a session costs no imports. Invariants: the program runs as the user that
+the order names; every process that it started has ended before this one does, whether it left its group, its session
+or its parent (orphans come here, because this process is their subreaper); all of it ends with the runner, too.
 """
 
 import json

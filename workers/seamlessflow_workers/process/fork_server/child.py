@@ -1,7 +1,7 @@
 """What a forked process does to become the program it was forked for.
 
-Enters: a `Fork` and the descriptors that came with it. Leaves: the program's module, run as `__main__`. Invariant: it
-does nothing before the supervisor has let it in, and dies with the supervisor.
+It takes a `Fork` and the descriptors that came with it, and runs the program's module as `__main__`. Invariant: it does
+nothing before the supervisor has let it in, and dies with the supervisor.
 """
 
 import fcntl

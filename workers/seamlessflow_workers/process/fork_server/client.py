@@ -1,9 +1,9 @@
 """The supervisor's fork server: one process that has imported what its children need, and forks them.
 
-Enters: the roles that this machine's tags give it, commands to start. Leaves: processes that are children of the
-supervisor like any other, some tens of milliseconds old where an interpreter would still import for seconds.
-Invariants: a command that the fork server has not imported is not its business (None: start it from nothing); its own
-end touches no child and is said; nothing it was asked for stays behind unknown.
+It takes the roles that the machine's tags allow and commands to start. It returns processes that are children of the
+supervisor like any other, ready within tens of milliseconds where a new interpreter would import for seconds.
+Invariants: for a command that the fork server has not imported it returns None, and the caller starts it from nothing;
+the fork server's own end touches no child and is reported; no process that it was asked for stays behind unknown.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The fork server's loop: one request after another, until the supervisor closes the socket.
 
-Enters: `Preload` and `Fork` from the supervisor. Leaves: children of the supervisor. Invariant: it forks only as long
-as `preloading.unfit` has nothing to say.
+It takes `Preload` and `Fork` from the supervisor and starts children of the supervisor. Invariant: it forks only as
+long as `preloading.unfit` finds no fault.
 """
 
 import os

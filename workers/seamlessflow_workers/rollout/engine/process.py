@@ -1,10 +1,10 @@
-"""What every engine process is, whichever engine it holds: a child of the machine's supervisor.
+"""What all engine processes share, whichever engine they hold: each is a child of the machine's supervisor.
 
-Enters: a command line, and a service made of it. Leaves: `ready` on standard output once /health answers; status 0 at
-once on SIGTERM, 2 and one line on standard error when it cannot serve what was asked, 1 and a line when its engine
-fails. Invariant: leaving waits for nobody, neither the engine's threads and processes nor open connections.
+It takes a command line and a service made from it, and writes `ready` to standard output once /health answers. It ends
+with status 0 at once on SIGTERM, with 2 and one line on standard error when it cannot serve what was asked, and with 1
+and a line when its engine fails. Invariant: its exit waits for no thread or process of the engine and no connection.
 
-Imports what serves late: a wrong argument is answered before anything is loaded.
+The serving modules are imported late, so that a wrong argument is reported before anything is loaded.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """What an engine must overwrite to be the policy that a path holds: whole weights, or an adapter over its model folder.
 
-Enters: a safetensors file, a folder of shards, or a folder in peft's format. Leaves: tensors by name, proven to fit.
-Knows in which tensors the engine differs from its model folder, so that an adapter is always over the folder's own
-weights, whatever was put in place before. Both engines stage through here.
+It takes a safetensors file, a folder of shards, or a folder in peft's format, and returns tensors by name that are
+proven to fit. It knows in which tensors the engine differs from its model folder, so that an adapter always lies over
+the folder's own weights, whatever was put in place before. Both engines stage their updates through this module.
 """
 
 from collections.abc import Mapping

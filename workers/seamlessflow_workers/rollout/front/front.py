@@ -1,9 +1,9 @@
-"""The front of one engine: authenticates gateways, checks what they expect, passes bytes through unparsed.
+"""The front of one engine: it authenticates gateways, checks what they expect, and passes bytes through unparsed.
 
-Enters: HTTP on a free port (of loopback, unless the machine listens to others) with `Authorization: Bearer <front
-token>`; generate requests name the job and the policy version they expect. Leaves: the engine's own answers (unary or
-server-sent events) with the version in `X-SeamlessFlow-Policy-Version`; refusals as JSON with a `code`.
-Invariants: no route of the engine is reachable but those of ROUTES; no request reaches weights of another job or
+It takes HTTP on a free port (of loopback, unless the machine listens to others) with `Authorization: Bearer <front
+token>`; generate requests name the job and the policy version that they expect. It returns the engine's own answers
+(unary or server-sent events) with the version in `X-SeamlessFlow-Policy-Version`, and refusals as JSON with a `code`.
+Invariants: only the engine's routes in ROUTES are reachable; no request reaches weights of another job or
 version than it names; an answer that the engine did not finish is never ended properly.
 
 States, moved by the rollout child alone: closed (503) → open → held (requests wait for new weights) → open → closed.

@@ -1,8 +1,8 @@
-"""The trainer of a machine that another one leads: joins it, then does its part of what it is told.
+"""The trainer of a machine that another one leads: it joins the leader, then does its part of each command.
 
-Enters: phases of gangs of the same machines, and over the connection to the leader its commands. Leaves: words for the
-supervisor (joined, what it does, the end of the phase). It holds no connection to any plane and no credential. A leader
-that is gone takes what both had in memory with it: the process ends, and the next one joins anew.
+It takes phases of gangs of the same machines, and the leader's commands over a connection. It reports to the
+supervisor (joined, what it does, the end of the phase) and holds no connection to any plane and no credential. When
+the leader is gone, what both had in memory is lost: the process ends, and the next one joins anew.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""The trainer of the machine that leads a gang: waits until all are there, then trains as any other trainer does.
+"""The trainer of the machine that leads a gang: it waits until all are there, then trains as any other trainer does.
 
-Enters: phases of gangs of the same machines, one after another. Leaves: what `trainer.Trainer` leaves, and to the other
-machines the calls of its engine, what it does in the words of the ledger, and the end of each phase. The engine is made
-when the machines first come together, and stays with them: a process never trains with others than its first.
+It takes phases of gangs of the same machines, one after another, and does what `trainer.Trainer` does. To the other
+machines it sends the calls of its engine, its state in the words of the ledger, and the end of each phase. The engine
+is made when the machines first come together and stays with them: a process never trains with others than its first.
 """
 
 import asyncio

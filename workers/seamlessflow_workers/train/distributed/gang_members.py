@@ -1,7 +1,7 @@
 """The machines that train together with this one, as their leader sees them.
 
-Enters: connections at the machine's rendezvous, of which only proven members are kept. Leaves: one `Member` each, with
-what it reports and, once it is gone, why.
+It takes connections at the machine's rendezvous and keeps only proven members. It gives one `Member` for each, with
+what the machine reports and, once it is gone, why.
 """
 
 import asyncio

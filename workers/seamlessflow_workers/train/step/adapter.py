@@ -1,9 +1,9 @@
 """The LoRA adapter of a policy (arXiv 2106.09685), made by peft.
 
-Enters: a loaded model and the job's `train.lora`. Leaves: the same model with low-rank layers beside its linear ones,
-and what is trained and published of it under the names of peft's own files. Invariants: nothing but the adapter takes
-gradients; where it begins B is zero, so version 0 is the model itself; its configuration has the same bytes in every
-process.
+It takes a loaded model and the job's `train.lora`. It returns the same model with low-rank layers beside its linear
+ones, and what is trained and published of it under the names of peft's own files. Invariants: only the adapter takes
+gradients; B is zero at the start, so version 0 is the model itself; the adapter's configuration has the same bytes in
+every process.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The policy loss on tensors, equal in value and gradient to `core.algorithms.reference_loss`.
 
-Enters: logprobs (and entropies) of the trained tokens of a micro-batch and facts about them, the denominators already
-folded into advantages and weights (`core.algorithms.aggregation`). Leaves: a scalar that is this
-micro-batch's share of the loss of the whole batch, so the shares of all micro-batches of all ranks add up to it.
+It takes logprobs (and entropies) of the trained tokens of a micro-batch and facts about them, with the denominators
+already folded into advantages and weights (`core.algorithms.aggregation`). It returns a scalar: this micro-batch's
+share of the loss of the whole batch, so the shares of all micro-batches of all ranks add up to that loss.
 
 A token that stands for several branches (a tree's shared node) carries the sums of its positive and of its negative
 parts: for the clip objective min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻) is exact where one advantage would not be.

@@ -1,8 +1,8 @@
 """A causal language model that computes logits only where they are trained.
 
-Enters: a local folder in the transformers format. Leaves: logprob and entropy of the distribution really sampled from
-(logits divided by the sampler's temperature) for N chosen positions. The selection sits in front of the output head, so
-whatever the model's own forward does to its logits still happens, and no more than N × vocabulary of them ever exist.
+It takes a local folder in the transformers format. For N chosen positions it returns the logprob and entropy of the
+distribution that was really sampled (logits divided by the sampler's temperature). The selection sits in front of the
+output head, so the model's own forward still treats its logits as ever, and at most N × vocabulary of them exist.
 """
 
 from pathlib import Path

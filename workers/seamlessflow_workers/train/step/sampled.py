@@ -1,7 +1,7 @@
-"""What a policy says of the tokens that were sampled: log probability and entropy, from logits.
+"""Computes from logits what a policy says of the sampled tokens: log probability and entropy.
 
-Enters: logits [N, V], which may be most of a step's memory. Leaves: two arrays of N. Invariant: beside the logits and
-their gradient never more than CHUNK_ELEMENTS wide numbers exist at once, so bfloat16 logits are not widened as a whole.
+It takes logits [N, V], which may be most of a step's memory, and returns two arrays of N. Invariant: beside the logits
+and their gradient, at most CHUNK_ELEMENTS wide numbers exist at once, so bfloat16 logits are never widened as a whole.
 """
 
 from collections.abc import Iterator

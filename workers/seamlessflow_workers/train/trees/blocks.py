@@ -1,7 +1,7 @@
 """Which rectangles of the attention matrix a flat tree needs: numpy in, index tables out.
 
-Enters: a `TreeLayout` of T tokens, depth first. A token attends to itself and its ancestors; what descends from a token
-is one range behind it. So the ancestor mask is a sum of blocks without a mask inside them:
+The input is a `TreeLayout` of T tokens, depth first. A token attends to itself and its ancestors, and the descendants
+of a token are one range behind it. So the ancestor mask is a sum of blocks without a mask inside them:
 
 * a causal block for each sample, its tokens among themselves;
 * a full rectangle for each stretch of a sample that later samples go on from: its keys × all their queries.

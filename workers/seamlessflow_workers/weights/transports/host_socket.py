@@ -1,7 +1,7 @@
-"""The abstract unix socket by which engines ask the trainer of their own host: its two ends.
+"""The two ends of the abstract unix socket by which engines ask the trainer of their own host.
 
-Enters: an offer's socket name. Leaves: a connection on which the engine has asked. Invariant: an abstract name can be
-taken by anyone on the host, so an engine speaks only to a process of its own user.
+They take an offer's socket name and return a connection on which the engine has asked. Invariant: anyone on the host
+can take an abstract name, so an engine speaks only to a process of its own user.
 """
 
 import secrets

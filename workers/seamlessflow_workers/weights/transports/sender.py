@@ -1,8 +1,8 @@
-"""What the sending half of every transport is given, and what is asked of it.
+"""What the sending half of every transport receives, and what it must do.
 
-Enters: the version on offer, in sealed memory, and how this trainer listens. Leaves: engines that are served by threads
-of the sender's own. Invariant: what an engine gets is a copy of what was on offer when it asked, so no engine waits for
-a training step and no step for an engine.
+A sender takes the version on offer, in sealed memory, and how this trainer listens; it serves engines in threads of its
+own. Invariant: an engine gets a copy of what was on offer when it asked, so no engine waits for a training step and no
+step for an engine.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The transports, one row each: when an engine can take one, and where its two halves are.
 
-Enters: what a job wants, what a trainer offers, where an engine is. Leaves: the transport to open or to take.
+It takes what a job wants, what a trainer offers and where an engine is, and returns the transport to open or to take.
 Invariant: this module imports no torch. A half that needs it is imported when it is first used, so a process that reads
 files or maps shared memory never loads it.
 """

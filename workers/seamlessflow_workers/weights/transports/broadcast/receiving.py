@@ -1,7 +1,7 @@
 """An engine asks for a seat in a broadcast and takes part in it.
 
-Enters: an offer and the backend to use. Leaves: shards in sealed memory of this process. Without torch until a seat is
-asked for.
+It takes an offer and the backend to use, and returns shards in sealed memory of this process. It imports torch only
+when it asks for a seat.
 """
 
 import socket

@@ -1,7 +1,7 @@
-"""An engine takes the trainer's sealed memory over.
+"""An engine takes over the trainer's sealed shards.
 
-Enters: an offer. Leaves: shards under descriptors of this process. Invariant: only memory that the kernel has sealed is
-taken, so its bytes stay as they are whatever becomes of the trainer.
+It takes an offer and returns shards under descriptors of this process. Invariant: it takes only memory that the kernel
+has sealed, so the bytes stay as they are whatever becomes of the trainer.
 """
 
 import socket

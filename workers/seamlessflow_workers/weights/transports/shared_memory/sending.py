@@ -1,6 +1,7 @@
-"""A trainer hands its sealed memory over to engines of its own host.
+"""A trainer hands its sealed shards to engines of its own host.
 
-Enters: engines that ask on a unix socket. Leaves: descriptors of the shards on offer, one message each. No torch.
+It accepts engines that ask on a unix socket and sends each the descriptors of the shards on offer, one message per
+shard. It imports no torch.
 """
 
 import socket
