@@ -1,8 +1,8 @@
-"""One request to one engine, through its front.
+"""Sends one request to one engine, through its front.
 
-Enters: prompt ids and what may still be sampled. Leaves: `Piece`s. Every way in which an engine can fail to finish is
-one of three exceptions, so that the caller only decides where to go on. Tokens of an engine that died come with the
-version its stream named; nothing is guessed.
+It takes prompt ids and what may still be sampled, and yields `Piece`s. Every way in which an engine can fail to finish
+is one of three exceptions, so the caller only decides where to go on. Tokens of an engine that died carry the version
+that its stream named; nothing is guessed.
 """
 
 import asyncio
@@ -124,7 +124,7 @@ class EngineClient:
     async def generate(
         self, engine: Engine, request: GenerateRequest, lifeline: Lifeline, *, is_streamed: bool
     ) -> AsyncGenerator[Piece, None]:
-        """Pieces of one answer; the last one has a finish reason. Leaving early aborts the engine's request."""
+        """Yield pieces of one answer; the last has a finish reason. Leaving early aborts the engine's request."""
         request_id = uuid4().hex
         is_complete = False
         posting = self._http.post(
@@ -164,9 +164,9 @@ class EngineClient:
                 await asyncio.shield(self._abort(engine, request_id))
 
     async def counters(self, engine: Engine) -> str | None:
-        """What moves while the engine works, as text to compare; None if nothing of it came in time.
+        """Return what changes while the engine works, as text to compare; None if none of it came in time.
 
-        Empty where the front answered without them: then there is nothing to compare.
+        It is empty where the front answered without counters: then there is nothing to compare.
         """
         try:
             async with self._http.get(
@@ -180,13 +180,13 @@ class EngineClient:
         return "\n".join(line for line in text.splitlines() if line.startswith(_MOVING))
 
     def _abort_later(self, engine: Engine, request_id: str) -> None:
-        """The turn does not wait for an engine that may not listen."""
+        """Abort in the background: the turn does not wait for an engine that may not listen."""
         task = asyncio.create_task(self._abort(engine, request_id))
         self._aborts.add(task)
         task.add_done_callback(self._aborts.discard)
 
     async def _abort(self, engine: Engine, request_id: str) -> None:
-        """Closing the connection aborts too; this is for fronts that notice it late."""
+        """Abort the request for fronts that notice a closed connection late; closing it aborts too."""
         # A lost engine has nothing left to abort.
         with contextlib.suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
             await self._http.post(
@@ -246,7 +246,7 @@ def _failure(status: int, raw: bytes) -> Exception:
 async def _streamed_pieces(
     content: aiohttp.StreamReader, lifeline: Lifeline, expected_version: int
 ) -> AsyncGenerator[Piece, None]:
-    """All events of one read are decoded together: a burst costs one wake-up."""
+    """Decode all events of one read together, so that a burst costs one wake-up."""
     rest = b""
     while raw := await lifeline.wait(content.readany()):
         *events, rest = (rest + raw).split(b"\n\n")

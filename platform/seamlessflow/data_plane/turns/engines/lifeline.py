@@ -39,17 +39,17 @@ class Lifeline:
 
     @property
     def doubted_since_s(self) -> float | None:
-        """From when on the wait may turn out to be the engine's fault; None while it shows progress."""
+        """Return since when the wait may be the engine's fault; None while the engine shows progress."""
         return self.last_heard_s if self.stall.is_in_doubt else None
 
     def heard(self, now_s: float) -> None:
-        """Tokens came."""
+        """Note that tokens came."""
         self.last_heard_s = now_s
         self.has_tokens = True
         self.stall.heard()
 
     def cut(self, reason: str) -> None:
-        """End the wait under way, and every later one."""
+        """End the present wait and every later one."""
         self._cut_because = reason
         if self._waiting is not None:
             self._waiting.reschedule(asyncio.get_running_loop().time())

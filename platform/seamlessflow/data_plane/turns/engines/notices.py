@@ -1,8 +1,8 @@
-"""Listens for changes of the engine table, on a connection of its own that is proven to be alive.
+"""Listens for changes of the engine table on a connection of its own, and keeps proving that it is alive.
 
-A notification that never comes cannot be told from one that was lost on the way, so the server is asked each CHECK_S;
-one that does not answer is taken for gone. Maintenance polls as well: a lost connection costs a second of latency until
-it is back.
+A lost notification looks like one that was never sent, so the listener queries the server each CHECK_S and gives up a
+connection that does not answer. Maintenance polls as well: a lost connection costs a second of latency until it is
+back.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ async def notices_hear(database_url: str, heard: Callable[[str], Awaitable[None]
 
 
 async def _ask(connection: Connection, statement: LiteralString) -> None:
-    """Raises psycopg.OperationalError if the server gives no answer."""
+    """Query the server. Raises psycopg.OperationalError if it does not answer."""
     cutting = asyncio.get_running_loop().call_later(ANSWER_S, connection_cut, connection.fileno())
     try:
         await connection.execute(statement)

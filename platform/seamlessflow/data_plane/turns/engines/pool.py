@@ -1,10 +1,10 @@
-"""The table of routable engines: rows of rollout phases in, one engine per request out.
+"""The table of routable engines: it takes rows of rollout phases and chooses one engine per request.
 
-Choice: the engine that served the session last (its prompt cache is there), unless it is much busier than the idlest;
-else the least loaded. An engine gets no more requests than it can decode at once and a few to follow on: the others
-wait here, where whichever engine has room first takes them, one that joins later included. Sessions that began
-earlier go first, so what was handed over is not overtaken and groups become whole. An engine that failed is left alone
-for a moment or until its row changes; one that is suspected, until it is trusted again.
+The pool chooses the engine that served the session last (its prompt cache is there), unless it is much busier than the
+idlest; otherwise it chooses the least loaded. An engine gets no more requests than it can decode at once and a few to
+follow: the others wait here for the first engine with room, even one that joins later. Sessions that began earlier go
+first, so what was handed over is not overtaken and groups become whole. An engine that failed gets nothing for a moment
+or until its row changes; a suspected engine gets nothing until it is trusted again.
 """
 
 import asyncio
@@ -117,13 +117,13 @@ class EnginePool:
             self._release(entry)
 
     def cool_down(self, engine: Engine) -> None:
-        """It failed; leave it alone for a moment."""
+        """Leave an engine that failed alone for a moment."""
         if entry := self._entries.get(engine.phase_id):
             entry.cooldown_until_s = self.clock() + COOLDOWN_S
             asyncio.get_running_loop().call_later(COOLDOWN_S, self._serve, engine.job_id)
 
     def suspect(self, phase_id: UUID) -> None:
-        """Give it no turns until it is trusted again."""
+        """Give the engine no turns until it is trusted again."""
         if entry := self._entries.get(phase_id):
             entry.is_suspected = True
 
@@ -133,12 +133,12 @@ class EnginePool:
             self._serve(entry.engine.job_id)
 
     def engine(self, phase_id: UUID) -> Engine | None:
-        """As the table and the engine's own answers have it now."""
+        """Return the engine as the table and its own answers describe it now."""
         entry = self._entries.get(phase_id)
         return None if entry is None else entry.engine
 
     def version_seen(self, engine: Engine, version: int | None) -> None:
-        """A 409 named the version that the engine really serves, or another job."""
+        """Take the version that the engine really serves, or another job, from its 409."""
         entry = self._entries.get(engine.phase_id)
         if entry is None:
             return
@@ -202,7 +202,7 @@ class EnginePool:
             self._serve(job_id)
 
     def _serve(self, job_id: UUID) -> None:
-        """Give engines with room to those who wait, in their order; who fits none goes on waiting."""
+        """Give engines with room to the waiting turns, in order; a turn that fits none goes on waiting."""
         queue = self._waiters.get(job_id)
         passed_over = []
         while queue and (job_id in self.jobs_over or self._open(job_id)):

@@ -1,7 +1,7 @@
-"""The clock of one session's held time: what infrastructure cost it, never to be charged to its task.
+"""Counts one session's held time: what infrastructure cost it, which is never charged to its task.
 
-Moments of a monotonic clock enter; seconds leave. Turns that are held side by side count once, and no moment counts
-twice. `cut` closes the books: what was counted since the last cut is handed to the account, which makes it durable.
+The timer takes moments of a monotonic clock and returns seconds. Turns that are held side by side count once, and no
+moment counts twice. `cut` hands what was counted since the last cut to the account, which makes it durable.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class StallTimer:
         return self._num_held > 0
 
     def begin(self, now_s: float) -> None:
-        """A turn waits for an engine from now on."""
+        """Start counting a turn that waits for an engine from now on."""
         if self._num_held == 0:
             self._since_s = now_s
             self.stretch += 1
@@ -65,12 +65,12 @@ class StallTimer:
         self._lifelines.discard(lifeline)
 
     def doubted_s(self, now_s: float) -> float:
-        """For how long engines in doubt have been silent: held time if they turn out to stand still, else nothing."""
+        """Return how long engines in doubt have been silent: held time if they prove to stand still, else nothing."""
         since = [since_s for line in self._lifelines if (since_s := line.doubted_since_s) is not None]
         return max(0.0, now_s - max(min(since), self._counted_until_s)) if since else 0.0
 
     def fresh_s(self, now_s: float) -> float:
-        """What was counted since the last cut."""
+        """Return what was counted since the last cut."""
         return self._fresh_s + (now_s - self._since_s if self.is_running else 0.0)
 
     def held_s(self, now_s: float) -> float:
@@ -84,5 +84,5 @@ class StallTimer:
         return taken_s
 
     def give_back(self, seconds: float) -> None:
-        """What was taken could not be made durable."""
+        """Take back what could not be made durable."""
         self._fresh_s += seconds

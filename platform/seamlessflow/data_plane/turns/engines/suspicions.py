@@ -1,7 +1,7 @@
-"""What is told of engines that were suspected: one event when it begins, one when the engine is back.
+"""Reports suspected engines: one event when the suspicion begins, one when the engine is back.
 
-Enters: suspicions as they happen. Leaves: `engine.suspected` and `engine.rejoined` of the job, in their order, once the
-database takes them; the watch never waits for it.
+It takes suspicions as they happen and writes the job's `engine.suspected` and `engine.rejoined` in their order, once
+the database takes them; the watch never waits for that.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class SuspicionLog:
         )
 
     async def run(self) -> None:
-        """Write what is untold until cancelled."""
+        """Write the events that are still unwritten, until cancelled."""
         while True:
             event = await self._untold.get()
             while not await self._told(event):  # noqa: ASYNC110 - the database: there is no event

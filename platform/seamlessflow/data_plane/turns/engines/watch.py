@@ -1,8 +1,8 @@
 """Watches engines that hold requests: suspects those that yield nothing, and lets them prove themselves.
 
-Enters: requests as they begin and end, the engine table, the clock. Leaves: requests cut off from a suspected engine,
-the pool told whom to leave out, an event for each suspicion and its end. `core.liveness.stall` decides; this only
-measures. States of an engine: trusted → suspected → trusted, or gone with its row.
+It takes requests as they begin and end, the engine table and the clock. It cuts requests off from a suspected engine,
+tells the pool which engines to leave out, and reports each suspicion and its end as an event. `core.liveness.stall`
+decides; this module only measures. States of an engine: trusted → suspected → trusted, or gone with its row.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.25
 PREFILL_TOKENS_PER_S = 4000.0
-FIRST_UPDATE_S = 5.0  # what an update is thought to take until one was seen
+FIRST_UPDATE_S = 5.0  # the assumed length of an update until one was seen
 MOST_UPDATE_S = 10.0
 PROVE_EVERY_S = 1.0
 PROVE_TIMEOUT_S = 5.0
@@ -57,7 +57,7 @@ class _Watched:
         return self.proving is not None
 
     def prefill_s(self) -> float:
-        """What the longest prompt that has no tokens yet may take."""
+        """Return how long the longest prompt without tokens yet may take."""
         waiting = (line.num_prompt_tokens for line in self.lifelines if not line.has_tokens)
         return max(waiting, default=0) / PREFILL_TOKENS_PER_S
 
@@ -181,7 +181,7 @@ class EngineWatch:
         self._count()
 
     async def _proves_itself(self, phase_id: UUID) -> bool:
-        """It samples one token, of any prompt, under the version that it serves now."""
+        """Return whether the engine samples one token, of any prompt, under the version that it serves now."""
         engine = self._pool.engine(phase_id)
         if engine is None:
             return False

@@ -1,7 +1,7 @@
-"""An answer's tokens to deltas for the client: detokenising, stop strings, reasoning and tool calls in one line.
+"""Turns an answer's tokens into deltas for the client: detokenising, stop strings, reasoning and tool calls in a row.
 
-Packed ids enter as they are sampled; deltas leave. A stop string ends the answer: text from it on is withheld, the
-token that completed it stays, later ones are to be cut (`num_kept_tokens`).
+`AnswerText` takes packed ids as they are sampled and returns deltas. A stop string ends the answer: the text from it on
+is withheld, the token that completed it stays, and later tokens must be cut (`num_kept_tokens`).
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class AnswerText:
         return self.num_kept_tokens is not None
 
     def push(self, token_ids: bytes) -> list[Delta]:
-        """Deltas that these tokens complete; none after a stop string."""
+        """Return the deltas that these tokens complete; none after a stop string."""
         if self.is_stopped():
             return []
         ids = np.frombuffer(token_ids, dtype="<i4").tolist()
@@ -45,7 +45,7 @@ class AnswerText:
         return self._take(self._detokenizer.push(ids))
 
     def finish(self) -> list[Delta]:
-        """What was held back. After a stop string only the parser's rest."""
+        """Return what was held back; after a stop string, only the parser's rest."""
         deltas = [] if self.is_stopped() else self._take(self._detokenizer.flush())
         if not self.is_stopped():
             deltas += self._parse(self._pending)
@@ -75,7 +75,7 @@ class AnswerText:
             self.parsed.add(delta)
 
     def _completing_token(self) -> int:
-        """How many tokens it takes to complete the first stop string."""
+        """Return how many tokens it takes to complete the first stop string."""
         ids = np.frombuffer(bytes(self._ids), dtype="<i4").tolist()
         low, high = 1, len(self._ids) // TOKEN_BYTES
         while low < high:

@@ -1,7 +1,7 @@
-"""Chat templates, rendered as transformers renders them, in a sandbox.
+"""Renders chat templates in a sandbox, as transformers renders them.
 
-Messages enter as the OpenAI format has them; prompt text leaves. Invariant: the template of a model folder sees the
-same values, filters and white-space rules as under `PreTrainedTokenizer.apply_chat_template`.
+`ChatTemplate` takes messages in the OpenAI format and returns prompt text. Invariant: the template of a model folder
+sees the same values, filters and white-space rules as under `PreTrainedTokenizer.apply_chat_template`.
 """
 
 import datetime
@@ -56,7 +56,7 @@ class ChatTemplate:
         arguments: Mapping[str, Any],
         add_generation_prompt: bool,
     ) -> str:
-        """`messages` must have gone through `template_messages`. Raises TemplateRefused and OutputTooLarge."""
+        """Render messages that `template_messages` has prepared. Raises TemplateRefused and OutputTooLarge."""
         values = self._special_tokens | dict(arguments)
         try:
             pieces = self._template.generate(
@@ -82,7 +82,7 @@ def _joined(pieces: Iterable[str]) -> str:
 
 
 def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as templates expect them: content a string, arguments of tool calls an object. Raises ValueError."""
+    """Return messages as templates expect them: content a string, tool-call arguments an object. Raises ValueError."""
     return [_template_message(message) for message in messages]
 
 

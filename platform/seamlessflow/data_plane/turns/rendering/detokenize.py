@@ -1,6 +1,7 @@
-"""Tokens to text, piece by piece: a character is never cut in two.
+"""Turns tokens into text, piece by piece, and never cuts a character in two.
 
-Packed ids enter in chunks of any size; text leaves whose concatenation, with `flush`, is the text of all ids.
+`Detokenizer` takes packed ids in chunks of any size and returns text. All pieces, with that of `flush`, make up the
+text of all ids.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ class Detokenizer:
         self._num_context = 0  # ids at the window's start whose text has left already
 
     def push(self, token_ids: Sequence[int]) -> str:
-        """Text that these ids complete, possibly none yet."""
+        """Return the text that these ids complete, possibly none yet."""
         hidden = self._text.hidden_ids
         self._window += [i for i in token_ids if i not in hidden]
         new = self._new_text()
@@ -30,7 +31,7 @@ class Detokenizer:
         return new
 
     def flush(self) -> str:
-        """What is left; broken characters show as replacement characters, as in a whole decode."""
+        """Return what is left; broken characters become replacement characters, as in a whole decode."""
         new = self._new_text()
         self._num_context = len(self._window)
         return new

@@ -1,9 +1,9 @@
 """`python -m seamlessflow.data_plane.turns.rendering.helper PARENT_PID MEMORY_MB`: makes prompts, one at a time.
 
-Frames enter on standard input: four bytes of length, then JSON. On standard output one `HelperReply` leaves for each,
-as MessagePack, and before it one that says `tokenising` where the text is long. It dies with its gateway, and is killed
-by it when it takes too long. Memory beyond the limit fails the request and ends the helper, because what was freed may
-not have been given back.
+It reads frames from standard input: four bytes of length, then JSON. For each it writes one `HelperReply` to standard
+output as MessagePack, preceded by one that says `tokenising` where the text is long. It dies with its gateway, which
+kills it when it takes too long. Memory beyond the limit fails the request and ends the helper, because the system may
+not have got back what was freed.
 """
 
 import ctypes
@@ -79,7 +79,7 @@ def _reply(request: PromptRequest, load: "functools._lru_cache_wrapper[ModelText
 
 
 def _load(folder: str, *, memory_bytes: int) -> ModelText:
-    """The limit is for requests: what models take comes on top of it."""
+    """Load the model's text files; the memory that they take comes on top of the limit, which is for requests."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
     text = model_text_load.__wrapped__(folder)

@@ -1,8 +1,8 @@
-"""The helper processes of a gateway: prompts are made there, within limits of time, memory and output.
+"""The helper processes of a gateway, which make prompts within limits of time, memory and output.
 
-Enters: a `PromptRequest`. Leaves: its `Prompt`, or a `PromptRefused` that names the limit. Invariants: the event loop
-never runs a template; a request that breaks a limit fails alone; helpers are bounded in number, and so is the line
-before them; one that was killed or died is replaced when the next request comes; none outlives the gateway.
+`PromptHelpers` takes a `PromptRequest` and returns its `Prompt`, or raises a `PromptRefused` that names the limit.
+Invariants: the event loop never runs a template; a request that breaks a limit fails alone; the number of helpers and
+the queue before them are bounded; a dead helper is replaced when the next request comes; none outlives the gateway.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class HelperLimits:
-    """Of one request: processor time and memory beyond what the model's own files take."""
+    """The limits of one request: processor time, and memory beyond what the model's own files take."""
 
     num_helpers: int = 2
     cpu_s: float = 10.0
@@ -63,7 +63,7 @@ class _Work:
 
 
 class _HelperGone(Exception):
-    """It ended in the middle of a request."""
+    """The helper ended in the middle of a request."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Helper:
     )  # request, processor time, clock when first looked at
 
     async def ask(self, job: Hashable, request: PromptRequest) -> HelperReply:
-        """Raises _HelperGone."""
+        """Return the helper's reply to one request. Raises _HelperGone."""
         self.job, self.num_requests, self.is_busy, self.is_tokenising = (
             job,
             self.num_requests + 1,
@@ -117,11 +117,11 @@ class PromptHelpers:
     def __init__(self, limits: HelperLimits) -> None:
         self._limits = limits
         self._line: WaitingLine[_Work] = WaitingLine(num_helpers=limits.num_helpers)
-        self._idle: list[asyncio.Future[None]] = []  # the one that was busy last is taken first: it is warm
+        self._idle: list[asyncio.Future[None]] = []  # the helper busy last is taken first: it is warm
         self._helpers: dict[int, _Helper] = {}
 
     def start(self) -> "list[asyncio.Task[None]]":
-        """The tasks that do the work, until cancelled."""
+        """Start the tasks that do the work until they are cancelled."""
         keepers = [
             task_supervised(self._keep(number), name=f"prompt helper {number}")
             for number in range(self._limits.num_helpers)
@@ -129,7 +129,7 @@ class PromptHelpers:
         return [*keepers, task_supervised(self._watch(), name="prompt helpers' limits")]
 
     async def prompt(self, job: Hashable, request: PromptRequest) -> Prompt:
-        """Raises ApiError: PromptRefused, and 503 when too many wait."""
+        """Make a prompt. Raises ApiError: PromptRefused, and 503 when too many requests wait."""
         if len(self._line) >= MAX_WAITING:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -153,7 +153,7 @@ class PromptHelpers:
                 return
 
     async def _keep(self, number: int) -> None:
-        """Serve one request after the other with one helper, which is made when it is needed."""
+        """Serve one request after another with one helper, which is started when it is needed."""
         try:
             while True:
                 while (taken := self._line.take(time.monotonic())) is None:
@@ -203,7 +203,7 @@ class PromptHelpers:
                 _resolve(work, PromptRefused(f"The messages cannot be used: {reply.message}.", reply.outcome))
 
     def _gone(self, number: int, job: Hashable, work: _Work) -> None:
-        """The request that broke a limit is at fault; after another death it is tried once more."""
+        """Refuse the request if it broke a limit; after any other death of the helper, try it once more."""
         helper = self._helpers.get(number)
         self._drop(number)
         if helper is not None and helper.has_overrun:
@@ -263,7 +263,7 @@ def _resolve(work: _Work, answer: Prompt | ApiError) -> None:
 
 
 def _cpu_s(pid: int) -> float:
-    """Processor time of a process; 0 once it is gone."""
+    """Return the processor time of a process; 0 once the process is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
-"""What turns text into a model's tokens and back: tokenizer, chat template, special tokens of one model folder.
+"""Turns text into a model's tokens and back, by the tokenizer, chat template and special tokens of a model folder.
 
-Enters: the folder. Leaves: `ModelText`, cached per folder. Files as Hugging Face lays them out: tokenizer.json,
-tokenizer_config.json, chat_template.jinja, generation_config.json, config.json.
+`model_text_load` takes the folder and returns a `ModelText`, cached per folder. The files have Hugging Face's layout:
+tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json, config.json.
 """
 
 import functools
@@ -34,15 +34,15 @@ class ModelText:
     hidden_ids: frozenset[int]  # special tokens that are no part of a message
 
     def encode(self, text: str) -> bytes:
-        """Packed int32 ids; special tokens in the text are recognised, none are added."""
+        """Return packed int32 ids; special tokens in the text are recognised, none are added."""
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False).ids, dtype="<i4").tobytes()
 
     def ids(self, text: str) -> tuple[int, ...]:
-        """Token ids of a marker."""
+        """Return the token ids of a marker."""
         return tuple(np.frombuffer(self.encode(text), dtype="<i4").tolist())
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of a message: special tokens are left out, markers of tool calls and reasoning are not."""
+        """Return a message's text without special tokens, but with the markers of tool calls and reasoning."""
         hidden = self.hidden_ids
         text: str = self.tokenizer.decode(
             [i for i in token_ids if i not in hidden], skip_special_tokens=False
@@ -52,7 +52,7 @@ class ModelText:
 
 @functools.lru_cache(maxsize=64)
 def model_text_load(folder: str) -> ModelText:
-    """Raises ModelUnusable naming the missing file."""
+    """Load a model folder's text files. Raises ModelUnusable, which names the missing file."""
     path = Path(folder)
     config = _read_json(path / "tokenizer_config.json")
     source = path / "tokenizer.json"

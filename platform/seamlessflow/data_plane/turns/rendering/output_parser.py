@@ -1,8 +1,8 @@
-"""Reasoning and tool calls in a model's text, Hermes style, incrementally.
+"""Finds reasoning and tool calls (Hermes style) in a model's text, incrementally.
 
-Text enters in pieces; `Delta`s leave: reasoning of a leading `<think>…</think>`, tool calls of
+`OutputParser` takes text in pieces and returns `Delta`s: reasoning from a leading `<think>…</think>`, tool calls from
 `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and the content around them. Invariant: the deltas do not
-depend on how the text was cut into pieces. A tool call that is no such JSON stays content, marks and all.
+depend on how the text was cut into pieces. A tool call that is no such JSON stays content, with its marks.
 """
 
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ class OutputParser:
         return deltas
 
     def finish(self) -> list[Delta]:
-        """The rest: an unfinished tool call becomes content."""
+        """Return the rest; an unfinished tool call becomes content."""
         deltas: list[Delta] = []
         if self._state is _State.REASONING:
             deltas += [Delta(reasoning=self._held)] if self._held else []
@@ -81,7 +81,7 @@ class OutputParser:
         return deltas
 
     def _step(self, deltas: list[Delta]) -> bool:
-        """One move; False when more text is needed."""
+        """Make one move; False when more text is needed."""
         match self._state:
             case _State.START:
                 return self._step_start()
@@ -156,7 +156,7 @@ class OutputParser:
 
 
 def parse_output(text: str, *, has_tools: bool, starts_in_reasoning: bool = False) -> ParsedOutput:
-    """A whole answer at once."""
+    """Parse a whole answer at once."""
     parser = OutputParser(has_tools=has_tools, starts_in_reasoning=starts_in_reasoning)
     parsed = ParsedOutput()
     for delta in parser.push(text) + parser.finish():
@@ -178,7 +178,7 @@ def _parse_call(body: str) -> ToolCall | None:
 
 
 def _overlap(text: str, mark: str) -> int:
-    """Length of the longest end of `text` that begins `mark`."""
+    """Return the length of the longest end of `text` that begins `mark`."""
     for length in range(min(len(text), len(mark) - 1), 0, -1):
         if text.endswith(mark[:length]):
             return length

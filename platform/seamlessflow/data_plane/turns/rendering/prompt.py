@@ -1,8 +1,8 @@
-"""From messages to a prompt's tokens: the part of a turn whose cost a model's author or an agent decides.
+"""Turns messages into a prompt's tokens: the part of a turn whose cost a model's author or an agent decides.
 
-Enters: messages, and where the session's answers lie among them (`Cut`s, the likeliest first). Leaves: the first cut
-whose rendering the whole one continues, and the tokens of the text after it. Templates are programs and texts may be
-long, so the gateway has this done by a helper process (`helpers`), which it can kill.
+It takes messages and the places of the session's answers among them (`Cut`s, the likeliest first). It returns the first
+cut whose rendering the whole one continues, and the tokens of the text after it. Templates are programs and texts may
+be long, so the gateway has a helper process do this (`helpers`), which it can kill.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,13 +42,13 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TextTooLong(ValueError):
-    """The text cannot fit the model's context, whatever its tokens."""
+    """The text cannot fit the model's context, whatever its tokens are."""
 
 
 def prompt_make(
     text: ModelText, request: PromptRequest, *, on_long_text: Callable[[], None] = lambda: None
 ) -> Prompt:
-    """Raises TemplateRefused and TextTooLong. `on_long_text` is told before tokenising that it may take a while."""
+    """Make a prompt. `on_long_text` is called before a long tokenising. Raises TemplateRefused and TextTooLong."""
     full = _render(text, request, len(request.messages), add_generation_prompt=True)
     cut, new = _first_continued(text, request, full)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
@@ -70,7 +70,7 @@ def _first_continued(text: ModelText, request: PromptRequest, full: str) -> tupl
 
 
 def _new_text(full: str, known: str, text: ModelText, *, ends_turn: bool) -> str | None:
-    """What `full` says after the tokens of the path that ends in an answer; None when history reads differently.
+    """Return what `full` says after the tokens of the path that ends in an answer; None when history reads differently.
 
     What follows the last end-of-turn mark (a line break, usually) was never sampled: it is new. So is the mark itself
     after an answer that was cut short.

@@ -1,7 +1,7 @@
-"""Who is next for a helper: jobs in turn, and jobs known to be slow never all helpers at once.
+"""Decides whose work a helper does next: jobs take turns, and slow jobs never occupy all helpers at once.
 
-Pure bookkeeping: works enter under their job's key, leave by `take`; `done` gives the place back. A job that a helper
-spent long on is a suspect for a while; suspects together leave one helper to the others.
+This is pure bookkeeping: work is added under its job's key, `take` returns the next, and `done` gives the place back. A
+job that took a helper long is a suspect for a while; all suspects together leave one helper to the others.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -32,7 +32,7 @@ class WaitingLine(Generic[Work]):
         self._num_waiting += 1
 
     def take(self, now_s: float) -> tuple[Hashable, Work] | None:
-        """The next work that may begin now."""
+        """Return the next work that may begin now."""
         for job in self._waiting:
             if self._may_begin(job, now_s):
                 break

@@ -1,9 +1,9 @@
 """Keeps an answer growing until it is finished, whatever happens to engines.
 
-An `AnswerProgress` enters; its pieces leave as they are sampled, already added to it. An engine that aborts, drains,
-updates away, dies or stalls is left; the answer goes on from its own tokens on another engine of the same or a newer
-version, or waits for one. The caller's stream stays open meanwhile. Leaving the iterator early aborts the engine's
-request.
+`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it. When an engine aborts,
+drains, moves to another version, dies or stalls, the answer goes on from its own tokens on another engine of the same
+or a newer version, or waits for one. The caller's stream stays open meanwhile. Leaving the iterator early aborts the
+engine's request.
 """
 
 import itertools
@@ -47,7 +47,7 @@ _session_order = itertools.count()
 
 @dataclass(slots=True)
 class Affinity:
-    """The engine that served a session last, the session's place among all that began here, how long it was held."""
+    """The engine that served a session last, the session's place among all that began here, and its held time."""
 
     phase_id: UUID | None = None
     order: int = field(default_factory=_session_order.__next__)
@@ -56,7 +56,7 @@ class Affinity:
 
     @classmethod
     def of_evaluation(cls, version: int, *, handicap: int) -> "Affinity":
-        """A place behind the next `handicap` sessions that begin here: training goes first, but not for ever."""
+        """Return a place behind the next `handicap` sessions that begin here: training goes first, but not for ever."""
         return cls(order=next(_session_order) + handicap + 1, min_version=version)
 
 
@@ -74,7 +74,7 @@ class RolloutManager:
     ) -> AsyncGenerator[Piece, None]:
         """Yield pieces until `progress` is finished. Raises EngineRefused and TooManyHeld.
 
-        What an engine lost, an answer half sampled included, does not count as the session's own time.
+        The time that an engine lost, including that of a half-sampled answer, does not count as the session's own.
         """
         last_token_s = self._clock()
         is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS

@@ -1,7 +1,7 @@
 """One answer of a turn while it grows: its tokens, its text, and how a client sees it.
 
-Takes the progress of the answer and the text that is made of it. Gives the finish reason, the ids of tool calls and
-the assistant message. Invariant: the stream and the record name the same tool call by the same id.
+A `Choice` takes the progress of the answer and the text made from it. It returns the finish reason, the ids of tool
+calls and the assistant message. Invariant: the stream and the record name the same tool call by the same id.
 """
 
 import secrets
@@ -28,13 +28,13 @@ class Choice:
         return "tool_calls" if self.text.parsed.tool_calls else "stop"
 
     def call_id(self, number: int) -> str:
-        """Identifier of tool call `number`; the same in the stream and in the record."""
+        """Return the identifier of tool call `number`, which the stream and the record share."""
         while len(self.call_ids) <= number:
             self.call_ids.append(f"call_{secrets.token_hex(12)}")
         return self.call_ids[number]
 
     def message(self) -> dict[str, Any]:
-        """The assistant message as delivered."""
+        """Return the assistant message as delivered."""
         parsed = self.text.parsed
         message: dict[str, Any] = {"role": "assistant", "content": parsed.content or None}
         if not parsed.tool_calls:

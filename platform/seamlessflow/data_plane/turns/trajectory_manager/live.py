@@ -42,12 +42,12 @@ class LiveJob:
 
     @property
     def session_ttl_s(self) -> float | None:
-        """How long its sessions may be silent; None: a runner answers for them."""
+        """Return how long the job's sessions may be silent; None: a runner reports their ends."""
         environment = self.spec.environment
         return environment.session_ttl_s if environment.name == "external" else None
 
     def affinity(self, evaluation_version: int | None) -> Affinity:
-        """Of a session that begins now; those of an evaluation let a batch's worth of others go first."""
+        """Return the affinity of a new session; an evaluation's sessions let a batch's worth of others go first."""
         if evaluation_version is None:
             return Affinity()
         rollout = self.spec.rollout
@@ -56,7 +56,7 @@ class LiveJob:
         )
 
     def shared_prompt(self, token_ids: bytes) -> bytes:
-        """One object for equal prompts: the sessions of a group begin with the same one."""
+        """Return one object for equal prompts: the sessions of a group begin with the same one."""
         digest = hashlib.blake2b(token_ids, digest_size=16).digest()
         kept = self.prompts.setdefault(digest, token_ids)
         self.prompts.move_to_end(digest)
@@ -134,7 +134,7 @@ class LiveSession:
 
 
 def live_job(row: JobRow) -> LiveJob:
-    """Raises ModelUnusable and InvalidJobSpec."""
+    """Build a live job. Raises ModelUnusable and InvalidJobSpec."""
     return LiveJob(
         job_id=row.job_id,
         project_id=row.project_id,

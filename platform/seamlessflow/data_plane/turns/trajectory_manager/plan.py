@@ -1,8 +1,8 @@
-"""How a request joins its session's tree: matched on messages, proven on text, extended by new tokens only.
+"""Joins a request to its session's tree: matched on messages, proven on text, extended by new tokens only.
 
-Enters: the tree and the request's messages. Leaves: a `TurnPlan` with the prompt's ids (the path's own ids and the
-encoding of the text that is new) and the drift. Between match and plan the text is rendered and tokenised, which may
-happen elsewhere (`rendering/prompt`). Invariant: no token that the policy sampled is tokenised again,
+It takes the tree and the request's messages, and returns a `TurnPlan` with the prompt's ids (the path's own ids and the
+encoding of the text that is new) and the drift. Between match and plan the text is rendered and tokenised, possibly in
+another process (`rendering/prompt`). Invariant: no token that the policy sampled is tokenised again,
 unless the drift says that the template rewrote history; then it is context, not training data.
 """
 
@@ -69,7 +69,7 @@ class TurnMatch:
     num_messages: Sequence[int]  # of the conversation, up to each of the answers
 
     def request(self, text: ModelText, *, model: str, max_tokens: int) -> PromptRequest:
-        """What to render. Raises ValueError when a message cannot be read."""
+        """Return what to render. Raises ValueError when a message cannot be read."""
         return PromptRequest(
             model=model,
             messages=template_messages(self.conversation.messages),
@@ -84,7 +84,7 @@ class TurnMatch:
 
 
 def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
-    """Raises ValueError when a message cannot be read."""
+    """Find where a request may join the tree. Raises ValueError when a message cannot be read."""
     digests = message_digests(conversation.messages)
     match = tree.match(digests, _context(conversation))
     answers = _candidates(tree, match.node)
@@ -95,7 +95,7 @@ def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
 
 
 def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
-    """The tree may have grown since `turn_match`; what was found in it is still there."""
+    """Plan a matched turn. The tree may have grown since `turn_match`; what was found in it is still there."""
     if prompt.cut is None:
         cause = matched.match.cause if matched.match.node is None else ForkCause.TEMPLATE
         return _plan(tree, matched, prompt, parent=None, num_messages=0, cause=cause)
@@ -106,7 +106,7 @@ def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
 
 
 def plan_turn(tree: PrefixTree, text: ModelText, conversation: Conversation) -> TurnPlan:
-    """All of it in this process, for templates that are known to end. Raises TemplateRefused and ValueError."""
+    """Do all steps in this process, for templates that surely end. Raises TemplateRefused and ValueError."""
     matched = turn_match(tree, conversation)
     request = matched.request(text, model="", max_tokens=NO_LIMIT)
     return turn_plan(tree, matched, prompt_make(text, request))
@@ -154,7 +154,7 @@ def _context(conversation: Conversation) -> bytes:
 
 
 def _candidates(tree: PrefixTree, node: Node | None) -> Sequence[Node]:
-    """The matched answer, then earlier ones on its path: where the template may still agree."""
+    """Return the matched answer, then earlier ones on its path, where the template may still agree."""
     return [] if node is None else [node, *tree.answers_above(node)]
 
 

@@ -1,4 +1,4 @@
-"""Live jobs and sessions: found in memory or read back from their rows; bounded, oldest idle out first."""
+"""Live jobs and sessions, in memory or read back from their rows; beyond a bound the longest idle are dropped."""
 
 import asyncio
 import hmac
@@ -41,7 +41,7 @@ class Registry:
         self._growing: dict[UUID, dict[UUID, Turn]] = {}
 
     def turn_begin(self, turn: Turn) -> None:
-        """Its answers grow: until `turn_end` it is among those of its group."""
+        """List the turn among those of its group until `turn_end`, because its answers grow."""
         self._growing.setdefault(turn.session.group_id, {})[turn.turn_id] = turn
 
     def turn_end(self, turn: Turn) -> None:
@@ -64,12 +64,12 @@ class Registry:
         return list(self._sessions.values())
 
     def groups_spoken(self) -> set[UUID]:
-        """Groups whose sessions spoke since the last call."""
+        """Return the groups whose sessions spoke since the last call."""
         spoken, self._spoken_groups = self._spoken_groups, set()
         return spoken
 
     def sessions_spoken(self) -> dict[UUID, float]:
-        """Times to live of the sessions from outside that spoke since the last call, or whose turns run."""
+        """Return the times to live of outside sessions that spoke since the last call, or whose turns run."""
         spoken, self._spoken_sessions = self._spoken_sessions, {}
         for session in self._sessions.values():
             if session.in_flight and (ttl_s := session.job.session_ttl_s) is not None:
@@ -77,14 +77,14 @@ class Registry:
         return spoken
 
     async def job(self, job_id: UUID) -> LiveJob:
-        """Raises ApiError when there is no such job or it cannot be served."""
+        """Return a live job. Raises ApiError when the job does not exist or cannot be served."""
         if job_id not in self._jobs:
             await self._once(job_id, self._load_job)
         self._jobs.move_to_end(job_id)
         return self._jobs[job_id]
 
     async def session_by_key(self, api_key: str) -> LiveSession:
-        """The session that an API key opens. Raises ApiError (401)."""
+        """Return the session that an API key opens. Raises ApiError (401)."""
         body, separator, _ = api_key.removeprefix(KEY_PREFIX).partition("_")
         refused = ApiError(HTTPStatus.UNAUTHORIZED, "The API key opens no session.", code="invalid_api_key")
         if not api_key.startswith(KEY_PREFIX) or not separator:
@@ -110,7 +110,7 @@ class Registry:
         return session
 
     def doubted_s(self, session_id: UUID, job_id: UUID, now_s: float) -> float:
-        """How long a session of the job has waited for engines that may be standing still."""
+        """Return how long a session of the job has waited for engines that may be standing still."""
         session = self._sessions.get(session_id)
         if session is None or session.job.job_id != job_id:
             return 0.0
@@ -119,18 +119,18 @@ class Registry:
     def begin(
         self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str, evaluation_version: int | None
     ) -> None:
-        """A session that was opened here just now: it has no turns to read back."""
+        """Add a session that was just opened here: it has no turns to read back."""
         session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version)
         session.affinity.hold = self._held.clock_new(key)
         self._add(session)
 
     def forget(self, session_id: UUID) -> None:
-        """Its tree and its rows may disagree, or it is over: the next turn reads it back."""
+        """Drop a session that is over, or whose tree and rows may disagree: the next turn reads it back."""
         self._sessions.pop(session_id, None)
         metrics.LIVE_SESSIONS.set(len(self._sessions))
 
     def close(self, session_id: UUID) -> None:
-        """The session has its outcome: turns in flight end, none begins."""
+        """Close a session that has its outcome: turns in flight end, and none begins."""
         session = self._sessions.get(session_id)
         if session is None:
             return
@@ -140,7 +140,7 @@ class Registry:
         self.forget(session_id)
 
     async def _once(self, key: UUID, load: Callable[[UUID], Awaitable[None]]) -> None:
-        """Concurrent requests for the same thing read it once."""
+        """Read a thing once for all concurrent requests for it."""
         while (loading := self._loading.get(key)) is not None:
             await asyncio.wait([loading])
         if key in self._sessions or key in self._jobs:

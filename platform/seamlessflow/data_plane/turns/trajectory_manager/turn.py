@@ -24,7 +24,7 @@ HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had wh
 async def turn_grow(
     turn: Turn, choice: Choice, manager: RolloutManager, *, is_streamed: bool
 ) -> AsyncGenerator[list[Delta], None]:
-    """Deltas of one answer, to its end. Leaving early aborts the engine's request."""
+    """Yield the deltas of one answer to its end. Leaving early aborts the engine's request."""
     progress, text = choice.progress, choice.text
     if progress.token_ids:  # a retry goes on from what its predecessor had
         yield text.push(bytes(progress.token_ids))
@@ -55,7 +55,7 @@ async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) 
 
 
 def turn_partial_rows(turn: Turn, *, duration_s: float) -> list[NodeRow]:
-    """Rows of a turn that nobody came back for: recorded, never trained."""
+    """Return the rows of a turn whose client never came back: it is recorded and never trained."""
     return _rows(turn, duration_s=duration_s, is_partial=True)
 
 
