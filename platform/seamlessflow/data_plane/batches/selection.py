@@ -1,8 +1,8 @@
-"""Which ready groups the next batch is made of, and which groups are stale: a choice that changes nothing.
+"""Chooses the ready groups of the next batch and finds the stale groups, without changing anything.
 
-Takes the ready groups, the versions that sampled them and the oldest version that may still train. Gives the groups of
-the batch and, apart from them, the groups to be dropped with the reason of each. Invariant: a group is in at most one
-of the two.
+It takes the ready groups, the versions that sampled them and the oldest version that may still train. It returns the
+groups of the batch and, apart from them, the groups to drop with the reason for each. Invariant: a group is in at most
+one of the two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from seamlessflow.data_plane.store.batches.batch_rows import ReadyGroup
 
 @dataclass(frozen=True, slots=True)
 class StaleGroup:
-    """A group that may never train any more, and why."""
+    """A group that may no longer train, and why."""
 
     group_id: UUID
     reason: str
@@ -22,14 +22,14 @@ class StaleGroup:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`trainable`: may train at the version asked for, oldest first; `stale`: to be dropped."""
+    """`trainable` groups may train at the requested version, oldest first; `stale` groups must be dropped."""
 
     trainable: Sequence[ReadyGroup]
     stale: Sequence[StaleGroup]
 
 
 def is_aged(group: ReadyGroup, oldest_allowed: int, *, is_by_token: bool) -> bool:
-    """Whether sessions of it may be beyond the bound; where the bound is by token, only if all its tokens are."""
+    """Return whether its sessions may be beyond the bound; if the bound is by token, only if all tokens are."""
     version = group.max_version if is_by_token else group.min_version
     return version is not None and version < oldest_allowed
 
@@ -42,7 +42,7 @@ def groups_select(
     oldest_allowed: int,
     num_needed: int,
 ) -> Selection:
-    """`num_fresh`: of each aged group, the sessions that keep to the bound; groups with fewer than needed are stale."""
+    """Select groups. `num_fresh` counts an aged group's sessions within the bound; with too few, it is stale."""
     trainable: list[ReadyGroup] = []
     stale: list[StaleGroup] = []
     for group in ready:

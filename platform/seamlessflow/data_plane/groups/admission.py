@@ -1,6 +1,6 @@
-"""Which new groups may begin now: of training while its bounds allow, of held-out tasks while a version is measured.
+"""Decides which new groups may begin: of training within its bounds, of held-out tasks while a version is measured.
 
-Call under the job's lock. Evaluations are begun here: when the newest version is due and none is under way.
+Call it under the job's lock. It also begins an evaluation when the newest version is due and none is under way.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Admission:
     evaluation_version: int | None = None
 
     async def group(self, connection: Connection, job: LiveJob, index: int) -> NewGroup:
-        """The group of that index, to be inserted. Raises ApiError (400)."""
+        """Return the group of that index for insertion. Raises ApiError (400)."""
         if self.evaluation_version is None:
             epochs = PostgresEpochs(connection, project_id=job.project_id, job_id=job.job_id)
             which, task = await task_choose(epochs, job.spec, job.tasks_path, index)
@@ -55,7 +55,7 @@ async def training_admission(connection: Connection, job: LiveJob) -> Admission:
 
 
 async def evaluation_admission(connection: Connection, job: LiveJob) -> Admission:
-    """Begins an evaluation when one is due. Raises ApiError (400)."""
+    """Begin an evaluation when one is due. Raises ApiError (400)."""
     if not job.spec.evaluation.is_on:
         return Admission()
     running = await evaluation_running(connection, job.job_id)

@@ -1,8 +1,8 @@
-"""Ends sessions of agents outside the platform that fell silent, and finalizes groups that were given up.
+"""Ends outside agents' sessions that fell silent, and finalizes groups that were given up.
 
-Each second: the ends of sessions that spoke, or whose turns run, are put off; sessions whose time is over end as if
-they had been closed (with the reward that was noted, else as a failed try); a group whose free slots nobody opened for
-as long is finalized with what it has. Any number of gateways may do it: all of it is decided by rows, under locks.
+Each second it puts off the ends of sessions that spoke or whose turns run. It ends sessions whose time is over as if
+they had been closed (with the reward that was noted, else as a failed attempt). It finalizes a group whose free slots
+nobody opened for as long with what it has. Any number of gateways may do this: rows decide everything, under locks.
 
 Time in which sessions could not be heard is not their silence: after a start and after the database was away a gateway
 first listens, for `LISTEN_S` or the time to live, whichever is shorter.
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 1.0
 LISTEN_S = 10.0
-LEAST_GROUP_SILENCE_S = 30.0  # a harness needs a moment to open another try, however short sessions live
+LEAST_GROUP_SILENCE_S = 30.0  # a harness needs a moment to open another attempt, however short sessions live
 
 
 class Expiry:
@@ -50,7 +50,7 @@ class Expiry:
         self._heard_since_s: float | None = None
 
     async def run(self) -> None:
-        """Poll until cancelled; a database that is away is waited for."""
+        """Poll until cancelled; wait for a database that is away."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
@@ -115,7 +115,7 @@ class Expiry:
         log.info("%d silent sessions of job %s expired", len(outcomes), job_id)
 
     async def _give_up(self, job_id: UUID, spec: JobSpec, group_ids: Sequence[UUID]) -> None:
-        """Under the job's lock, so that no session of them is opened meanwhile."""
+        """Finalize groups under the job's lock, so that nobody opens a session of them meanwhile."""
         async with self._pool.connection() as connection, connection.transaction():
             await job_lock(connection, job_id)
             locked = await groups_lock(connection, group_ids)

@@ -1,7 +1,7 @@
 """Sessions of agents that run outside the platform, opened with an API token of the project.
 
-How they end is told to `outcomes`; those that fall silent are ended by `expiry`. Invariants: a request that is sent
-again under its Idempotency-Key opens nothing; new groups begin within the bounds that hold for groups of runners.
+`outcomes` takes their ends, and `expiry` ends those that fall silent. Invariants: a request that is sent again under
+its Idempotency-Key opens nothing; new groups begin within the bounds that hold for groups of runners.
 """
 
 import base64
@@ -53,11 +53,11 @@ class ExternalSessions:
         self._registry = registry
 
     async def authenticate(self, token: str) -> None:
-        """Before a body is read: the token is one of a project. Raises ApiError (401)."""
+        """Check, before a body is read, that the token is one of a project. Raises ApiError (401)."""
         await projects_require(self._pool, token)
 
     async def open(self, token: str, request: SessionOpen, *, key: str | None) -> tuple[SessionOpened, bool]:
-        """The session, and whether this call opened it. `key`: a request of a known one is answered as before.
+        """Return the session and whether this call opened it. A request with a known `key` is answered as before.
 
         Raises ApiError: 422 for a key of another request, 429 while the job admits no group.
         """
@@ -122,7 +122,7 @@ class ExternalSessions:
         )
 
     def _key(self, session_id: UUID) -> str:
-        """The key of a session from outside: made of the installation's secret, so that it can be told again."""
+        """Return an outside session's key, derived from the installation's secret so that it can be repeated."""
         secret = self._settings.secret_key.encode()
         code = hmac.digest(secret, b"session key " + session_id.bytes, "sha256")
         return session_api_key(session_id, base64.urlsafe_b64encode(code).decode().rstrip("="))
@@ -140,7 +140,7 @@ class ExternalSessions:
 
 
 async def _place(connection: Connection, job: LiveJob, request: SessionOpen) -> tuple[OpenGroup, Slot]:
-    """A free slot of the group that is asked for, else the first of a new group. Raises ApiError (429)."""
+    """Return a free slot of the requested group, else the first of a new group. Raises ApiError (429)."""
     key = request.group or ""
     group = await group_open_of_key(connection, job.job_id, key)
     if group is not None:
@@ -152,7 +152,7 @@ async def _place(connection: Connection, job: LiveJob, request: SessionOpen) -> 
 
 
 async def _new_group(connection: Connection, job: LiveJob, key: str, request: SessionOpen) -> NewGroup:
-    """Raises ApiError (429) while the bounds that hold for groups of runners admit none."""
+    """Begin a group. Raises ApiError (429) while the bounds that hold for groups of runners admit none."""
     counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
     if num_admissible(job.spec, counts) < 1:
         message = (

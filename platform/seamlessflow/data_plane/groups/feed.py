@@ -1,7 +1,7 @@
-"""Rollout groups for agent runners: leased, leased again when abandoned, admitted while the bounds allow.
+"""Leases rollout groups to agent runners: abandoned ones again, and new ones while the bounds allow.
 
-All state is in PostgreSQL. A lease is one transaction under the job's lock; this module only waits and wakes. Outcomes
-come in by `runner_outcomes`.
+All state is in PostgreSQL. A lease is one transaction under the job's lock; this module only waits and wakes.
+`runner_outcomes` takes the outcomes.
 """
 
 import datetime
@@ -55,7 +55,7 @@ _LoopKey = tuple[UUID, bool]  # a phase's groups of training, or those of evalua
 
 class GroupFeed:
     def __init__(self, settings: Settings, pool: Pool, registry: Registry, *, room: JobNotifier) -> None:
-        """`room`: more groups may begin."""
+        """`room` announces that more groups may begin."""
         self._settings = settings
         self._pool = pool
         self._registry = registry
@@ -64,7 +64,7 @@ class GroupFeed:
         self._renew_at: dict[_LoopKey, datetime.datetime] = {}
 
     async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
-        """Groups to run now; waits up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
+        """Lease groups to run now; wait up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
         job = await self._registry.job(claims.job_id)
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
         while True:
@@ -127,7 +127,7 @@ class GroupFeed:
         claims: PhaseClaims,
         request: GroupLeaseRequest,
     ) -> None:
-        """An answer may be lost: what it named would stay open for ever, and its groups with it."""
+        """Requeue sessions whose answer was lost: they would stay open for ever, and their groups with them."""
         own = [group.group_id for group in groups if not group.is_abandoned]
         if request.held is None or not own:
             return
@@ -140,7 +140,7 @@ class GroupFeed:
             )
 
     def _renewed(self, loop: _LoopKey, now: datetime.datetime) -> None:
-        """Leases run for long: not every poll writes the rows of all that runs anew."""
+        """Note a renewal: leases last long, so not every poll needs to write the rows of all that runs anew."""
         self._renew_at = {known: at for known, at in self._renew_at.items() if at > now}
         after_s = self._settings.group_lease_s * RENEW_SHARE
         self._renew_at[loop] = now + datetime.timedelta(seconds=after_s)
@@ -156,7 +156,7 @@ class GroupFeed:
         *,
         is_new: bool = False,
     ) -> LeasedGroup | None:
-        """New attempts for the slots of a group that may run, at most `room`."""
+        """Open new attempts for the slots of a group that may run, at most `room`."""
         if group.is_abandoned:
             for session_id in await sessions_abandon(connection, group.group_id):
                 self._registry.close(session_id)
@@ -182,7 +182,7 @@ class GroupFeed:
     def _begin(
         self, group: LeasedGroup, job: LiveJob, claims: PhaseClaims, opened_at: datetime.datetime
     ) -> None:
-        """Its sessions may speak."""
+        """Begin a group, so that its sessions may speak."""
         for session in group.sessions:
             key = SessionKey(session.session_id, month_of(opened_at), claims.project_id, claims.job_id)
             self._registry.begin(
@@ -195,6 +195,6 @@ class GroupFeed:
 
 
 async def _evaluation_waits(connection: Connection, job: LiveJob) -> bool:
-    """Whether held-out tasks are still to begin; their own loop asks for them."""
+    """Return whether held-out tasks must still begin; their own loop asks for them."""
     running = await evaluation_running(connection, job.job_id) if job.spec.evaluation.is_on else None
     return running is not None and running.num_begun < running.num_tasks

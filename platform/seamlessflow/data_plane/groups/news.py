@@ -1,6 +1,6 @@
 """What follows when groups are finalized: this process counts them and wakes the long polls that wait for them.
 
-Takes the new states of a job's groups. Invariant: called only after their transaction is committed.
+It takes the new states of a job's groups. Invariant: it is called only after their transaction is committed.
 """
 
 from collections.abc import Collection
@@ -19,12 +19,12 @@ _COUNTERS = {
 
 class GroupNews:
     def __init__(self, *, room: JobNotifier, ready: JobNotifier) -> None:
-        """`ready`: a group became ready; `room`: more groups may begin."""
+        """`ready` announces that a group became ready, `room` that more groups may begin."""
         self._room = room
         self._ready = ready
 
     def tell(self, job_id: UUID, finalized: Collection[GroupState]) -> None:
-        """Groups of the job just came to these states, and the transaction is committed."""
+        """Announce the new states of the job's groups, whose transaction is committed."""
         groups_count(finalized)
         if GroupState.READY in finalized:
             self._ready.notify(job_id)
@@ -33,6 +33,6 @@ class GroupNews:
 
 
 def groups_count(finalized: Collection[GroupState]) -> None:
-    """Into the metrics: groups that just came to these states."""
+    """Count, in the metrics, groups that just came to these states."""
     for state in finalized:
         _COUNTERS[state].inc()

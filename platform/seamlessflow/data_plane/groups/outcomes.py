@@ -1,8 +1,8 @@
-"""Rewards and ends of sessions of agents outside the platform, as the project's programs report them.
+"""Takes rewards and ends of outside agents' sessions, as the project's programs report them.
 
-The key of a session opens the policy alone: whoever is trained does not say what it earned, unless the job's spec has
-`environment.reward_by: session`. Invariant: the outcome of a session that is over never changes. The same report again
-and one that comes after the session failed change nothing; another outcome is refused and leaves one event a session.
+A session's key opens only the policy: the agent that is trained does not report its own reward, unless the job's spec
+has `environment.reward_by: session`. Invariant: the outcome of a session that is over never changes. A repeated report
+and one after the session failed change nothing; another outcome is refused and leaves one event a session.
 """
 
 from http import HTTPStatus
@@ -40,7 +40,7 @@ class Outcomes:
         self._news = news
 
     async def gradable(self, token: str, text: str) -> SessionRow:
-        """The session, if whoever asks may say what it earned. Raises ApiError (401, 403, 404)."""
+        """Return the session, if the caller may grade it. Raises ApiError (401, 403, 404)."""
         try:
             session_id = parse_id(IdKind.SESSION, text)
         except ValueError as error:
@@ -59,7 +59,7 @@ class Outcomes:
         return row
 
     async def reward(self, row: SessionRow, report: RewardReport) -> SessionOver | None:
-        """Note a reward, which becomes the outcome when the session closes. None when it is stored.
+        """Store a reward, which becomes the outcome when the session closes. Returns None when it is stored.
 
         Raises ApiError (409) for another outcome than that of a closed session.
         """
@@ -85,7 +85,7 @@ class Outcomes:
         return None
 
     async def close(self, session: SessionRow) -> None:
-        """End a session: with its reward as outcome, or failed without one; again, it changes nothing."""
+        """End a session: with its reward as outcome, or as failed without one. Doing it again changes nothing."""
         job = await self._registry.job(session.job_id)
         finalized: dict[UUID, GroupState] = {}
         async with self._pool.connection() as connection, connection.transaction():
@@ -125,7 +125,7 @@ def _branch_refusal() -> ApiError:
 
 
 def outcome_refusal(row: SessionRow) -> ApiError:
-    """The refusal of an outcome that differs from the outcome of the closed session."""
+    """Return the refusal of an outcome that differs from the outcome of the closed session."""
     message = (
         f"The session is closed with the reward {row.reward:g}, and its outcome does not change any more."
     )

@@ -1,8 +1,8 @@
-"""How sessions ended, as runners report it: any number of ends in one transaction under their groups' locks.
+"""Takes the ends of sessions that runners report: any number in one transaction under their groups' locks.
 
-Not under the job's lock: sessions end in bursts, and only those of the same groups have to wait for one another. Saying
-an end again changes nothing, nor does one of a session that was abandoned; another outcome of a closed session is
-refused. What is wrong with one end refuses that one alone.
+The job's lock is not needed: sessions end in bursts, and only those of the same groups must wait for one another. A
+repeated end changes nothing, nor does the end of an abandoned session; another outcome of a closed session is refused.
+A fault in one end refuses that end alone.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class RunnerOutcomes:
         self._news = news
 
     async def take(self, claims: PhaseClaims, finishes: Sequence[SessionFinish]) -> Refusals:
-        """Note how episodes ended. Raises ApiError (409) for a phase that is over."""
+        """Store how episodes ended. Raises ApiError (409) for a phase that is over."""
         job = await self._registry.job(claims.job_id)
         refused = {finish.session_id: _bad_metrics() for finish in finishes if _has_bad_metrics(finish)}
         for finish in finishes:
@@ -98,7 +98,7 @@ class RunnerOutcomes:
 
 
 def _contradicts(outcome: SessionOutcome, row: SessionRow) -> bool:
-    """Whether a report names another outcome than that of a closed session; what is requeued names none."""
+    """Return whether a report contradicts the outcome of a closed session; a requeued session names no outcome."""
     return row.state is SessionState.CLOSED and not outcome.is_requeued and outcome.reward != row.reward
 
 

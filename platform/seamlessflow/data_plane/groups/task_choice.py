@@ -1,8 +1,8 @@
-"""Which task a new group runs.
+"""Chooses the task that a new group runs.
 
-Without stages and history resampling the tasks file is walked in a seeded order, another one each epoch, without any
-state. With them the order of each epoch is a row: it is made under the job's lock when the epoch before it is used up
-or its stage ends, so that a restarted gateway, or another one, continues where the job was.
+Without stages and history resampling, groups follow the tasks file in a seeded order that differs each epoch and needs
+no state. With them, each epoch's order is a row: it is made under the job's lock when the epoch before it is used up or
+its stage ends, so that a restarted gateway, or another one, continues where the job was.
 Invariant: group `index` of a job always gets the same task.
 """
 
@@ -23,7 +23,7 @@ Task = dict[str, Any]
 
 
 async def task_choose(epochs: EpochStore, spec: JobSpec, tasks_path: str, index: int) -> tuple[int, Task]:
-    """Number and content of the task of group `index`, the next one of the job. Raises ApiError (400)."""
+    """Return number and content of the task of group `index`, the job's next one. Raises ApiError (400)."""
     try:
         tasks = tasks_load(tasks_path)
     except TasksUnusable as error:
@@ -41,7 +41,7 @@ def has_epochs(spec: JobSpec) -> bool:
 
 
 async def _epoch_at(epochs: EpochStore, spec: JobSpec, tasks: tuple[Task, ...], index: int) -> Epoch:
-    """The newest epoch, or the one that has to follow it."""
+    """Return the newest epoch, or the one that must follow it."""
     newest = await epochs.newest()
     request = await epochs.stage_request()
     stage, why = await _stage_now(epochs, spec, newest)
@@ -67,7 +67,7 @@ async def _epoch_at(epochs: EpochStore, spec: JobSpec, tasks: tuple[Task, ...], 
 
 
 async def _stage_now(epochs: EpochStore, spec: JobSpec, newest: Epoch | None) -> tuple[int, str]:
-    """The stage that the next group belongs to, and why it is another one than before."""
+    """Return the stage of the next group, and why it differs from the one before."""
     stages = spec.algorithm.stages
     if not stages:
         return 0, ""

@@ -1,4 +1,4 @@
-"""Tasks of a job: a JSONL file, walked in a seeded order that is another one each epoch.
+"""Tasks of a job: a JSONL file, run in a seeded order that differs each epoch.
 
 Invariant: group `index` of a job always gets the same task, on whichever gateway.
 """
@@ -17,7 +17,7 @@ class TasksUnusable(ValueError):
 
 @functools.lru_cache(maxsize=64)
 def tasks_load(path: str) -> tuple[dict[str, Any], ...]:
-    """Raises TasksUnusable naming the line."""
+    """Load the tasks. Raises TasksUnusable, which names the line."""
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
@@ -29,7 +29,7 @@ def tasks_load(path: str) -> tuple[dict[str, Any], ...]:
 
 
 def task_index(group_index: int, *, num_tasks: int, seed: int) -> int:
-    """Which task group `group_index` runs: each epoch is a permutation of all tasks."""
+    """Return the task that group `group_index` runs: each epoch is a permutation of all tasks."""
     epoch, position = divmod(group_index, num_tasks)
     return int(_permutation(seed, epoch, num_tasks)[position])
 

@@ -1,8 +1,8 @@
-"""What growing answers gained, ten times a second, for the groups that somebody watches.
+"""Publishes what growing answers gained, ten times a second, for the groups that somebody watches.
 
-Enters: the turns in the making, whose packed tokens are read where they lie. Leaves: one delta per group and round, at
-most MAX_TOKENS_PER_ROUND of tokens, numbered by the events broker. Invariants: a turn never waits for this; nothing is
-queued (what the broker did not take is part of the next round); what is said here is no record.
+It reads the packed tokens of growing turns in place and publishes one delta per group and round, with at most
+MAX_TOKENS_PER_ROUND of tokens, numbered by the events broker. Invariants: a turn never waits for this; nothing is
+queued (what the broker did not take is part of the next round); what is published here is no record.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ MAX_TOKENS_PER_ROUND = 16_384
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """How far an answer was told."""
+    """How much of an answer was published."""
 
     turn: Turn
     num_tokens: int
@@ -59,7 +59,7 @@ class _Said:
 
 @dataclass(slots=True)
 class _GroupSaid:
-    """What was told of one group since its last snapshot."""
+    """What was published of one group since its last snapshot."""
 
     num_asked: int
     answers: dict[tuple[UUID, int], _Said] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class ProgressFeed:
         self._epoch = secrets.token_hex(8)  # used if the broker has none yet
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Publish until cancelled."""
         num_rounds, is_away = 0, False
         try:
             while True:
@@ -103,7 +103,7 @@ class ProgressFeed:
             await self._broker.aclose()
 
     def _see(self, watched: Mapping[UUID, int]) -> None:
-        """Begin anew where somebody took a snapshot, forget groups that nobody watches any more."""
+        """Begin anew where somebody took a snapshot, and forget groups that nobody watches any more."""
         self._watched.set(watched)
         self._said = {
             group_id: said
@@ -132,7 +132,7 @@ class ProgressFeed:
 def group_gains(
     turns: list[Turn], said: Mapping[tuple[UUID, int], _Said]
 ) -> tuple[list[GrowingAnswer], dict[tuple[UUID, int], _Said]]:
-    """What to tell of one group, and what will be told then."""
+    """Return what to publish of one group, and what will have been published then."""
     gains: list[GrowingAnswer] = []
     now: dict[tuple[UUID, int], _Said] = {}
     num_left = MAX_TOKENS_PER_ROUND
@@ -157,9 +157,9 @@ def _is_news(gain: GrowingAnswer, known: _Said | None) -> bool:
 
 
 def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> GrowingAnswer:
-    """At most `num_left` tokens after what is known."""
+    """Return at most `num_left` tokens that follow those already known."""
     progress = choice.progress
-    # A stop string may have cut tokens that were told already.
+    # A stop string may have cut tokens that were published already.
     start = min(known.num_tokens, progress.num_tokens) if known else 0
     end = min(progress.num_tokens, start + max(num_left, 0))
     prompt = turn.session.tree.prompt_child(turn.plan.parent, turn.plan.digests, turn.plan.context)
@@ -181,7 +181,7 @@ def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> Gro
 
 
 def _end(choice: int, known: _Said, num_left: int) -> GrowingAnswer:
-    """The turn is in the making no more: recorded, kept for a retry, or given up. Its last tokens are told with it."""
+    """Return the end of a turn that no longer grows (recorded, kept for a retry, or given up), with its last tokens."""
     turn = known.turn
     gain = _gain(turn, turn.choices[choice], known, num_left)
     return msgspec.structs.replace(gain, is_over=True, is_recorded=turn.request_digest in turn.session.turns)

@@ -8,14 +8,14 @@ from uuid import UUID
 
 
 class Watched:
-    """Set by the progress feed, asked by turns."""
+    """The progress feed sets it; turns read it."""
 
     def __init__(self) -> None:
         self._asked: Mapping[UUID, int] = {}
 
     @property
     def groups(self) -> Mapping[UUID, int]:
-        """How many snapshots of each were given: when the number rises, somebody lacks the growing answers."""
+        """Return how many snapshots of each were given: when the number rises, somebody lacks the growing answers."""
         return self._asked
 
     def set(self, asked: Mapping[UUID, int]) -> None:

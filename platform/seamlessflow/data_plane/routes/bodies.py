@@ -1,4 +1,4 @@
-"""Request bodies on their way in: each bounded, and all of them together.
+"""Reads request bodies within a bound for each and a bound for all together.
 
 A `HeldBody` counts what it has read until it is released: when its request has been turned into a prompt or a command,
 or has failed. Only callers who have shown a credential get that far. Beyond the common bound the answer is 503: waiting
@@ -17,7 +17,7 @@ class ClientGone(Exception):
 
 
 class BodyRoom:
-    """How many bytes of bodies this process holds; one per process."""
+    """Counts the bytes of bodies that this process holds; one per process."""
 
     def __init__(self, *, max_body_bytes: int, max_total_bytes: int) -> None:
         self.max_body_bytes = max_body_bytes
@@ -28,7 +28,7 @@ class BodyRoom:
         return HeldBody(self)
 
     def take(self, num_bytes: int) -> None:
-        """Raises ApiError (503)."""
+        """Take room for bytes. Raises ApiError (503)."""
         if self._num_bytes + num_bytes > self._max_total_bytes:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -58,7 +58,7 @@ class HeldBody:
         self.release()
 
     async def read(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body. Raises ApiError (413, 503) and ClientGone."""
+        """Read the whole body. Raises ApiError (413, 503) and ClientGone."""
         self._check_size(int(header(scope, b"content-length") or 0))
         chunks: list[bytes] = []
         while True:

@@ -1,8 +1,8 @@
 """`POST /v1/chat/completions`: plain and streamed.
 
-The end of a turn (the JSON answer, or the last event) is sent only after its commit. A client that vanishes has its
-engine work aborted; its partial turn is kept for a marked retry with the same body, which continues it or, when it was
-committed after all, is answered from the record. Requests with the same body and `Idempotency-Key` are one turn,
+The end of a turn (the JSON answer, or the last event) is sent only after its commit. When a client vanishes, its engine
+work is aborted and its partial turn is kept. A marked retry with the same body continues that turn or, if it was
+committed after all, gets the answer from the record. Requests with the same body and `Idempotency-Key` are one turn,
 however often they arrive: a repeat waits for the one in flight. Without mark and key the same body is another turn.
 """
 
@@ -123,12 +123,12 @@ class ChatRoute:
             raise ApiError(HTTPStatus.BAD_REQUEST, "The session is closed.", code="session_closed")
 
     async def _wait_same(self, session: LiveSession, digest: bytes) -> None:
-        """A repeat waits: cancelling the first request could take the answer from the client that reads it."""
+        """Let a repeat wait: cancelling the first request could take the answer from the client that reads it."""
         while (task := session.in_flight.get(digest)) is not None and not task.done():
             await asyncio.wait([task])
 
     async def _wait_predecessor(self, session: LiveSession, digest: bytes) -> None:
-        """The same request may still be in flight: its client gave up before we noticed. Its commit is waited for."""
+        """Cancel the same request if it is still in flight, because its client gave up, and wait for its commit."""
         if (task := session.in_flight.get(digest)) is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -256,7 +256,7 @@ class ChatRoute:
         await send({"type": "http.response.body", "body": end})
 
     async def _chunks(self, turn: Turn, reply: Reply) -> AsyncGenerator[bytes, None]:
-        """Chunks of all choices as they come, comments while nothing does."""
+        """Yield chunks of all choices as they come, and comments while none come."""
         queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(NUM_CHUNKS_QUEUED)
         tasks = [asyncio.create_task(self._feed(turn, choice, reply, queue)) for choice in turn.choices]
         num_growing = len(tasks)
@@ -318,7 +318,7 @@ class ChatRoute:
 
 
 def _digest(key: str, body: bytes) -> bytes:
-    """What tells requests apart: the body, and the Idempotency-Key if there is one."""
+    """Return what tells requests apart: a digest of the body and, if there is one, of the Idempotency-Key."""
     digest = hashlib.sha256(f"{key}\n".encode() if key else b"")
     digest.update(body)
     return digest.digest()
@@ -326,7 +326,7 @@ def _digest(key: str, body: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """What engines and pool refuse, as the client reads it."""
+    """Turn refusals of the engines and the pool into the errors that clients read."""
     try:
         yield
     except EngineRefused as error:
@@ -344,7 +344,7 @@ async def _write(send: Send, chunk: bytes) -> None:
 
 
 async def _all(growing: Sequence[Coroutine[None, None, None]]) -> None:
-    """Run them side by side; the first failure ends the others."""
+    """Run all side by side; the first failure ends the others."""
     if len(growing) == 1:
         await growing[0]
         return

@@ -46,7 +46,7 @@ class Reply:
         return self._chunk(choice, {"role": "assistant", "content": ""})
 
     def deltas(self, choice: Choice, deltas: Sequence[Delta]) -> bytes:
-        """Chunks of what is new. Logprobs go with the first chunk after their tokens were sampled."""
+        """Return chunks of what is new. Logprobs go with the first chunk after their tokens were sampled."""
         return b"".join(self._chunk(choice, self._delta(choice, delta)) for delta in deltas)
 
     def closing(self, choice: Choice) -> bytes:

@@ -1,7 +1,7 @@
-"""The body of a chat completion, checked: bytes enter, what a turn needs leaves.
+"""Checks the body of a chat completion: it takes bytes and returns what a turn needs.
 
-What would change the distribution that is trained on is either overridden by the job's value, and the override
-recorded, or refused by name; nothing of the kind is dropped silently.
+A field that would change the trained distribution is either overridden by the job's value, with a record of the
+override, or refused by name; no such field is dropped silently.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class ChatRequest:
 
 
 def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
-    """`temperature`: what the job fixes for this session. Raises ApiError (400) naming the field."""
+    """Parse a body; the job fixes `temperature` for this session. Raises ApiError (400), which names the field."""
     try:
         body = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Bare ASGI: answers out, headers in, and whether the client is still there."""
+"""Bare ASGI: sends answers, reads headers, and finds out whether the client is still there."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http import HTTPStatus
@@ -49,7 +49,7 @@ async def send_error(send: Send, error: ApiError) -> None:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """A header's value, empty when absent."""
+    """Return a header's value, empty when absent."""
     for key, value in scope["headers"]:
         if key == name:
             decoded: str = value.decode("latin-1")
@@ -58,7 +58,7 @@ def header(scope: Scope, name: bytes) -> str:
 
 
 def bearer(scope: Scope) -> str:
-    """The bearer token. Raises ApiError (401)."""
+    """Return the bearer token. Raises ApiError (401)."""
     scheme, _, token = header(scope, b"authorization").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise ApiError(

@@ -162,7 +162,7 @@ class JsonRoutes:
         return claims
 
     async def _body(self, request: Request, kind: type[Body]) -> Body:
-        """Only for callers whose credential was checked: nobody else may make the gateway hold a body."""
+        """Read the body of a caller whose credential was checked: nobody else may make the gateway hold a body."""
         with self._bodies.hold() as held:
             raw = await held.read(request.scope, request.receive)
             return _decode(raw, kind)
@@ -191,7 +191,7 @@ async def _database_away(request: Request, _: Exception) -> Response:
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:
-    """The net under the checks of each field: what the database refuses is the caller's fault, not ours."""
+    """Answer 400 for what the checks of each field missed: what the database refuses is the caller's fault."""
     first = str(error).partition("\n")[0]
     return await _refused(request, bad_request(f"A value of the request cannot be stored: {first}."))
 
