@@ -20,7 +20,7 @@ _MAX_PROBLEM_CHARACTERS = 500
 
 
 class FencedOff(RuntimeError):
-    """Another phase took over (409): nothing that this one says counts any more."""
+    """Another phase took over (409): nothing that this phase says counts any more."""
 
 
 class RequestRefused(RuntimeError):
@@ -28,7 +28,7 @@ class RequestRefused(RuntimeError):
 
 
 class ServerUnavailable(RuntimeError):
-    """No answer that can be trusted came (connection, timeout, 5xx): worth another try."""
+    """No trustworthy answer came (connection, timeout, 5xx); another try is worthwhile."""
 
 
 class _Problem(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class _Problem(msgspec.Struct, frozen=True):
 async def post_json(
     session: aiohttp.ClientSession, url: str, message: msgspec.Struct, *, timeout_s: float
 ) -> bytes | None:
-    """POST once; the body of a 200, None for a 204. Raises FencedOff, RequestRefused, ServerUnavailable."""
+    """POST once; return the body of a 200, None for a 204. Raises FencedOff, RequestRefused, ServerUnavailable."""
     timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
     body = msgspec.json.encode(message)
     try:
@@ -74,7 +74,7 @@ async def post_until_answered(
     timeout_s: float,
     may_retry: Callable[[], bool] = lambda: True,
 ) -> bytes | None:
-    """`post_json`, again and again while the server is unavailable and `may_retry` says so. Cancel to give up early."""
+    """Repeat `post_json` while the server is unavailable and `may_retry` allows it. Cancel to give up early."""
     pause_s = FIRST_PAUSE_S
     while True:
         try:

@@ -51,7 +51,7 @@ class ControlledChild(WarmChild):
     _gang: tuple[str, ...] | None = None  # machines that its process trains with, once it has begun to
 
     def fits(self, order: PhaseOrder) -> bool:
-        """A trainer is bound to the machines that it once trained with."""
+        """Return whether the order fits: a trainer is bound to the machines with which it once trained."""
         return order.gang is None or self._gang in (None, tuple(order.gang.machines))
 
     async def _prepare(self) -> ChildCommand:
@@ -167,5 +167,5 @@ class ControlledChild(WarmChild):
 
 
 def _num_machines(warm_process: WarmProcess) -> int:
-    """How many machines train the job together; an older control plane names none."""
+    """Return how many machines train the job together; an older control plane names none."""
     return int(warm_process.spec.get("train", {}).get("num_machines", 1))

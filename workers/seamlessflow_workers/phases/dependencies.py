@@ -33,11 +33,11 @@ class PhaseLogs(Protocol):
     def follow(self, phase_id: UUID, *, stream: str, file: RotatedFile) -> None: ...
 
     def complete(self, phase_id: UUID) -> None:
-        """Nothing more will be written."""
+        """Take note that nothing more will be written."""
         ...
 
     def notify(self) -> None:
-        """Something was written."""
+        """Take note that something was written."""
         ...
 
 

@@ -31,7 +31,7 @@ NEEDED_ROUTES = (
 
 
 class EngineError(RuntimeError):
-    """The engine refused a verb or cannot be reached."""
+    """The engine refused a call or cannot be reached."""
 
 
 class EngineClient:
@@ -46,7 +46,7 @@ class EngineClient:
             await asyncio.sleep(HEALTH_POLL_S)
 
     async def gives_sign(self) -> bool:
-        """Whether it answers within moments, whatever it says of its health."""
+        """Return whether the engine answers within moments, whatever it says about its health."""
         try:
             async with self._session.get("http://engine/health", timeout=_SIGN_TIMEOUT):
                 return True
@@ -67,7 +67,7 @@ class EngineClient:
     async def stage_weights(
         self, folder: Path, *, version: int, transport: WeightTransport
     ) -> WeightsArrival:
-        """Have the engine receive and prove a version, while it goes on under the one before."""
+        """Have the engine receive and prove a version while it goes on serving the previous one."""
         raw = await self._post("/stage_weights", {"path": str(folder), "transport": transport})
         try:
             return msgspec.convert({**msgspec.json.decode(raw), "version": version}, type=WeightsArrival)
@@ -75,7 +75,7 @@ class EngineClient:
             raise EngineError(f"/stage_weights was answered with something else: {error}") from error
 
     async def update_weights(self, folder: Path, *, version: int) -> None:
-        """In place: running requests stay, and recompute their cache under the new weights."""
+        """Update in place: running requests stay and recompute their cache under the new weights."""
         await self._post("/pause?mode=keep&clear_cache=true")
         await self._post("/start_weight_update")
         await self._post("/update_weights", {"update_info": {"path": str(folder)}})
@@ -83,7 +83,7 @@ class EngineClient:
         await self._post("/resume")
 
     async def abort_all(self) -> None:
-        """Running requests end with finish reason `abort` and the tokens they have."""
+        """End running requests with finish reason `abort` and the tokens that they have."""
         await self._post("/abort_requests", {})
 
     async def sleep(self) -> None:

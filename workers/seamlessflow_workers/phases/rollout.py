@@ -220,7 +220,7 @@ class RolloutChild(WarmChild):
         self._socket.unlink(missing_ok=True)
 
     async def _whole_weights(self, weights: WeightsReference) -> Path | None:
-        """Their folder once it exists; None when the phase is drained first."""
+        """Return the weights' folder once it exists; None when the phase is drained first."""
         folder = local_folder(weights.uri)
         deadline_s = time.monotonic() + WEIGHTS_TIMEOUT_S
         try:
@@ -245,7 +245,7 @@ class RolloutChild(WarmChild):
 
 
 def local_folder(uri: str) -> Path:
-    """The folder of a `file://` URL or a plain path. Raises ChildFailure for any other scheme."""
+    """Return the folder of a `file://` URL or a plain path. Raises ChildFailure for any other scheme."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise ChildFailure(f"weights at {uri!r} cannot be read here; accepted are file:// URLs and paths")

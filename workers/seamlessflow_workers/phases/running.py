@@ -56,7 +56,7 @@ class RunningPhase:
         self.on_observed()
 
     def serve(self, version: int) -> None:
-        """The engine serves `version` from now on."""
+        """Note that the engine serves `version` from now on."""
         self.served_version = version
         self.doing = None
         self.on_moved()

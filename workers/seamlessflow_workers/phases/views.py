@@ -13,7 +13,7 @@ from seamlessflow.core.types.tags import Role
 
 
 class ChildKey(NamedTuple):
-    """A machine runs at most one child for each."""
+    """Identifies a child; a machine runs at most one child for each key."""
 
     job_id: UUID
     role: Role

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class ChildFailure(RuntimeError):
-    """The child cannot go on; the message is a sentence about it, for people."""
+    """The child cannot go on; the message explains it to people in one sentence."""
 
 
 def restart_delay_s(num_failures: int) -> float:
@@ -77,7 +77,7 @@ class WarmChild(ABC):
         self._on_phase_changed()
 
     def refresh(self, order: PhaseOrder) -> None:
-        """The same order, perhaps with newer weights or a renewed credential."""
+        """Take the same order again, perhaps with newer weights or a renewed credential."""
         if self.phase is not None:
             self.phase.order = order
             self._on_phase_changed()
@@ -91,18 +91,18 @@ class WarmChild(ABC):
                 self._on_phase_changed()
 
     def abandon(self) -> None:
-        """The phase is no longer ours: drain it, and after a while take the child with it."""
+        """Drain a phase that is no longer ours, and after a while end the child with it."""
         if self.phase is not None:
             self.phase.is_abandoned = True
             asyncio.get_running_loop().call_later(ABANDON_S, self._enforce_abandonment, self.phase)
             self.drain()
 
     def fits(self, order: PhaseOrder) -> bool:
-        """Whether the child as it is can carry this order out; another one is started where it cannot."""
+        """Return whether the child as it is can carry out this order; if not, another one is started."""
         return True
 
     async def leave(self) -> None:  # noqa: B027 - an optional step
-        """Before the machine goes: what can be handed over within moments is. Nothing by default."""
+        """Hand over what is possible within moments before the machine goes; nothing by default."""
 
     def stop(self) -> None:
         """End the child; `task` is done when nothing of it is left."""
@@ -118,7 +118,7 @@ class WarmChild(ABC):
 
     @abstractmethod
     async def _prepare(self) -> ChildCommand:
-        """The command line, once all that it names exists."""
+        """Return the command line, once all that it names exists."""
 
     @abstractmethod
     async def _load(self) -> None:
@@ -130,7 +130,7 @@ class WarmChild(ABC):
 
     @abstractmethod
     def _on_phase_changed(self) -> None:
-        """The phase, its order or its state is new."""
+        """React to a new phase, order or state."""
 
     @abstractmethod
     def _ask_for_sign(self) -> None:
@@ -164,7 +164,7 @@ class WarmChild(ABC):
                 self._release(self.phase)
 
     async def _load_in_time(self) -> None:
-        """Raises ChildFailure once loading has taken too long: a child that stands still must not hold the machine."""
+        """Load. Raises ChildFailure when that takes too long: a child that stands still must not hold the machine."""
         loading, pulse = asyncio.create_task(self._load()), Pulse(LOADING_LIMIT_S)
         last_s = time.monotonic()
         try:
@@ -193,7 +193,7 @@ class WarmChild(ABC):
             await asyncio.gather(working, watching, return_exceptions=True)
 
     async def _watch_pulse(self) -> None:
-        """Raises ChildFailure once the child has given no sign of life for too long, and has been killed."""
+        """Kill a child that gave no sign of life for too long, and raise ChildFailure."""
         last_s = time.monotonic()
         while not self._pulse.is_lost:
             self._ask_for_sign()

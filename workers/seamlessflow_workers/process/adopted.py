@@ -13,7 +13,7 @@ from seamlessflow_workers.process.launch import subreaper_set
 
 
 def is_adoption_possible() -> bool:
-    """Whether this kernel tells of another process' end through a descriptor."""
+    """Return whether this kernel reports the end of another process through a descriptor."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
@@ -23,7 +23,7 @@ def is_adoption_possible() -> bool:
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Orphans below us become our children, only meanwhile: what our children leave behind is not ours to wait for."""
+    """Adopt orphans below us inside the block only: what our children leave behind is not ours to wait for."""
     subreaper_set(is_subreaper=True)
     try:
         yield
@@ -32,10 +32,10 @@ def adopting() -> Iterator[None]:
 
 
 class AdoptedProcess:
-    """Reaped as soon as it ends, whether anyone waits or not."""
+    """A process that is reaped as soon as it ends, whether anyone waits or not."""
 
     def __init__(self, pid: int) -> None:
-        """Raises ChildProcessError when it is no child of ours."""
+        """Adopt a process. Raises ChildProcessError when it is not a child of ours."""
         self.pid = pid
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         self._loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ class Backoff:
         self._num_failures = 0
 
     def next_s(self) -> float:
-        """The next wait, half of it random."""
+        """Return the next wait, half of it random."""
         full_s = min(self._first_s * float(2**self._num_failures), self._longest_s)
         self._num_failures = min(self._num_failures + 1, 30)
         return full_s * random.uniform(0.5, 1.0)

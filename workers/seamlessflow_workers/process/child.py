@@ -42,7 +42,7 @@ class Running(Protocol):
 
 
 class Spawner(Protocol):
-    """Has some programs ready, and none of the others."""
+    """Starts the programs that it has ready, and no others."""
 
     async def spawn(
         self, command: ChildCommand, *, environment: Mapping[str, str], output: int
@@ -66,7 +66,7 @@ class ChildProcess:
         log: OutputLog,
         fork_server: Spawner | None = None,
     ) -> Self:
-        """From the fork server if it has the program, else from nothing. Raises OSError when it cannot be started."""
+        """Start the child from the fork server if it has the program, else from nothing. Raises OSError on failure."""
         environment = child_environment(command.environment, num_cores=len(cores))
         read_end, write_end = os.pipe()
         try:
@@ -94,7 +94,7 @@ class ChildProcess:
         return f"{ending}; last line: {self._log.last_line}" if self._log.last_line else ending
 
     async def stop(self, *, grace_s: float) -> None:
-        """Ask, then kill, the whole group."""
+        """Ask the whole group to end, then kill it."""
         self._signal_group(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):  # the kill below is the answer
             async with asyncio.timeout(grace_s):
@@ -105,7 +105,7 @@ class ChildProcess:
         self._pump.cancel()
 
     def kill(self) -> None:
-        """At once, the whole group; a stopped process takes no other signal."""
+        """Kill the whole group at once; a stopped process takes no other signal."""
         self._signal_group(signal.SIGKILL)
 
     def _signal_group(self, number: signal.Signals) -> None:

@@ -25,7 +25,7 @@ EPISODES_VARIABLE = "SEAMLESSFLOW_EPISODES_FOLDER"  # where agents unpack what o
 
 
 def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:
-    """All variables of a child: ours without the secrets, what every child is told, and `extra` above both."""
+    """Return all variables of a child: ours without the secrets, those of every child, and `extra` above both."""
     inherited = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
     paths = [*import_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
     if paths:
@@ -35,7 +35,7 @@ def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, 
 
 
 def import_roots() -> list[str]:
-    """Where our packages are in a source tree, for children under another interpreter; nothing when installed."""
+    """Return our packages' folders in a source tree, for another interpreter's children; nothing when installed."""
     packages = (seamlessflow.core, seamlessflow_workers)
     folders = [Path(package.__path__[0]) for package in packages]
     roots = [folders[0].parent.parent, folders[1].parent]

@@ -23,7 +23,7 @@ def bind_to_parent(*, parent_pid: int, death_signal: signal.Signals) -> None:
 
 
 def subreaper_set(*, is_subreaper: bool) -> None:
-    """Whether orphans below this process become its children."""
+    """Set whether orphans below this process become its children."""
     _prctl(PR_SET_CHILD_SUBREAPER, int(is_subreaper))
 
 

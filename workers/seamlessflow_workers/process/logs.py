@@ -43,7 +43,7 @@ class RotatedFile:
         self._size_bytes += len(chunk)
 
     def read(self, offset: int, num_bytes: int) -> tuple[int, bytes]:
-        """Bytes from `offset` on, or from the next that are kept; returns where they begin."""
+        """Return bytes from `offset` on, or from the next that are kept, and where they begin."""
         if offset >= self._base:
             return _read_at(self.path, offset, self._base, num_bytes)
         if offset < min(self._head_bytes, self._previous_base):
@@ -79,7 +79,7 @@ class RotatedFile:
 
 
 class OutputLog:
-    """Where one child's output goes: its job's file, or the file of the phase it is bound to."""
+    """Writes one child's output to its job's file, or to the file of the phase to which it is bound."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class OutputLog:
         self._phase_file: RotatedFile | None = None
 
     def bind(self, phase_id: UUID) -> RotatedFile:
-        """From now on output belongs to this phase, and so does what no phase owned before."""
+        """Give this phase the output from now on, and the output that no phase owned before."""
         self.unbind()
         self._phase_file = RotatedFile(self._folder / f"{self._role}-{phase_id}.log")
         if self._prelude:
@@ -128,7 +128,7 @@ class OutputLog:
         self._unphased.close()
 
     def _note_last_line(self, chunk: bytes) -> None:
-        """A line may come in pieces: a traceback's last one does."""
+        """Note the last line, which may come in pieces: a traceback's last one does."""
         said = (self._unended + chunk)[-4096:]
         self._unended = said[said.rfind(b"\n") + 1 :]
         lines = [line for line in said.splitlines() if line.strip()]

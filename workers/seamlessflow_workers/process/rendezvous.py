@@ -19,7 +19,7 @@ class Rendezvous:
 
     @classmethod
     def open(cls, *, listen_host: str, advertised_host: str) -> Self:
-        """Raises OSError where the host is not one of this machine's."""
+        """Bind the socket. Raises OSError where the host is not one of this machine's."""
         family = socket.AF_INET6 if ":" in listen_host else socket.AF_INET
         listening = socket.create_server((listen_host, 0), family=family, backlog=BACKLOG)
         listening.setblocking(False)

@@ -35,13 +35,13 @@ print(json.dumps({"versions": versions, "missing": missing}))
 
 
 def vllm_python(environment: Mapping[str, str]) -> str:
-    """ENGINE_PYTHON, else the environment `vllm` beside our own, else our own interpreter."""
+    """Return ENGINE_PYTHON, else the environment `vllm` beside our own, else our own interpreter."""
     beside = Path(sys.prefix).parent / "vllm" / "bin" / "python"
     return environment.get("ENGINE_PYTHON") or (str(beside) if beside.exists() else sys.executable)
 
 
 def find_vllm(python: str, *, device: str) -> EngineFinding:
-    """Ask an interpreter for its vLLM; nothing heavy is imported there either."""
+    """Ask an interpreter for its vLLM; it imports nothing heavy for that either."""
     try:
         done = subprocess.run(
             [python, "-c", _VLLM_PROBE],

@@ -43,7 +43,7 @@ class SupervisorConfig(ChildSettings):
 
 
 def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> SupervisorConfig:
-    """Raises InvalidSetting, or exits with the parser's own message."""
+    """Read the configuration. Raises InvalidSetting, or exits with the parser's own message."""
     options = _parser(environment).parse_args(arguments)
     if not MACHINE_NAME.fullmatch(options.name):
         raise InvalidSetting(f"--name {options.name!r} must match {MACHINE_NAME.pattern}")
@@ -121,7 +121,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _advertised_host(listen_host: str, given: str | None) -> str:
-    """An address that stands for every interface tells nobody where to go."""
+    """Return the address for others: one that stands for every interface tells nobody where to go."""
     if given in UNSPECIFIED:
         raise InvalidSetting(
             f"--advertised-host {given!r} is nobody's address; give the one that gateways reach"

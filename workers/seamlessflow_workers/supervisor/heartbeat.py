@@ -50,7 +50,7 @@ class HeartbeatLink:
         self._is_reachable = True
 
     def wake(self, *, within_s: float = 0.0) -> None:
-        """Send the next heartbeat now, or that much later; any number of wakes before it is sent ask for one."""
+        """Send the next heartbeat now, or that much later; any number of wake-ups before it cause only one."""
         if within_s > 0:
             asyncio.get_running_loop().call_later(within_s, self._woken.set)
         else:
@@ -70,7 +70,7 @@ class HeartbeatLink:
             await self._rest(wait_s)
 
     async def send(self, *, timeout_s: float = TIMEOUT_S) -> None:
-        """One exchange. Raises on any failure of it."""
+        """Make one exchange. Raises on any failure of it."""
         self._woken.clear()
         self._last_sent_s = time.monotonic()
         body = msgspec.json.encode(self._build())

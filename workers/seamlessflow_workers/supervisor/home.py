@@ -22,7 +22,7 @@ SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes with its end
 
 
 class AlreadyRunning(RuntimeError):
-    """Another supervisor of this name holds this home."""
+    """Another supervisor with this name holds this home."""
 
 
 class UnsafeFolder(RuntimeError):
@@ -40,7 +40,7 @@ class MachineHome:
         self.episodes = self.scratch.with_name(f"agents-{self.scratch.name}")
 
     def __enter__(self) -> Self:
-        """Raises AlreadyRunning, UnsafeFolder."""
+        """Take the home. Raises AlreadyRunning, UnsafeFolder."""
         for folder in (self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = (self._root / "supervisor.lock").open("a")
@@ -67,7 +67,7 @@ class MachineHome:
         }
 
     def socket_path(self, name: str) -> Path:
-        """Where a unix socket may be: in `run/`, or in a short private folder when that path is too long."""
+        """Return the path of a unix socket: in `run/`, or in a short private folder when that path is too long."""
         path = self.run / name
         if len(str(path).encode()) <= SOCKET_PATH_MAX:
             return path
@@ -84,7 +84,7 @@ class MachineHome:
 
 
 def _short_folder(root: Path) -> Path:
-    """The same each time for one home."""
+    """Return a short folder, always the same for one home."""
     digest = hashlib.sha256(str(root).encode()).hexdigest()[:12]
     return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{digest}"
 

@@ -22,7 +22,7 @@ NUM_BUFFERED_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One state of the ledger; idle has a cause and nothing else has."""
+    """One state of the ledger; only idle has a cause."""
 
     state: LedgerState
     cause: IdleCause | None = None
@@ -80,7 +80,7 @@ class LedgerRecorder:
         return self._window_start_s
 
     def observe(self, *, now_s: float, reading: Reading, num_in_flight: int = 0) -> None:
-        """From `now_s` on this holds."""
+        """Note the reading that holds from `now_s` on."""
         self._account(now_s)
         window_s = self._last_s - self._window_start_s
         is_change = reading != self._reading
@@ -90,14 +90,14 @@ class LedgerRecorder:
         self._num_in_flight = num_in_flight
 
     def batch(self, *, num_max: int) -> list[Interval]:
-        """The oldest unacknowledged intervals; asked again, they are the same."""
+        """Return the oldest unacknowledged intervals; a repeated call returns the same ones."""
         while self._unnumbered and len(self._numbered) < num_max:
             self._numbered.append(_interval(self._unnumbered.popleft(), seq=self._next_seq))
             self._next_seq += 1
         return list(self._numbered)[:num_max]
 
     def acknowledge(self, num_intervals: int) -> None:
-        """Intervals numbered below `num_intervals` are stored."""
+        """Drop the intervals numbered below `num_intervals`, which are stored."""
         while self._numbered and self._numbered[0].seq < num_intervals:
             self._numbered.popleft()
 

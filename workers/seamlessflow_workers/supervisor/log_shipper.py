@@ -84,7 +84,7 @@ class LogShipper:
                     self._drop(shipment)
 
     async def _ship(self, shipment: _Shipment) -> bool:
-        """Send one chunk; false when that did not bring this log forward."""
+        """Send one chunk; False when that did not advance this log."""
         offset, chunk = shipment.file.read(shipment.offset, CHUNK_BYTES)
         async with self._session.post(
             f"{self._base_url}/{shipment.phase_id}/logs",

@@ -96,7 +96,7 @@ class Machine:
         self._doorbell = self._make_doorbell(config, home)
 
     async def run(self, stopped: asyncio.Event) -> None:
-        """Until `stopped`; then hand over what can be, end every child, say farewell."""
+        """Run until `stopped`; then hand over what is possible, end every child, and say farewell."""
         waiting = asyncio.create_task(stopped.wait())
         services = [asyncio.create_task(self.link.run()), asyncio.create_task(self._shipper.run())]
         if self._doorbell is not None:
@@ -129,7 +129,7 @@ class Machine:
         )
 
     def take(self, reply: HeartbeatReply) -> None:
-        """The newest answer: what should be."""
+        """Take the newest answer, which says what should run."""
         self._reply = reply
         self._ledger.acknowledge(reply.num_intervals_acked)
         if self.fork_server is not None:
@@ -231,7 +231,7 @@ class Machine:
         self._on_moved()
 
     def _on_moved(self) -> None:
-        """Report soon, and look again at what is ordered once the present call is over."""
+        """Report soon, and look at the orders again once the present call is over."""
         self._observe()
         self.link.wake()
         if not self._is_reconciling:

@@ -29,7 +29,7 @@ class RefusePhase:
 
 @dataclass(frozen=True, slots=True)
 class RefreshPhase:
-    """Same phase, repeated order: newer weights or a renewed credential."""
+    """Refresh a phase whose order was repeated, with newer weights or a renewed credential."""
 
     order: PhaseOrder
 

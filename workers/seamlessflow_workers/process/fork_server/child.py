@@ -29,7 +29,7 @@ class Child:
     supervisor_pid: int
 
     def become(self) -> None:
-        """Returns when the program does; its exit status is the interpreter's to find, as for any program."""
+        """Run the program and return when it does; the interpreter finds its exit status, as for any program."""
         if os.read(self.gate, 1) != _LET_IN:
             os._exit(EXIT_NOT_LET_IN)
         os.close(self.gate)
@@ -44,7 +44,7 @@ class Child:
         runpy.run_module(self.fork.module, run_name="__main__", alter_sys=True)
 
     def _descriptors_place(self) -> None:
-        """Each at its number: out of the way first, as one may stand where another belongs."""
+        """Place each descriptor at its number; first move all away, as one may stand where another belongs."""
         places = {1: self.output, 2: self.output} | dict(
             zip(self.fork.descriptors, self.inherited, strict=True)
         )
@@ -58,6 +58,6 @@ class Child:
 
 
 def _randomness_renew() -> None:
-    """Siblings must not draw alike. Python's own generator sees to that by itself."""
+    """Reseed, so that siblings do not draw alike. Python's own generator does that by itself."""
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed()

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 def programs_of(tags: Iterable[str], settings: ChildSettings) -> tuple[str, ...]:
-    """What a machine of these tags starts under our own interpreter, as far as it is ours."""
+    """Return our own programs that a machine of these tags starts under our own interpreter."""
     commands = {Role.TRAIN: settings.train_command, Role.AGENT: settings.agent_command}
     has_vllm = settings.device == "cuda" and settings.engines[EngineKind.VLLM].version is not None
     if not has_vllm:  # where there is, jobs ask for it, and it has an interpreter and a warm-up of its own
@@ -96,14 +96,14 @@ class ForkServer:
         return frozenset() if self._is_importing else self._warm
 
     def want(self, programs: Iterable[str]) -> None:
-        """Have these ready; what was ready before stays so."""
+        """Make these programs ready; what was ready before stays ready."""
         missing = tuple(program for program in programs if program not in self._wanted)
         if missing:
             self._wanted += missing
             self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled; nothing of it is left then."""
+        """Run until cancelled, and leave nothing behind."""
         if not is_adoption_possible():
             log.warning("children start from nothing: this kernel has no pidfd_open")
             self._changed = asyncio.Event()  # which nobody sets
@@ -221,7 +221,7 @@ class ForkServer:
         )
 
     async def _keep_warm(self, control: socket.socket) -> None:
-        """Import what is wanted as long as the fork server lives; returns when it ends, or will not do."""
+        """Import what is wanted as long as the fork server lives; return when it ends or is unfit."""
         while True:
             self._changed.clear()
             missing = [program for program in self._wanted if program not in self._warm]
@@ -249,7 +249,7 @@ class ForkServer:
     async def _exchange(
         self, control: socket.socket, request: ToForkServer, descriptors: Sequence[int] = ()
     ) -> FromForkServer:
-        """Raises OSError when the fork server is gone."""
+        """Send a request and return the answer. Raises OSError when the fork server is gone."""
         async with self._exchanging:
             socket.send_fds(control, [encode(request)], descriptors)
             data = await asyncio.get_running_loop().sock_recv(control, MESSAGE_BYTES)

@@ -10,7 +10,7 @@ NUM_DESCRIPTORS_MAX = 16
 
 
 class Preload(msgspec.Struct, tag=True, frozen=True):
-    """Import these, at the lowest priority. Answered by Warm or Unable."""
+    """Import these at the lowest priority. The answer is Warm or Unable."""
 
     modules: list[str]
 
@@ -32,7 +32,7 @@ class Warm(msgspec.Struct, tag=True, frozen=True):
 
 
 class Forked(msgspec.Struct, tag=True, frozen=True):
-    """It is a child of the supervisor by now, and leads a session of its own."""
+    """The process is a child of the supervisor by now, and leads a session of its own."""
 
     pid: int
 

@@ -50,14 +50,14 @@ def _import_slowly(names: Sequence[str], failures: list[str]) -> None:
 
 
 def _until_alone() -> None:
-    """`join` returns moments before the kernel's thread is gone."""
+    """Wait until no other thread is left: `join` returns moments before the kernel's thread is gone."""
     deadline_s = time.monotonic() + THREAD_END_S
     while num_threads() > 1 and time.monotonic() < deadline_s:
         time.sleep(_POLL_S)
 
 
 def unfit(own_descriptors: Collection[int]) -> str:
-    """Why this process must not be forked; empty when it may be."""
+    """Return why this process must not be forked; empty when it may be."""
     if (number := num_threads()) > 1:
         return f"what was imported has started threads ({number - 1})"
     if has_children():
@@ -96,7 +96,7 @@ def _is_open(number: int) -> bool:
 
 
 def is_cuda_initialized() -> bool:
-    """Asks the driver's library, if it is loaded at all; asking initialises nothing."""
+    """Ask the driver's library, if it is loaded at all; this initialises nothing."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:

@@ -29,7 +29,7 @@ STANDARD_STREAMS = {0, 1, 2}
 
 
 def serve(control: socket.socket, *, supervisor_pid: int) -> Child:
-    """Returns in a forked process only, with what it is to become; the fork server itself ends with the socket."""
+    """Serve requests. Returns only in a forked process, with what that must become; the server ends with the socket."""
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, NUM_DESCRIPTORS_MAX)
         if not data:
@@ -60,7 +60,7 @@ def _preload(request: Preload, control: socket.socket) -> FromForkServer:
 
 
 def _fork(request: Fork, control: socket.socket) -> FromForkServer | None:
-    """None in the forked process."""
+    """Fork one process. Returns None in the forked process."""
     sys.stdout.flush()
     sys.stderr.flush()
     try:
