@@ -1,4 +1,4 @@
-"""One session: runs the environment and says how it ended.
+"""Runs one session in its environment and returns how it ended.
 
 Whatever an agent does becomes a `SessionFinish`: an outcome, the task's own timeout (an outcome of 0), or a failure.
 Invariant: the task's clock stands still while the gateway holds a turn of the session, and while this process itself

@@ -1,4 +1,4 @@
-"""What an agent runner says to the gateway: leases rollout groups, reports how sessions ended, asks what was held.
+"""The agent runner's client of the gateway: leases rollout groups, reports how sessions ended, asks for held time.
 
 One client lives for one phase and carries its credential. Every call rides out a gateway that is away; a report may be
 repeated, the gateway counts it once.
@@ -50,14 +50,14 @@ class RunnerClient:
         self._session.headers["Authorization"] = f"Bearer {credential}"
 
     async def session_held_s(self, session_id: UUID) -> float:
-        """For how long the gateway held turns of a session so far. Raises FencedOff, RequestRefused."""
+        """Return how long the gateway held turns of a session so far. Raises FencedOff, RequestRefused."""
         request = SessionsHeldRequest(session_ids=[session_id])
         raw = await post_until_answered(self._session, self._held_url, request, timeout_s=FINISH_TIMEOUT_S)
         held = msgspec.json.decode(raw or b'{"held_s":{}}', type=SessionsHeldReply).held_s
         return held.get(session_id, 0.0)
 
     async def groups_lease(self, request: GroupLeaseRequest) -> GroupLeaseReply:
-        """Raises FencedOff, RequestRefused."""
+        """Lease rollout groups. Raises FencedOff, RequestRefused."""
         timeout_s = request.wait_s + ANSWER_MARGIN_S
         raw = await post_until_answered(self._session, self._lease_url, request, timeout_s=timeout_s)
         return GroupLeaseReply(groups=[]) if raw is None else msgspec.json.decode(raw, type=GroupLeaseReply)

@@ -31,12 +31,12 @@ class Reports:
         self._sender: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """Those that are not through."""
+        """Return how many reports are not through."""
         return len(self._ends)
 
     @property
     def session_ids(self) -> list[UUID]:
-        """The same, by session."""
+        """Return the sessions whose reports are not through."""
         return [finish.session_id for finish in self._ends]
 
     def add(self, finish: SessionFinish, *, is_urgent: bool) -> None:
@@ -47,7 +47,7 @@ class Reports:
             self._sender = asyncio.create_task(self._send())
 
     async def flush(self, *, timeout_s: float) -> None:
-        """Tell what is left at once, and give up what is not through by then."""
+        """Send what is left at once, and give up what is not through by then."""
         self._is_urgent.set()
         if self._sender is None:
             return

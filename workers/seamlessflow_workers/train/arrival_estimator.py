@@ -19,7 +19,7 @@ class BatchArrivalEstimator:
         self._arrivals_s.append(now_s)
 
     def expected_wait_s(self, now_s: float) -> float:
-        """0 while nothing is known, and once the batch is late."""
+        """Return the expected wait in seconds; 0 while nothing is known, and once the batch is late."""
         num_intervals = len(self._arrivals_s) - 1
         if num_intervals < 1:
             return 0.0

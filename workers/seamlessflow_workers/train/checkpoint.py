@@ -1,4 +1,4 @@
-"""DeepSpeed checkpoints, whole or absent: progress of the trainer in, a folder on disk out, and back.
+"""Writes and reads DeepSpeed checkpoints with the trainer's progress; each folder is whole or absent.
 
 `<artifact_root>/<job>/checkpoints/batch-<n>/` holds the engine's state and `progress.json`. It is written as
 `.saving-<n>`, fsynced and renamed; then `latest.json` is replaced by a rename. Whatever bears the name `batch-<n>` is
@@ -79,7 +79,7 @@ def checkpoint_save(checkpoints: Path, engine: StepEngine, progress: Progress) -
 
 
 def checkpoint_newest(checkpoints: Path) -> tuple[Path, Progress] | None:
-    """Folder and progress of the newest whole checkpoint, None without any. Raises CheckpointReadError."""
+    """Return folder and progress of the newest whole checkpoint; None without any. Raises CheckpointReadError."""
     numbers = _saved_batches(checkpoints)
     if not numbers:
         return None

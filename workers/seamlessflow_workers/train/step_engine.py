@@ -29,7 +29,7 @@ class StepEngine(Protocol):
 
     @property
     def adapter_config(self) -> bytes | None:
-        """`adapter_config.json` where only an adapter is trained and published."""
+        """Return `adapter_config.json` where only an adapter is trained and published."""
         ...
 
     def layouts(self) -> Mapping[str, TensorLayout]:
@@ -48,7 +48,7 @@ class StepEngine(Protocol):
     def state_load(self, folder: Path, tag: str) -> None: ...
 
     def offload(self) -> int:
-        """Leave the accelerator to others until `reload`; bytes of it that were freed. Twice is as good as once."""
+        """Leave the accelerator to others until `reload` and return the bytes freed. A second call changes nothing."""
         ...
 
     def reload(self) -> None:

@@ -22,7 +22,7 @@ class StepStalled(RuntimeError):
 
 
 class StepWatch:
-    """Of one process: what it knows of its own pace ends with it."""
+    """Knows the pace of one process; the knowledge ends with the process."""
 
     def __init__(self) -> None:
         self._longest_s: float | None = None
@@ -34,7 +34,7 @@ class StepWatch:
         return max(SHORTEST_LIMIT_S, LONGER_THAN_BEFORE * self._longest_s)
 
     async def wait(self, step: Awaitable[_T]) -> _T:
-        """The result of `step`. Raises StepStalled; the step itself cannot be ended but with the process."""
+        """Return the result of `step`. Raises StepStalled; only the end of the process ends the step itself."""
         working, pulse = asyncio.ensure_future(step), Pulse(self.limit_s)
         started_s = now_s = time.monotonic()
         while not working.done():

@@ -1,4 +1,4 @@
-"""The warm_process trainer: holds a policy in memory between phases and works through batches under an order.
+"""The warm trainer: it holds a policy in memory between phases and works through batches under an order.
 
 Batch n makes version (n + offset), where the offset changes only if a job was forked. Per batch: lease, step (while the
 batch behind it is leased), checkpoint when due, publish. After a resume the batches up to the latest published version
@@ -47,11 +47,11 @@ class VersionOffers(Protocol):
     """Whoever hands versions from memory to engines: `weights.offering.WeightOffers`."""
 
     def shards(self) -> SealedShards:
-        """Of a version that is to be offered, filled while it is written."""
+        """Return the shards of a version to offer, which are filled while the version is written."""
         ...
 
     def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
-        """Becomes the owner of `shards`."""
+        """Offer a version and become the owner of `shards`."""
         ...
 
 
@@ -126,7 +126,7 @@ class Trainer:
                 await self._ahead_forget()
 
     async def device_leave(self) -> None:
-        """Between phases the accelerator belongs to others."""
+        """Leave the accelerator, which belongs to others between phases."""
         num_bytes = await self._off_loop(self._engine.offload)
         if num_bytes:
             logger.info("%.1f GB of the accelerator are free until the next phase", num_bytes / 1e9)
@@ -162,7 +162,7 @@ class Trainer:
         return self._ahead.done()
 
     async def _lease(self, client: TrainerClient, drained: asyncio.Event) -> tuple[Batch, float] | None:
-        """The next batch and the seconds it was waited for; None when drained, which cuts the long poll short."""
+        """Return the next batch and the seconds of waiting; None when drained, which cuts the long poll short."""
         if drained.is_set():
             return None
         started_s = time.monotonic()
@@ -186,7 +186,7 @@ class Trainer:
         return batch, time.monotonic() - started_s
 
     def _request(self, *, num_held: int) -> BatchLeaseRequest:
-        """For the batch behind the `num_held` ones that are in hand."""
+        """Return the request for the batch behind the `num_held` ones that are in hand."""
         return BatchLeaseRequest(
             applied_batch=self._progress.batch_number,
             durable_batch=self._durable_batch,
@@ -200,7 +200,7 @@ class Trainer:
             self._ahead = asyncio.create_task(client.batch_lease(self._request(num_held=1)))
 
     async def _ahead_forget(self) -> None:
-        """Whoever trains next is given the same bytes."""
+        """Forget the batch asked for ahead; whoever trains next gets the same bytes."""
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.gather(self._ahead, return_exceptions=True)
@@ -305,7 +305,7 @@ class Trainer:
 
 
 def _finite(metrics: dict[str, float]) -> dict[str, float]:
-    """Without what neither a checkpoint nor a publication can say: JSON has no word for it."""
+    """Drop the values that neither a checkpoint nor a publication can hold: JSON cannot express them."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 

@@ -1,4 +1,4 @@
-"""Files that are there after a crash: chunks of bytes in, a synced file and its digest out.
+"""Files that survive a crash: takes chunks of bytes, writes a synced file and returns its digest.
 
 Under the artifact root everything is written aside, synced and renamed; what fails is said in one sentence for people.
 """

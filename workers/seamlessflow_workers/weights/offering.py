@@ -41,7 +41,7 @@ class WeightOffers:
         return SealedShards(are_fingerprinted=self._is_fingerprinted)
 
     def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
-        """From now on; the version before is offered no more."""
+        """Offer this version from now on, instead of the one before."""
         self._offered.replace(shards, version=version)
         offer = Offer(
             version=version, manifest_sha256=manifest_sha256, token=self._offered.token, place=place()

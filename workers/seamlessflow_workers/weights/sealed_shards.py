@@ -53,11 +53,11 @@ class SealedShards:
         fcntl.fcntl(self._descriptors[name], fcntl.F_ADD_SEALS, _SEALS)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes by shard, in the order of names."""
+        """Return the size of each shard in bytes, in the order of names."""
         return {name: os.fstat(self._descriptors[name]).st_size for name in sorted(self._descriptors)}
 
     def descriptor(self, name: str) -> int:
-        """Still owned here."""
+        """Return the descriptor of a shard, which this object still owns."""
         return self._descriptors[name]
 
     def map(self, name: str) -> mmap.mmap:

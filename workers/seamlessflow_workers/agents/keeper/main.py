@@ -87,7 +87,7 @@ def _refusal(order: Order, program: str, error: OSError) -> str:
 
 
 def _wait_for(program: int) -> int:
-    """The wait status of the program; orphans that come here meanwhile are collected."""
+    """Return the program's wait status; meanwhile collect the orphans that come here."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == program:

@@ -1,4 +1,4 @@
-"""Answers of the HTTP surface, in vLLM's shapes: sequences enter, JSON bytes leave.
+"""Answers of the HTTP surface, in vLLM's shapes: takes sequences and returns JSON bytes.
 
 With `packed` a choice carries its tokens as base64 of little-endian int32 (`token_ids_b64`) and its logprobs as
 base64 of float32 (`logprobs_b64`) in place of one JSON object a token.

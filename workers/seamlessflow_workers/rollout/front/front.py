@@ -93,16 +93,16 @@ class Front:
         self.release(version=version)
 
     def hold(self) -> None:
-        """New requests wait; those in flight are the engine's matter."""
+        """Make new requests wait; the engine handles those in flight."""
         self._released.clear()
 
     def release(self, *, version: int) -> None:
-        """The engine serves `version`; whoever waited is checked against it."""
+        """Note that the engine serves `version` and check the waiting requests against it."""
         self._version = version
         self._released.set()
 
     def close(self) -> None:
-        """Refuse new requests, waiting ones included; what is in flight flows out."""
+        """Refuse new and waiting requests; those in flight run to their end."""
         self._is_open = False
         self._released.set()
 
@@ -134,7 +134,7 @@ class Front:
             self._count(-1)
 
     async def _admission(self, request: web.BaseRequest) -> web.Response | None:
-        """Wait out an update; then None, or why the request may not go on."""
+        """Wait until an update is over; then return None, or why the request may not go on."""
         if not self._released.is_set():
             if self._num_held >= NUM_HELD_MAX:
                 return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded")

@@ -1,4 +1,4 @@
-"""Settings of vLLM: our flags enter, vLLM's engine arguments and environment leave.
+"""Settings of vLLM: takes our flags and returns vLLM's engine arguments and environment.
 
 On a CPU: eager (compiling costs more than it gives at that size), small cache blocks (the default of 128 tokens never
 hits on short prompts), a cache measured to the sequences that may run. On CUDA vLLM's own defaults, and sleep mode,
@@ -35,7 +35,7 @@ WEIGHT_TRANSFER = "seamlessflow"  # the backend's name
 
 
 def set_environment(device: str) -> None:
-    """What the caller set stays."""
+    """Set the environment; what the caller set stays."""
     for name, value in {**ENVIRONMENT, **(CPU_ENVIRONMENT if device == "cpu" else {})}.items():
         os.environ.setdefault(name, value)
 

@@ -1,4 +1,4 @@
-"""vLLM's words and ours: sampling parameters out, pieces of an answer in.
+"""Translates for vLLM: our sampling parameters into its own, and its outputs into pieces of an answer.
 
 vLLM counts the weight version of every token as it comes, but tells it only with the last one. A stream must name it
 earlier, or nobody could say which weights sampled the tokens of an engine that died: `versions_so_far` reads it where

@@ -46,13 +46,13 @@ def main(descriptor: int) -> None:
 
 
 def obey(connection: socket.socket, engine: StepEngine) -> None:
-    """Until rank 0 is gone. What rank 0 says in the middle of a collective waits in the socket."""
+    """Obey until rank 0 is gone. What rank 0 says in the middle of a collective waits in the socket."""
     while True:
         carry_out(command_receive(connection), engine)
 
 
 def carry_out(command: Command, engine: StepEngine) -> None:
-    """This rank's part of what rank 0 does."""
+    """Do this rank's part of what rank 0 does."""
     match command:
         case Step(batch=batch, step_version=version, optimizer_step=number):
             engine.step(batch_decode(batch), step_version=version, optimizer_step=number)

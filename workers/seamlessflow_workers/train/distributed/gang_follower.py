@@ -78,10 +78,10 @@ class GangFollower:
         return reason
 
     async def device_leave(self) -> None:
-        """The leader had the states put away before it ended the phase."""
+        """Do nothing: the leader had the states put away before it ended the phase."""
 
     def renew(self, credential: str) -> None:
-        """It has none."""
+        """Do nothing: a follower has no credential."""
 
     async def _join(self, gang: GangOrder, drained: asyncio.Event) -> bool:
         """False when drained first. Raises RankGone."""
@@ -112,7 +112,7 @@ class GangFollower:
         return True
 
     def _follow(self) -> str:
-        """In the thread that computes. Raises RankGone, ModelLoadError."""
+        """Follow the leader in the thread that computes. Raises RankGone, ModelLoadError."""
         assert self._connection is not None
         while True:
             match command_receive(self._connection):

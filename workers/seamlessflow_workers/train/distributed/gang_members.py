@@ -51,7 +51,7 @@ class Member:
         return bool(self._reason)
 
     def loss(self, *, wait: bool = True) -> str | None:
-        """Why it is gone, in one sentence; None while it is there, which may show a moment later."""
+        """Return in one sentence why the member is gone; None while it is there. A loss may show a moment later."""
         if not self._gone.wait(_NOTICE_S if wait else 0.0):
             return None
         return self._reason or f"the trainer of {self.name}, which trains with this one, is gone"
@@ -74,7 +74,7 @@ class Member:
 async def members_gather(
     listening: socket.socket, gang: GangOrder, drained: asyncio.Event
 ) -> dict[int, socket.socket] | None:
-    """Connections by member, once all are there; None when drained first. Strangers are sent away."""
+    """Return connections by member once all are there; None when drained first. Strangers are sent away."""
     waiting_room = _WaitingRoom(gang)
     accepting = asyncio.create_task(waiting_room.accept(listening))
     drain = asyncio.create_task(drained.wait())

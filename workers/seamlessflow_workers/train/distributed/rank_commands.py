@@ -104,7 +104,7 @@ def command_send(connections: Iterable[socket.socket], command: Command) -> None
 
 
 def command_receive(connection: socket.socket) -> Command:
-    """The next command. Raises RankGone."""
+    """Return the next command. Raises RankGone."""
     try:
         return _decoder.decode(frame_receive(connection))
     except msgspec.DecodeError as error:
@@ -117,7 +117,7 @@ def report_send(connection: socket.socket, report: Report) -> None:
 
 
 def report_receive(connection: socket.socket) -> Report:
-    """The next report of a rank on another machine. Raises RankGone."""
+    """Return the next report of a rank on another machine. Raises RankGone."""
     try:
         return _report_decoder.decode(frame_receive(connection, max_bytes=MAX_REPORT_BYTES))
     except msgspec.DecodeError as error:

@@ -28,7 +28,7 @@ class SafeCheckpointFiles(TorchCheckpointEngine):
     """In the place that DeepSpeed keeps for whoever reads and writes its files; it writes them as always."""
 
     def load(self, path: str, map_location: Any = None) -> Any:
-        """Raises CheckpointReadError."""
+        """Load a file. Raises CheckpointReadError."""
         try:
             with torch.serialization.safe_globals(_KNOWN_CLASSES):
                 return torch.load(path, map_location=map_location, weights_only=True)

@@ -1,4 +1,4 @@
-"""The DeepSpeed engine behind the trainer: one batch in, one optimizer step, metrics out.
+"""The DeepSpeed engine behind the trainer: it takes a batch, makes one optimizer step and returns metrics.
 
 Device-agnostic: NCCL where CUDA is, else gloo on the processor. Learning rate and step depend on the batch number only,
 so the same batches from the same start give bit-equal weights. A batch without anything to train leaves the parameters
@@ -210,7 +210,7 @@ class TrainEngine:
 
     @torch.no_grad()
     def _reference_logprobs(self, micro_batch: MicroBatch, temperature: float) -> Tensor:
-        """[N] of the initial policy."""
+        """Return the initial policy's logprobs, [N]."""
         inputs = self._inputs(micro_batch, temperature)
         if self._adapter is None:
             assert self._reference is not None

@@ -1,4 +1,4 @@
-"""What is said of a step besides its loss: of its batch, its time, its speed and its update.
+"""Metrics of a step besides its loss: of its batch, its time, its speed and its update.
 
 Names are those of docs/metrics.md. A statistic without anything behind it is absent, not zero.
 """
@@ -35,7 +35,7 @@ class Stopwatch:
 
 
 def batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
-    """What the batch brought with it, and what the plan makes of it."""
+    """Return the metrics that the batch brought, and those of the plan made from it."""
     metrics = {
         **batch.header.metrics,
         "reward/mean": batch.header.reward_mean,

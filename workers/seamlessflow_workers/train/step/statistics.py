@@ -1,4 +1,4 @@
-"""Metrics of one training step: sums over micro-batches in, means under the catalogue's names out.
+"""Metrics of one training step: takes sums over micro-batches and returns means under the catalogue's names.
 
 A statistic without a token behind it is absent, not zero. All is detached from the graph.
 """
@@ -30,7 +30,7 @@ class StepStatistics:
 
     @torch.no_grad()
     def add(self, *, logprobs: Tensor, entropies: Tensor, terms: TokenTerms, parts: LossParts) -> None:
-        """All tensors [N]."""
+        """Add a micro-batch; all tensors are [N]."""
         log_ratio = (logprobs - terms.behaviour_logprobs).double()
         ratio = bounded(log_ratio).exp()
         sums = {
@@ -63,7 +63,7 @@ class StepStatistics:
         self.num_current += len(mismatch)
 
     def totals(self) -> Totals:
-        """All sums, to be added to those of other ranks."""
+        """Return all sums, which the caller adds to those of other ranks."""
         counts = {"loss": self.loss, "tokens": self.num_tokens, "current": self.num_current}
         return {**counts, "sequences": self.num_sequences}, self.sums, self.maxima
 
@@ -79,7 +79,7 @@ class StepStatistics:
             self.maxima[name] = max(self.maxima.get(name, 0.0), value)
 
     def metrics(self) -> dict[str, float]:
-        """Means over the tokens that were computed."""
+        """Return means over the tokens that were computed."""
         return {**self._of_training(), **self._of_mismatch()}
 
     def _accumulate(self, sums: Mapping[str, Tensor], maxima: Mapping[str, Tensor]) -> None:

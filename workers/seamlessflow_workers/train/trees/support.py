@@ -1,4 +1,4 @@
-"""Whether a model can be trained on flat trees, and switching it over.
+"""Finds out whether a model can be trained on flat trees, and switches it over.
 
 On a flat tree siblings stand side by side, so whatever carries a state from token to token (state-space layers,
 convolutions, token shifts) or looks at neighbours (sliding windows) would leak from one branch into the next. Such

@@ -1,4 +1,4 @@
-"""Reads a published policy version back, checked against its manifest: a folder in, verified shard bytes out.
+"""Reads a published policy version: takes a folder and returns shard bytes verified against its manifest.
 
 Invariant: bytes that differ from the manifest are never given out.
 """

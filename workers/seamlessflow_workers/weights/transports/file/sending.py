@@ -1,4 +1,4 @@
-"""Writes one policy version: tensors as raw bytes in, bucket by bucket, a whole version folder out.
+"""Writes one policy version: takes tensors as raw bytes, bucket by bucket, and writes a whole version folder.
 
 Everything goes to `.writing-<n>` beside the target, is fsynced, the manifest last, then renamed: a reader finds a
 version whole or not at all, and a failure (a full disk) leaves nothing behind. Retention is the control plane's, which
