@@ -18,7 +18,7 @@ _TYPES = {
 
 
 class ApiError(Exception):
-    """An anticipated refusal. 5xx and 409 are retried by the OpenAI SDKs, other 4xx are not."""
+    """An anticipated refusal. The OpenAI SDKs retry 5xx and 409, but no other 4xx."""
 
     def __init__(
         self,

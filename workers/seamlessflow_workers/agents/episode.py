@@ -41,7 +41,7 @@ async def run_episode(
     timeout_s: float,
     held_s: HeldSeconds,
 ) -> SessionFinish:
-    """`held_s`: for how long the gateway held turns of a session so far; asked only when its time seems over."""
+    """Run a session. `held_s` tells how long the gateway held its turns; it is asked only when time seems over."""
     work = asyncio.create_task(environment.run(task, policy))
     try:
         if not await _ended_in_time(work, session_id, timeout_s, held_s):
@@ -68,7 +68,7 @@ async def run_episode(
 async def _ended_in_time(
     work: asyncio.Task[Outcome], session_id: UUID, timeout_s: float, held_s: HeldSeconds
 ) -> bool:
-    """Whether `work` came to an end within its time; the time that the gateway held it does not count."""
+    """Return whether `work` ended within its time; the time for which the gateway held it does not count."""
     spent_s, limit_s = 0.0, timeout_s
     while True:
         while spent_s < limit_s:
@@ -82,7 +82,7 @@ async def _ended_in_time(
 
 
 async def _spend(work: asyncio.Task[Outcome], slice_s: float) -> float:
-    """Wait for `work`, a slice at the most; the seconds that count."""
+    """Wait for `work`, one slice at most, and return the seconds that count."""
     now_s = asyncio.get_running_loop().time
     began_s = now_s()
     await asyncio.wait({work}, timeout=slice_s)

@@ -75,7 +75,7 @@ async def _serve(control_fd: int, warm_process: WarmProcess, make_environment: M
 
 
 async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[ToChild]:
-    """Ends when the supervisor is gone."""
+    """Yield the supervisor's messages; end when the supervisor is gone."""
     while True:
         try:
             line = await reader.readline()

@@ -62,7 +62,7 @@ class SessionLoop:
         return bool(self._episodes)
 
     async def lease_forever(self) -> None:
-        """Raises FencedOff, RequestRefused when the gateway will not serve this phase."""
+        """Lease for ever. Raises FencedOff, RequestRefused when the gateway will not serve this phase."""
         while True:
             reply = await self._client.groups_lease(await self._next_request())
             for group in reply.groups:
@@ -71,7 +71,7 @@ class SessionLoop:
                 await asyncio.sleep(EMPTY_PAUSE_S)
 
     async def wind_up(self, grace_s: float) -> None:
-        """Episodes get so long to end; the others are requeued."""
+        """Give episodes this long to end; requeue the others."""
         if self._episodes:
             await asyncio.wait(self._episodes.values(), timeout=grace_s)
         if episodes := list(self._episodes.values()):

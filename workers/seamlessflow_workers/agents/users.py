@@ -25,7 +25,7 @@ class UnsafeLocks(RuntimeError):
 
 @contextlib.asynccontextmanager
 async def session_user() -> AsyncIterator[int | None]:
-    """The number of a user that no other session has; None where this process is not root. Raises UnsafeLocks."""
+    """Return a user's number that no other session has; None if this process is not root. Raises UnsafeLocks."""
     if os.geteuid() != 0:
         yield None
         return

@@ -1,4 +1,4 @@
-"""The control socket of a child: messages of the supervisor in, reports out.
+"""The control socket of a child: it receives the supervisor's messages and sends reports.
 
 The supervisor holds the other end; when it closes, this process has no reason to live and ends at once. Everything on
 disk is written aside and renamed, so an abrupt end loses no more than a kill -9 would.
@@ -44,7 +44,7 @@ class ControlChannel:
         await self._writer.drain()
 
     async def receive(self) -> ToChild:
-        """The next message but for pings, which are answered here. Ends the process when the supervisor is gone."""
+        """Return the next message, after answering pings. Ends the process when the supervisor is gone."""
         while isinstance(message := decode_to_child(await self._line()), Ping):
             self.send(Pong())
         return message

@@ -235,7 +235,7 @@ class _Phase:
             self._channel.send(Ended(phase_id=phase_id, reason=reason))
 
     async def _work(self) -> str:
-        """Why the phase ended, once its machine's accelerator is free for others."""
+        """Return why the phase ended, once its machine's accelerator is free for others."""
         try:
             reason = await self._trainer.run_phase(self.order, self.drained)
         except ServerUnavailable as error:

@@ -52,7 +52,7 @@ class WeightsReadError(RuntimeError):
 
 
 def artifact_root_path(artifact_root: str) -> Path:
-    """The local folder of a `file://` URL. Raises ValueError for any other scheme."""
+    """Return the local folder of a `file://` URL. Raises ValueError for any other scheme."""
     parts = urlsplit(artifact_root)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise ValueError(f"artifact root {artifact_root!r} must be a file:// URL of this machine")

@@ -79,7 +79,7 @@ def offer_withdraw(versions: Path) -> None:
 
 
 def offer_of(folder: Path) -> Offer | None:
-    """The offer of the version in this folder; None without one."""
+    """Return the offer of the version in this folder; None without one."""
     try:
         raw = (folder.parent / OFFER_NAME).read_bytes()
         manifest = (folder / MANIFEST_NAME).read_bytes()

@@ -1,4 +1,4 @@
-"""The shards of a published version, from wherever the engine can have them fastest.
+"""Receives the shards of a published version from wherever the engine can get them fastest.
 
 A version's folder and a transport enter; a folder with the same shards leaves, the version's own or one of links into
 this process's memory. What did not come by a file is proven by the manifest's checksums before anyone may read it. A

@@ -28,11 +28,11 @@ class WeightsSource(Protocol):
     """Where the weights to publish come from; they do not change meanwhile."""
 
     def layouts(self) -> Mapping[str, TensorLayout]:
-        """Every tensor that is published, by name."""
+        """Return the layout of every published tensor, by name."""
         ...
 
     def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
-        """The numbers of some of them."""
+        """Return the numbers of some of the tensors."""
         ...
 
 

@@ -61,7 +61,7 @@ class CommandEnvironment:
             return _outcome(self._command[0], code, output.data, errors.data)
 
     async def close(self) -> None:
-        """Nothing is shared between sessions."""
+        """Do nothing: sessions share nothing."""
 
     async def _start(
         self,

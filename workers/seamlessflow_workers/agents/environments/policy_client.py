@@ -96,7 +96,7 @@ class PolicyClient:
         *,
         tools: Sequence[Mapping[str, object]] | None = None,
     ) -> Message:
-        """The policy's next message; `messages` are mappings or `Message`s. Raises BrokenEpisode."""
+        """Return the policy's next message; `messages` are mappings or `Message`s. Raises BrokenEpisode."""
         body: dict[str, object] = {"model": POLICY_MODEL, "messages": messages}
         if tools:
             body["tools"] = tools

@@ -18,7 +18,7 @@ MAY_PASS = stat.S_IXOTH
 
 
 def expose(folders: Sequence[str]) -> None:
-    """Raises OSError."""
+    """Make a folder reachable. Raises OSError."""
     hidden = {Path(folder).resolve() for folder in folders}
     barred = {folder: bar for folder in sorted(hidden) if (bar := _bar_above(folder)) is not None}
     if not barred or not _has_capability(CAP_SYS_ADMIN):
@@ -37,7 +37,7 @@ def expose(folders: Sequence[str]) -> None:
 
 
 def _bar_above(folder: Path) -> Path | None:
-    """The topmost folder on the way that other users may not pass through."""
+    """Return the topmost folder on the way through which other users may not pass."""
     for above in [*reversed(folder.parents), folder]:
         if not above.stat().st_mode & MAY_PASS:
             return above

@@ -1,4 +1,4 @@
-"""What a keeper is told: plain values, for it reads them from its command line."""
+"""The order for a keeper: plain values, because it reads them from its command line."""
 
 import json
 from collections.abc import Sequence

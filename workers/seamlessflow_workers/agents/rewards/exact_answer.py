@@ -11,7 +11,7 @@ class ExactAnswer:
         return exact_reward(task, answer)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def create(options: ExtensionOptions) -> ExactAnswer:

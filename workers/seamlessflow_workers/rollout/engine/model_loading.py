@@ -1,4 +1,4 @@
-"""A runner from a model folder: `config.json` and safetensors enter, a `TorchRunner` that is ready to step leaves."""
+"""Loads a model folder: takes `config.json` and safetensors and returns a `TorchRunner` that is ready to step."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class LoadOptions:
 
     @property
     def has_other_weights(self) -> bool:
-        """Whether all weights of the model folder would be overwritten at once."""
+        """Return whether all weights of the model folder would be overwritten at once."""
         return self.weights is not None and not is_adapter(self.weights)
 
 

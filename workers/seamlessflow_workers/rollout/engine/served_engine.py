@@ -102,12 +102,12 @@ class ServedEngine(ABC):
     @property
     @abstractmethod
     def failure(self) -> BaseException | None:
-        """Why the engine is dead; None while it lives."""
+        """Return why the engine is dead; None while it lives."""
 
     @property
     @abstractmethod
     def num_unfinished(self) -> int:
-        """Requests admitted and not yet finished."""
+        """Return the number of requests admitted and not yet finished."""
 
     @property
     @abstractmethod
@@ -134,7 +134,7 @@ class ServedEngine(ABC):
 
     @abstractmethod
     def abort(self, sequences: Series[Sequence]) -> None:
-        """They end with finish reason `abort` and the tokens they have; finished ones are left alone."""
+        """End requests with finish reason `abort` and the tokens that they have; leave finished ones alone."""
 
     @abstractmethod
     async def pause(self, mode: PauseMode, *, clear_cache: bool) -> None:

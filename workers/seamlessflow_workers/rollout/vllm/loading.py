@@ -1,4 +1,4 @@
-"""An `AsyncLLM` from engine arguments, or one sentence that says why not."""
+"""Makes an `AsyncLLM` from engine arguments, or says in one sentence why that is impossible."""
 
 import json
 from pathlib import Path

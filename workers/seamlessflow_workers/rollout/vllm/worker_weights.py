@@ -1,4 +1,4 @@
-"""What one vLLM worker is to load next: safetensors files or a trainer's card enter, tensors by name leave.
+"""What one vLLM worker loads next: takes safetensors files or a trainer's card and returns tensors by name.
 
 Two steps, so that a flaw is found while nothing has changed: what is staged was read and proven; `staged` gives it for
 vLLM's own reload (`weight_transfer`). The head of a tied model is always handed over with the embedding: vLLM keeps a
@@ -48,7 +48,7 @@ class WorkerWeights:
         self._path, self._coming = path, self._threads.submit(_receive, path, self._device)
 
     def receive_end(self) -> tuple[Arrival, str] | None:
-        """How it came and what `stage` says of it; None while it comes, and once it was told."""
+        """Return how it came and what `stage` says of it; None while it comes, and after that was returned once."""
         if self._path is None or self._coming is None or not self._coming.done():
             return None
         path, coming = self._path, self._coming
@@ -60,7 +60,7 @@ class WorkerWeights:
         return arrival, "" if arrival.fallback else self.stage(path, tensors)
 
     def staged(self) -> dict[str, Tensor]:
-        """By their names in a checkpoint. Raises WeightsError where nothing is staged."""
+        """Return the staged tensors by their names in a checkpoint. Raises WeightsError where nothing is staged."""
         if self._staged is None:
             raise WeightsError("no weights are staged")
         values = dict(self._staged.values)
@@ -69,7 +69,7 @@ class WorkerWeights:
         return values
 
     def loaded(self) -> None:
-        """What was staged is in place."""
+        """Note that what was staged is in place."""
         update, self._staged = self._staged, None
         assert update is not None
         self._weight_updates().applied(update)

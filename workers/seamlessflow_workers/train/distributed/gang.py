@@ -1,4 +1,4 @@
-"""Which part of a gang this machine's trainer has: it leads, or follows."""
+"""Decides which part of a gang this machine's trainer has: it leads or follows."""
 
 import socket
 from concurrent.futures import Executor

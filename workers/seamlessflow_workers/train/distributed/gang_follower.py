@@ -84,7 +84,7 @@ class GangFollower:
         """Do nothing: a follower has no credential."""
 
     async def _join(self, gang: GangOrder, drained: asyncio.Event) -> bool:
-        """False when drained first. Raises RankGone."""
+        """Join the leader; return False when drained first. Raises RankGone."""
         host, _, port = gang.address.rpartition(":")
         try:
             connection = await self._off_loop(

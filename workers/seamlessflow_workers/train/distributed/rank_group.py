@@ -263,7 +263,7 @@ class _Rank:
         threading.Thread(target=self._watch, name=f"rank-{number}", daemon=True).start()
 
     def exit_code(self) -> int | None:
-        """None while the process lives, which one that closed its connections soon does not."""
+        """Return the exit code; None while the process lives. It waits a moment for one that closed its connections."""
         self._ended.wait(_DYING_S)
         return self._process.returncode
 

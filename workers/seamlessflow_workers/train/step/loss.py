@@ -97,7 +97,7 @@ def kl_estimate(difference: Tensor, estimator: KlEstimator) -> Tensor:
 
 
 def bounded(log_ratio: Tensor) -> Tensor:
-    """Fit to be exponentiated: infinity times a gradient of zero would be no number."""
+    """Clamp log ratios before exponentiation: infinity times a gradient of zero would be no number."""
     return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 

@@ -1,4 +1,4 @@
-"""Cuts a packed batch into micro-batches of bounded size: numpy in, numpy out.
+"""Cuts a packed batch into micro-batches of bounded size; takes and returns numpy arrays.
 
 Tokens carry what they count for in the loss of the *whole* batch (`core.algorithms.aggregation`), so neither the cut
 nor leaving out samples without a gradient changes it. Two forms: flat trees (`core.batching.packing`), one row without
@@ -117,7 +117,7 @@ def plan_batch(
 def _admitted_tokens(
     batch: Batch, lags: SampleLags, algorithm: AlgorithmSection, step_version: int
 ) -> NDArray[np.bool_]:
-    """Which tokens the staleness rule lets train, [T]."""
+    """Return which tokens the staleness rule lets train, [T]."""
     if algorithm.off_policy.staleness_scope is StalenessScope.TOKEN:
         return algorithm.staleness_bound.admitted_tokens(batch.versions, step_version=step_version)
     samples = algorithm.staleness_bound.admitted_samples(lags)

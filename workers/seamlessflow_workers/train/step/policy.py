@@ -99,7 +99,7 @@ def _keep_trained(module: nn.Module, state: dict[str, Any], prefix: str, _metada
 
 
 def _positions(tree: TreeBlocks, device: torch.device) -> Tensor:
-    """[1, T] of each token on its own path."""
+    """Return each token's position on its own path, [1, T]."""
     return torch.from_numpy(tree.layout.positions).to(device)[None]
 
 

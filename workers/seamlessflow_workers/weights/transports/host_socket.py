@@ -23,7 +23,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 def host_listen() -> tuple[str, socket.socket]:
-    """A fresh name, and the socket bound to it."""
+    """Return a fresh name and the socket bound to it."""
     name = f"seamlessflow-{secrets.token_hex(12)}"
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(f"\0{name}")
@@ -39,7 +39,7 @@ def ask_receive(connection: socket.socket) -> Ask:
 
 
 def trainer_ask(offer: Offer, transport: WeightTransport, timeout_s: float) -> socket.socket:
-    """A connection to the trainer of this host, which has been asked. Raises OSError, TransferFailed."""
+    """Ask the trainer of this host and return the connection. Raises OSError, TransferFailed."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         connection.settimeout(timeout_s)

@@ -99,7 +99,7 @@ BEST_FIRST = (WeightTransport.IPC, WeightTransport.NCCL)
 
 
 def transports_opened(wanted: WeightTransport, *, has_cuda: bool) -> tuple[WeightTransport, ...]:
-    """Those that a trainer opens for a job."""
+    """Return the transports that a trainer opens for a job."""
     if wanted is WeightTransport.AUTO:
         return tuple(name for name in BEST_FIRST if has_cuda or not TRANSPORTS[name].needs_cuda)
     return (wanted,)

@@ -57,7 +57,7 @@ class BroadcastGroup:
             ) from error
 
     def broadcast(self, shard: mmap.mmap, *, bucket_bytes: int, on_bucket: Callable[[], None]) -> None:
-        """The trainer's bytes into everybody's, bucket by bucket. Raises TransferFailed."""
+        """Copy the trainer's bytes into everybody's, bucket by bucket. Raises TransferFailed."""
         bytes_here = torch.frombuffer(shard, dtype=torch.uint8)
         for part in bytes_here.split(bucket_bytes):
             on_bucket()
@@ -125,7 +125,7 @@ def _nccl_group(store: Store, rank: int, num_ranks: int, _host: str, timeout: ti
 def shards_send(
     group: BroadcastGroup, shards: SealedShards, *, bucket_bytes: int, on_bucket: Callable[[], None]
 ) -> None:
-    """Raises TransferFailed."""
+    """Send the shards. Raises TransferFailed."""
     for name in shards.sizes():
         shard = shards.map(name)
         group.broadcast(shard, bucket_bytes=bucket_bytes, on_bucket=on_bucket)
