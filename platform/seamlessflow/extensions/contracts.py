@@ -97,7 +97,7 @@ class EnvironmentContract(_DeclarationContract):
 
     def best_answer(self, task: Task) -> Mapping[str, Any] | str:
         """Return the assistant's message, or its text."""
-        raise NotImplementedError
+        raise NotImplementedError("override best_answer with what a perfect policy would say to the task")
 
     def wrong_answer(self, task: Task) -> Mapping[str, Any] | str:
         return "this is not the answer to anything"
@@ -239,7 +239,7 @@ class EstimatorContract:
     is_group_relative: bool = True
 
     def estimator(self) -> Estimator:
-        raise NotImplementedError
+        raise NotImplementedError("override estimator with a method that returns the estimator under test")
 
     def test_every_session_gets_one_finite_advantage(self) -> None:
         estimator, chance = self.estimator(), np.random.default_rng(0)

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from seamlessflow.core.job_spec import JobSpec, job_spec_parse
 
-MAX_JOBS = 512  # the least recently used are forgotten; a spec takes a few tens of KiB
-
-
+# The least recently used are forgotten. More than run at once, or each scheduling cycle would read them anew; a spec
+# takes a few tens of KiB.
+MAX_JOBS = 2048
 # Takes ids of jobs; returns those that exist, with their stored JSON.
 ReadSpecs = Callable[[Sequence[UUID]], Iterable[tuple[UUID, Mapping[str, Any]]]]
 

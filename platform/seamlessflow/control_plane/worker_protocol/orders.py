@@ -3,13 +3,14 @@
 Invariant: nothing here depends on an earlier answer, so a lost answer costs latency only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import BooleanField, Case, Q, When
 
 from seamlessflow.control_plane.cluster.models import Machine
 from seamlessflow.control_plane.jobs.models import Job
@@ -43,6 +44,7 @@ HEARTBEAT_INTERVAL_S = 1.0
 CREDENTIAL_TTL_S = 24 * 3600
 # Warm processes hold memory, so a machine starts them ahead of time for at most this many jobs.
 MAX_WARM_JOBS = 4
+JOBS_PER_PAGE = 16
 
 VersionUris = Mapping[tuple[UUID, int], str]
 
@@ -77,21 +79,35 @@ def _warm_jobs(machine: Machine, phases: Sequence[Phase], now: datetime) -> list
 
     Every machine asks each second, so the specs come from memory instead of the database.
     """
-    jobs = Job.objects.filter(state__in=(JobState.STARTING, JobState.RUNNING), desired=DesiredJobState.RUN)
-    working = {phase.job_id for phase in phases}
-    if machine.is_cordoned or machine.is_draining:
-        jobs = jobs.filter(id__in=working)
-    rows = jobs.order_by("created_at", "id").only("project_id", "model_path", "latest_version")
-    ordered = sorted(rows, key=lambda job: job.id not in working)  # stable: the oldest stay first
-    specs, grants = specs_load(job.id for job in ordered), grants_load(machine.pool)
+    view, grants = machine_view(machine, None, now), grants_load(machine.pool)
     here: list[_WarmJob] = []
-    view = machine_view(machine, None, now)
-    for job in ordered:
-        if job.id in specs and len(here) < MAX_WARM_JOBS:
+    for page in _job_pages(machine, {phase.job_id for phase in phases}):
+        specs = specs_load(job.id for job in page)
+        for job in page:
+            if job.id not in specs:  # it was deleted meanwhile
+                continue
             pools = pools_of(job.project_id, [machine.pool], grants)
             roles = _roles_here(view, job_view(job.id, specs[job.id].spec, pools), specs[job.id].spec)
             here += [_WarmJob(job, specs[job.id], roles)] if roles else []
+            if len(here) == MAX_WARM_JOBS:
+                return here
     return here
+
+
+def _job_pages(machine: Machine, working: set[UUID]) -> Iterator[list[Job]]:
+    """Yield jobs at work, those that the machine works for first, then the oldest; mostly the first page suffices."""
+    jobs = Job.objects.filter(state__in=(JobState.STARTING, JobState.RUNNING), desired=DesiredJobState.RUN)
+    if machine.is_cordoned or machine.is_draining:
+        jobs = jobs.filter(id__in=working)
+    jobs = jobs.only("project_id", "model_path", "latest_version").order_by("created_at", "id")
+    if working:
+        is_elsewhere = Case(When(id__in=working, then=False), default=True, output_field=BooleanField())
+        jobs = jobs.order_by(is_elsewhere, "created_at", "id")
+    for start in itertools.count(step=JOBS_PER_PAGE):
+        page = list(jobs[start : start + JOBS_PER_PAGE])
+        yield page
+        if len(page) < JOBS_PER_PAGE:
+            return
 
 
 def _roles_here(machine: MachineView, job: JobView, spec: JobSpec) -> list[Role]:
