@@ -23,6 +23,7 @@ from seamlessflow.control_plane.policies.services import leftovers_clear, versio
 from seamlessflow.control_plane.scheduling.models import Phase
 from seamlessflow.control_plane.telemetry import services as telemetry_services
 from seamlessflow.control_plane.telemetry.models import LedgerInterval, MetricPoint
+from seamlessflow.control_plane.worker_protocol.orders import JOBS_PER_PAGE
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import (
     Interval,
@@ -163,6 +164,14 @@ def test_warm_processes_follow_tags_placement_cordon_and_the_desired_state(cast:
         machine_id=alpha.machine.id, edit=MachineEdit(is_cordoned=True), reason="test", author="system"
     )
     assert alpha.heartbeat().warm_processes == []
+
+
+def test_a_job_behind_many_that_do_not_fit_is_kept_warm(cast: Cast) -> None:
+    for number in range(JOBS_PER_PAGE):
+        cast.job(is_running=True, name=f"job {number}", placement={"rollout": ["big"]})
+    fits, beta = cast.job(is_running=True, name="fits"), worker_make("beta", "rollout")
+
+    assert [warm_process.job_id for warm_process in beta.heartbeat().warm_processes] == [fits.id]
 
 
 def test_paused_job_has_no_warm_processes(cast: Cast) -> None:
