@@ -29,9 +29,16 @@ from seamlessflow.data_plane.live.progress_feed import ProgressFeed
 from seamlessflow.data_plane.live.watched import Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
-from seamlessflow.data_plane.routes.bodies import BodyRoom, ClientGone
 from seamlessflow.data_plane.routes.chat import ChatRoute
-from seamlessflow.data_plane.routes.http import Receive, Scope, Send, send_error, send_whole
+from seamlessflow.data_plane.routes.http import (
+    BodyRoom,
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+    send_error,
+    send_whole,
+)
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.turns.stored import PostgresTurns

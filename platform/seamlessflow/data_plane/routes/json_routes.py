@@ -34,8 +34,7 @@ from seamlessflow.data_plane.groups.feed import GroupFeed
 from seamlessflow.data_plane.groups.outcomes import Outcomes
 from seamlessflow.data_plane.groups.runner_outcomes import RunnerOutcomes
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
-from seamlessflow.data_plane.routes.bodies import BodyRoom
-from seamlessflow.data_plane.routes.http import bearer
+from seamlessflow.data_plane.routes.http import BodyRoom, bearer
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
