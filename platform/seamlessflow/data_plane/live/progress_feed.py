@@ -35,8 +35,7 @@ from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, NodeKind
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.data_plane.live.watched import Watched
 from seamlessflow.data_plane.store.turns.node_rows import prompt_digest, prompt_id
-from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
-from seamlessflow.data_plane.turns.trajectory_manager.live import Turn
+from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 
 log = logging.getLogger(__name__)

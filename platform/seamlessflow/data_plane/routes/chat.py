@@ -44,12 +44,10 @@ from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
 from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
-from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
-from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Partial, Turn
+from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan, turn_match, turn_plan
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.turns.trajectory_manager.replay import recorded_choices
-from seamlessflow.data_plane.turns.trajectory_manager.turn import turn_commit, turn_grow
+from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit, turn_grow
 
 NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
 

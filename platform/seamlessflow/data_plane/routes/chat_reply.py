@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 
 from seamlessflow.data_plane.turns.rendering.output_parser import Delta
-from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
-from seamlessflow.data_plane.turns.trajectory_manager.live import Turn
+from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 STREAM_END = b"data: [DONE]\n\n"
 KEEPALIVE = b": keep-alive\n\n"

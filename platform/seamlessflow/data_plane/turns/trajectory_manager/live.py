@@ -1,11 +1,13 @@
-"""Jobs, sessions and turns in memory: what an answer needs at hand.
+"""Jobs, sessions, turns and their answers in memory.
 
-A session's tree here is a copy of its rows; rows are the record. A session is open until its outcome, then it takes no
-turns. It may be forgotten at any moment without a turn in flight and is read back when it speaks again.
+The tree of a session is a copy of its rows; the rows are the record. A session takes turns until it has its outcome. It
+may be dropped from memory whenever no turn is in flight, and is read back with its next request. Invariant: the stream
+and the record name a tool call by the same id.
 """
 
 import asyncio
 import hashlib
+import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,11 +16,12 @@ from uuid import UUID
 
 from seamlessflow.core.job_spec import JobSpec, job_spec_parse
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind, PrefixTree
+from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rollout_manager.manager import Affinity, Sampling
-from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 
 NUM_PROMPTS_KEPT = 256
@@ -63,6 +66,47 @@ class LiveJob:
         if len(self.prompts) > NUM_PROMPTS_KEPT:
             self.prompts.popitem(last=False)
         return kept
+
+
+@dataclass(slots=True)
+class Choice:
+    """One of a turn's n answers, while it grows: its tokens, its text, and how the client sees it."""
+
+    index: int
+    progress: AnswerProgress
+    text: AnswerText
+    call_ids: list[str] = field(default_factory=list)
+
+    @property
+    def finish_reason(self) -> str:
+        if self.progress.finish_reason is FinishReason.LENGTH:
+            return "length"
+        return "tool_calls" if self.text.parsed.tool_calls else "stop"
+
+    def call_id(self, number: int) -> str:
+        """Return the identifier of tool call `number`, which the stream and the record share."""
+        while len(self.call_ids) <= number:
+            self.call_ids.append(f"call_{secrets.token_hex(12)}")
+        return self.call_ids[number]
+
+    def message(self) -> dict[str, Any]:
+        """Return the assistant message as delivered."""
+        parsed = self.text.parsed
+        message: dict[str, Any] = {"role": "assistant", "content": parsed.content or None}
+        if not parsed.tool_calls:
+            message["content"] = parsed.content
+        else:
+            message["tool_calls"] = [
+                {
+                    "id": self.call_id(number),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for number, call in enumerate(parsed.tool_calls)
+            ]
+        if parsed.reasoning:
+            message["reasoning_content"] = parsed.reasoning
+        return message
 
 
 @dataclass(slots=True)

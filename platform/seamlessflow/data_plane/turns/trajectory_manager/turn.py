@@ -1,22 +1,23 @@
-"""What becomes of a turn: its answers grow, are turned into deltas for the client, and are committed.
+"""A turn from plan to record: its answers grow, become deltas for the client, and are committed or read back.
 
-States: planned → growing → committed, or abandoned (the client vanished) and then continued by a marked retry.
-Invariant: `turn_commit` returns only when every token delivered is durable, with its version and logprob.
+States: planned → growing → committed, or abandoned (the client disconnected) and then continued by a marked retry.
+Invariant: `turn_commit` returns only when every delivered token is durable, with its version and logprob.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from uuid import UUID
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
+from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow
 from seamlessflow.data_plane.turns.rendering.output_parser import Delta
 from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
-from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
-from seamlessflow.data_plane.turns.trajectory_manager.live import Turn
+from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 
 HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
 
@@ -52,6 +53,22 @@ async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) 
         await storing  # the client may leave now, but its retry must find the turn recorded
         raise
     _count(turn)
+
+
+async def recorded_choices(store: TurnStore, session: LiveSession, turn_id: UUID) -> list[AnswerProgress]:
+    """Read the finished answers of a committed turn, in the order of their choices, for a retry of its request."""
+    return [
+        AnswerProgress(
+            prompt_ids=b"",
+            max_tokens=row.node.num_tokens,
+            token_ids=bytearray(row.node.token_ids),
+            logprobs=bytearray(row.node.logprobs),
+            spans=row.node.spans,
+            finish_reason=FinishReason.LENGTH if row.facts.finish_reason == "length" else FinishReason.STOP,
+        )
+        for row in await store.nodes(session.key)
+        if row.facts.turn_id == turn_id and row.node.kind is NodeKind.SAMPLED
+    ]
 
 
 def turn_partial_rows(turn: Turn, *, duration_s: float) -> list[NodeRow]:

@@ -21,12 +21,10 @@ from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
-from seamlessflow.data_plane.turns.trajectory_manager.choice import Choice
-from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession, Turn
+from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, plan_turn
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
-from seamlessflow.data_plane.turns.trajectory_manager.replay import recorded_choices
-from seamlessflow.data_plane.turns.trajectory_manager.turn import turn_commit
+from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit
 from tests.fixtures.tiny_text import write_tiny_text
 
 MONTH = datetime.date(2026, 1, 1)
