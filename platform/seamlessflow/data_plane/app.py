@@ -50,7 +50,7 @@ from seamlessflow.data_plane.turns.engines.suspicions import SuspicionLog
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, PromptHelpers
-from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.runtime.extensions import extensions_installed
 from seamlessflow.runtime.liveness import PATH as LIVEZ_PATH

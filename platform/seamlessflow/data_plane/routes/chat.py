@@ -43,7 +43,7 @@ from seamlessflow.data_plane.turns.engines.client import EngineRefused
 from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
-from seamlessflow.data_plane.turns.rollout_manager.manager import RolloutManager
+from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan, turn_match, turn_plan
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry

@@ -21,7 +21,7 @@ from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
-from seamlessflow.data_plane.turns.rollout_manager.manager import Affinity, Sampling
+from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 
 NUM_PROMPTS_KEPT = 256

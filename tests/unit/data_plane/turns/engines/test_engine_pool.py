@@ -7,7 +7,7 @@ import pytest
 
 from seamlessflow.data_plane.store.engine import Engine
 from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest, JobOver, TooManyHeld
-from seamlessflow.data_plane.turns.rollout_manager.manager import Affinity
+from seamlessflow.data_plane.turns.rollout_manager import Affinity
 
 JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
 NUM_SLOTS = 4

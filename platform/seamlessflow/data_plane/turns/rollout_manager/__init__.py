@@ -1,1 +1,0 @@
-"""Keeps an answer growing across engines, updates and hand-overs."""
