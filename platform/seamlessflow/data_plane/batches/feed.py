@@ -51,8 +51,8 @@ from seamlessflow.data_plane.store.batches.sampling import (
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.fences import phase_require_live
 from seamlessflow.data_plane.store.groups.group_rows import group_move, job_lock, num_rewarded_needed
+from seamlessflow.data_plane.store.jobs import phase_require_live
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.runtime.extensions import UnusableExtension

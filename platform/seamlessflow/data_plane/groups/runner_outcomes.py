@@ -21,8 +21,8 @@ from seamlessflow.data_plane.groups.news import GroupNews
 from seamlessflow.data_plane.groups.outcomes import outcome_refusal
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
-from seamlessflow.data_plane.store.fences import phase_require_live
 from seamlessflow.data_plane.store.groups.finalization import groups_lock
+from seamlessflow.data_plane.store.jobs import phase_require_live
 from seamlessflow.data_plane.store.turns.sessions import (
     SessionOutcome,
     SessionRow,

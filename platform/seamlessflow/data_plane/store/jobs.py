@@ -1,7 +1,8 @@
-"""What the gateway reads of the control plane's tables: jobs and rollout phases."""
+"""Reads the control plane's tables: jobs, the engines that serve them, and whether a caller still holds its phase."""
 
 import datetime
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -10,8 +11,8 @@ from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims, front_token
 from seamlessflow.core.types.tags import Role
+from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.engine import Engine
 
 _LIVE = sorted(state.value for state in LIVE_PHASE_STATES)
 _TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
@@ -28,6 +29,21 @@ class JobRow:
     tasks_path: str
     evaluation_tasks_path: str
     num_dataset_groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine of the engine table, reached through its front."""
+
+    phase_id: UUID
+    job_id: UUID
+    endpoint: str
+    version: int
+    token: str
+    num_slots: int  # sequences it decodes at once
+    machine: str = ""
+    is_behind: bool = False  # it was told to serve a newer version than it serves
+    is_too_old: bool = False  # tokens that it samples now are beyond the staleness bound
 
 
 async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
@@ -81,13 +97,17 @@ async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
     ]
 
 
-async def phase_is_live(connection: Connection, claims: PhaseClaims) -> bool:
-    """Return whether the phase of a credential still runs under its fence."""
+async def phase_require_live(connection: Connection, claims: PhaseClaims) -> None:
+    """Raises ApiError (409) unless the phase of a credential still runs under its fence.
+
+    Call it in the transaction that acts on the answer.
+    """
     cursor = await connection.execute(
         "SELECT 1 FROM scheduling_phase WHERE id = %s AND job_id = %s AND fence = %s AND role = %s AND state = ANY(%s)",
         [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE],
     )
-    return await cursor.fetchone() is not None
+    if await cursor.fetchone() is None:
+        raise ApiError(HTTPStatus.CONFLICT, "The phase is over or its fence is old.", code="stale_fence")
 
 
 def month_of(moment: datetime.datetime) -> datetime.date:

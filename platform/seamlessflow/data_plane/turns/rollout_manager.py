@@ -15,7 +15,7 @@ from uuid import UUID
 
 from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason, Piece
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.client import (
     EngineClient,
     EngineUnavailable,

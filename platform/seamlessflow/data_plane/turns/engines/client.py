@@ -19,7 +19,7 @@ import numpy as np
 
 from seamlessflow.core.trajectory.resume import FinishReason, Piece
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append
-from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.lifeline import EngineStalled, Lifeline
 
 CONNECT_TIMEOUT_S = 5.0

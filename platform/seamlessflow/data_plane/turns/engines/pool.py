@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 
 COOLDOWN_S = 0.5  # an engine that failed is not asked again sooner

@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, RETRY_S, Pool
-from seamlessflow.data_plane.store.engine import Engine
 from seamlessflow.data_plane.store.events import engine_event
+from seamlessflow.data_plane.store.jobs import Engine
 
 log = logging.getLogger(__name__)
 

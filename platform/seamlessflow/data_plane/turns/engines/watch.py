@@ -15,7 +15,7 @@ from uuid import UUID
 from seamlessflow.core.liveness.stall import ProbeAnswer, StallWatch
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.client import (
     EngineClient,
     EngineRefused,

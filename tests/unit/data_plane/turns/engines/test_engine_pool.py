@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from seamlessflow.data_plane.store.engine import Engine
+from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.pool import EnginePool, EngineRequest, JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rollout_manager import Affinity
 
