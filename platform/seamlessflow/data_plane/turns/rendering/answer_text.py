@@ -1,7 +1,8 @@
-"""Turns an answer's tokens into deltas for the client: detokenising, stop strings, reasoning and tool calls in a row.
+"""Turns an answer's tokens into deltas for the client: detokenises, finds stop strings, reasoning and tool calls.
 
 `AnswerText` takes packed ids as they are sampled and returns deltas. A stop string ends the answer: the text from it on
-is withheld, the token that completed it stays, and later tokens must be cut (`num_kept_tokens`).
+is withheld, the token that completed it stays, and later tokens must be cut (`num_kept_tokens`). `Detokenizer` never
+cuts a character in two.
 """
 
 from collections.abc import Sequence
@@ -9,9 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
-from seamlessflow.data_plane.turns.rendering.detokenize import Detokenizer
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.rendering.output_parser import Delta, OutputParser, ParsedOutput
+
+_REPLACEMENT = "\ufffd"
 
 
 class AnswerText:
@@ -86,3 +88,38 @@ class AnswerText:
             else:
                 low = middle + 1
         return low
+
+
+class Detokenizer:
+    """Turns ids, in chunks of any size, into text; all pieces, with that of `flush`, make up the text of all ids.
+
+    It decodes a sliding window: from the last safe chunk boundary to the newest token.
+    """
+
+    def __init__(self, text: ModelText) -> None:
+        self._text = text
+        self._window: list[int] = []
+        self._num_context = 0  # ids at the window's start whose text has left already
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """Return the text that these ids complete, possibly none yet."""
+        hidden = self._text.hidden_ids
+        self._window += [i for i in token_ids if i not in hidden]
+        new = self._new_text()
+        if new.endswith(_REPLACEMENT):
+            return ""  # bytes of a character are still missing
+        self._window = self._window[self._num_context :]
+        self._num_context = len(self._window)
+        return new
+
+    def flush(self) -> str:
+        """Return what is left; broken characters become replacement characters, as in a whole decode."""
+        new = self._new_text()
+        self._num_context = len(self._window)
+        return new
+
+    def _new_text(self) -> str:
+        if len(self._window) == self._num_context:
+            return ""
+        known = self._text.decode(self._window[: self._num_context])
+        return self._text.decode(self._window)[len(known) :]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
-from seamlessflow.data_plane.turns.rendering.detokenize import Detokenizer
+from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText, Detokenizer
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, ModelUnusable, model_text_load
 from seamlessflow.data_plane.turns.rendering.output_parser import OutputParser, ParsedOutput, parse_output
 from tests.fixtures.tiny_text import write_tiny_text
