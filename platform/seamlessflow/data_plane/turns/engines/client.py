@@ -1,26 +1,29 @@
 """Sends one request to one engine, through its front.
 
-It takes prompt ids and what may still be sampled, and yields `Piece`s. Every way in which an engine can fail to finish
-is one of three exceptions, so the caller only decides where to go on. Tokens of an engine that died carry the version
-that its stream named; nothing is guessed.
+`EngineClient.generate` takes prompt ids and what may still be sampled, and yields `Piece`s. Every failure is one of
+three exceptions, so the caller only decides where to continue. Tokens of an engine that died carry the version that its
+stream named; nothing is guessed. A `Lifeline` ties the request to its engine: whoever watches the engine can cut every
+wait for it. Invariant: `EngineStalled` is raised only inside `Lifeline.wait`, never in what the caller does between two
+pieces.
 """
 
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import TypeVar
 from uuid import uuid4
 
 import aiohttp
 import msgspec
 import numpy as np
 
+from seamlessflow.core.liveness.stall import StallWatch
 from seamlessflow.core.trajectory.resume import FinishReason, Piece
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append
 from seamlessflow.data_plane.store.jobs import Engine
-from seamlessflow.data_plane.turns.engines.lifeline import EngineStalled, Lifeline
 
 CONNECT_TIMEOUT_S = 5.0
 ABORT_TIMEOUT_S = 2.0
@@ -38,6 +41,8 @@ _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
 _MOVING = ("vllm:generation_tokens_total", "vllm:kv_cache_usage_perc")
 _DEFAULT_VERSION = "default"  # vLLM before its first weight update: what it was started with
 
+Received = TypeVar("Received")
+
 
 class EngineUnavailable(Exception):
     """Draining, overloaded or lost: nothing more comes from this engine now."""
@@ -53,6 +58,59 @@ class VersionMismatch(Exception):
 
 class EngineRefused(Exception):
     """The engine understood the request and will never serve it."""
+
+
+class EngineStalled(Exception):
+    """The lifeline was cut because the engine is suspected; whatever the engine may still send is ignored."""
+
+
+@dataclass(slots=True, eq=False)
+class Lifeline:
+    """Tied → cut. `last_heard_s`: when the request began or its last tokens came, on `clock`."""
+
+    clock: Callable[[], float]
+    stall: StallWatch
+    num_prompt_tokens: int
+    last_heard_s: float = field(init=False)
+    has_tokens: bool = False
+    _cut_because: str | None = None
+    _waiting: asyncio.Timeout | None = None
+
+    def __post_init__(self) -> None:
+        self.last_heard_s = self.clock()
+
+    @property
+    def is_cut(self) -> bool:
+        return self._cut_because is not None
+
+    @property
+    def doubted_since_s(self) -> float | None:
+        """Return since when the wait may be the engine's fault; None while the engine shows progress."""
+        return self.last_heard_s if self.stall.is_in_doubt else None
+
+    def heard(self, now_s: float) -> None:
+        """Note that tokens came."""
+        self.last_heard_s = now_s
+        self.has_tokens = True
+        self.stall.heard()
+
+    def cut(self, reason: str) -> None:
+        """End the present wait and every later one."""
+        self._cut_because = reason
+        if self._waiting is not None:
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+
+    async def wait(self, answer: Awaitable[Received]) -> Received:
+        """Wait for a part of the engine's answer. Raises EngineStalled once cut."""
+        try:
+            async with asyncio.timeout(0 if self.is_cut else None) as self._waiting:
+                return await answer
+        except TimeoutError as error:
+            if self._cut_because is None:
+                raise
+            raise EngineStalled(self._cut_because) from error
+        finally:
+            self._waiting = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ moment counts twice. `cut` hands what was counted since the last cut to the acco
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
+from seamlessflow.data_plane.turns.engines.client import Lifeline
 
 
 def _nobody(_: "StallTimer") -> None:

@@ -1,7 +1,7 @@
 """The clock of held time: side by side counts once, afterwards counts what was not counted yet."""
 
 from seamlessflow.core.liveness.stall import DOUBT_S, StallWatch
-from seamlessflow.data_plane.turns.engines.lifeline import Lifeline
+from seamlessflow.data_plane.turns.engines.client import Lifeline
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 
 
