@@ -29,7 +29,7 @@ from seamlessflow.data_plane.store.turns.node_rows import (
     node_values,
     prompts_insert,
 )
-from seamlessflow.data_plane.store.turns.writer import TurnWriter
+from seamlessflow.data_plane.store.turns.turn_store import TurnWriter
 from tests.benchmarks import matching
 from tests.benchmarks.measuring import interleaved
 from tests.benchmarks.report import Goal, Row

@@ -41,8 +41,7 @@ from seamlessflow.data_plane.routes.http import (
 )
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
-from seamlessflow.data_plane.store.turns.stored import PostgresTurns
-from seamlessflow.data_plane.store.turns.writer import TurnWriter
+from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnWriter
 from seamlessflow.data_plane.turns.engines.client import EngineClient
 from seamlessflow.data_plane.turns.engines.notices import notices_hear
 from seamlessflow.data_plane.turns.engines.pool import EnginePool

@@ -13,9 +13,9 @@ from psycopg import AsyncConnection
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.turns import node_rows, writer
+from seamlessflow.data_plane.store.turns import node_rows, turn_store
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
-from seamlessflow.data_plane.store.turns.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.turn_store import TurnRefused, TurnWriter
 
 MONTH = datetime.date(2026, 1, 1)
 ASKED = {"role": "user", "content": "12+34?"}
@@ -63,7 +63,7 @@ async def test_a_flush_in_doubt_writes_what_is_missing_and_nothing_twice(
     first, second = (turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4())) for _ in range(2))
     await node_rows.prompts_insert(connection, first, set())
     await node_rows.nodes_copy(connection, first)
-    pending = [writer.pending_turn(rows) for rows in (first, second)]
+    pending = [turn_store.pending_turn(rows) for rows in (first, second)]
     store = TurnWriter(migrated_database_url)
     await store.transact(connection, pending, is_in_doubt=True)
     cursor = await connection.execute("SELECT count(*) FROM trajectory_node")

@@ -28,8 +28,7 @@ from seamlessflow.data_plane.store.memory.turns import MemoryTurns
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow
-from seamlessflow.data_plane.store.turns.stored import PostgresTurns
-from seamlessflow.data_plane.store.turns.writer import TurnRefused, TurnWriter
+from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnRefused, TurnWriter
 from tests.fixtures.gateway_world import GatewayWorld
 
 MONTH = datetime.date(2026, 1, 1)

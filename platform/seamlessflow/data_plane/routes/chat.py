@@ -38,7 +38,7 @@ from seamlessflow.data_plane.routes.http import (
     wait_disconnect,
 )
 from seamlessflow.data_plane.store.connection import new_id
-from seamlessflow.data_plane.store.turns.writer import TurnRefused
+from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
 from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText

@@ -1,4 +1,4 @@
-"""The twin in memory of `store/turns/stored`: turns are durable for as long as the process lives."""
+"""The twin in memory of `store/turns/turn_store`: turns are durable for as long as the process lives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from uuid import UUID
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import CONTEXT_FLAG, NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
-from seamlessflow.data_plane.store.turns.writer import TurnRefused
+from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 
 
 @dataclass(slots=True)

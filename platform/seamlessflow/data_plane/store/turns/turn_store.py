@@ -1,8 +1,8 @@
-"""The one writer of turns: group commits.
+"""The `TurnStore` on PostgreSQL: reads through a pool, and commits turns in groups through one writer.
 
-`commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once when none is
-in flight; turns that come meanwhile join the next one, so a lone turn never waits for a timer. When the connection is
-lost the flush is repeated on a new one without the turns that its predecessor stored: each is stored exactly once.
+`commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once if none is in
+flight; turns that arrive during a flush share the next one, so a lone turn never waits for a timer. If the connection
+is lost, the flush is repeated on a new one without the turns that the lost flush stored: each is stored exactly once.
 """
 
 import asyncio
@@ -17,15 +17,19 @@ from psycopg import AsyncConnection
 
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.connection import RETRY_S, Connection
+from seamlessflow.data_plane.store.connection import RETRY_S, Connection, Pool
+from seamlessflow.data_plane.store.jobs import JobRow, job_read
 from seamlessflow.data_plane.store.turns.node_rows import (
     NodeRow,
+    SessionKey,
     nodes_copy,
     nodes_present,
+    nodes_read,
     prompt_digest,
     prompt_id,
     prompts_insert,
 )
+from seamlessflow.data_plane.store.turns.sessions import StoredSession, session_read
 from seamlessflow.runtime.connections import KEEPALIVES
 
 log = logging.getLogger(__name__)
@@ -128,6 +132,33 @@ class TurnWriter:
                 self._url, autocommit=True, connect_timeout=5, **KEEPALIVES
             )
         return self._connection
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTurns:
+    """A `TurnStore`; see `store/protocols` for its methods."""
+
+    pool: Pool
+    writer: TurnWriter
+
+    async def job(self, job_id: UUID) -> JobRow | None:
+        async with self.pool.connection() as connection:
+            return await job_read(connection, job_id)
+
+    async def session(self, session_id: UUID) -> StoredSession | None:
+        async with self.pool.connection() as connection:
+            row = await session_read(connection, session_id)
+            if row is None:
+                return None
+            nodes = await nodes_read(connection, [(row.month, session_id)])
+        return StoredSession(row, nodes[session_id])
+
+    async def nodes(self, key: SessionKey) -> list[NodeRow]:
+        async with self.pool.connection() as connection:
+            return (await nodes_read(connection, [(key.month, key.session_id)]))[key.session_id]
+
+    async def commit(self, rows: Sequence[NodeRow]) -> None:
+        await self.writer.commit(rows)
 
 
 async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> list[PendingTurn]:
