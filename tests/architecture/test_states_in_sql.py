@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.core.lifecycle import groups, jobs, phases
-from seamlessflow.data_plane.store.literals import sql_literal
+from seamlessflow.data_plane.store.values import sql_literal
 from tests.fixtures.repository import ROOT
 
 PLATFORM = ROOT / "platform" / "seamlessflow"

@@ -13,7 +13,7 @@ import pytest
 
 from seamlessflow.core.trajectory.version_spans import spans_expand
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.store.packing import unpacked
+from seamlessflow.data_plane.store.values import unpacked
 from tests.fakes.fake_engine import FakeEngine, next_logprob, next_token, start_fake_engine
 from tests.fixtures.gateway_world import SECRET, GatewayWorld
 from tests.fixtures.repository import ROOT

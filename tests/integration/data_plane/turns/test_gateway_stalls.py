@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.store.packing import unpacked
+from seamlessflow.data_plane.store.values import unpacked
 from tests.fakes.scripted_engine import ScriptedEngine, logprob_of
 from tests.fixtures.gateway_world import GatewayWorld
 

@@ -9,7 +9,7 @@ import pytest
 
 from seamlessflow.core.batching.format import batch_decode
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.store.packing import unpacked
+from seamlessflow.data_plane.store.values import unpacked
 from tests.fakes.scripted_engine import logprob_of
 from tests.fixtures.gateway_world import GatewayWorld
 

@@ -18,8 +18,7 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection, new_id
-from seamlessflow.data_plane.store.literals import sql_literal
-from seamlessflow.data_plane.store.packing import packed, unpacked
+from seamlessflow.data_plane.store.values import packed, sql_literal, unpacked
 
 _BATCH_APPLIED = sql_literal(BatchState.APPLIED)
 _BATCH_FORGOTTEN = sql_literal(BatchState.FORGOTTEN)

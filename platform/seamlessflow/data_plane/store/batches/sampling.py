@@ -8,7 +8,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.literals import sql_literal
+from seamlessflow.data_plane.store.values import sql_literal
 
 _GROUP_DROPPED = sql_literal(GroupState.DROPPED)
 _GROUP_OPEN = sql_literal(GroupState.OPEN)

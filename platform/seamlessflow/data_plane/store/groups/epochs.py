@@ -11,8 +11,7 @@ from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import job_event
 from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
-from seamlessflow.data_plane.store.literals import sql_literal
-from seamlessflow.data_plane.store.packing import packed, unpacked
+from seamlessflow.data_plane.store.values import packed, sql_literal, unpacked
 
 _GROUP_OPEN = sql_literal(GroupState.OPEN)
 _SESSION_CLOSED = sql_literal(SessionState.CLOSED)

@@ -12,7 +12,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.groups import RUNNING_GROUP_STATES, DropCause, GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.groups.group_rows import OpenGroup
-from seamlessflow.data_plane.store.literals import sql_literal
+from seamlessflow.data_plane.store.values import sql_literal
 
 _GROUP_DROPPED = sql_literal(GroupState.DROPPED)
 _GROUP_READY = sql_literal(GroupState.READY)

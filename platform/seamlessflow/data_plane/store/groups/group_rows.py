@@ -34,7 +34,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import group_event
 from seamlessflow.data_plane.store.jobs import month_of
-from seamlessflow.data_plane.store.literals import sql_literal
+from seamlessflow.data_plane.store.values import sql_literal
 
 _PHASE_ENDED = sql_literal(PhaseState.ENDED)
 _SESSION_FAILED = sql_literal(SessionState.FAILED)

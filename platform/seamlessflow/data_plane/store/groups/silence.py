@@ -13,7 +13,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.literals import sql_literal
+from seamlessflow.data_plane.store.values import sql_literal
 
 _GROUP_OPEN = sql_literal(GroupState.OPEN)
 _SESSION_OPEN = sql_literal(SessionState.OPEN)

@@ -19,7 +19,7 @@ from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_bounds
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.packing import packed, unpacked
+from seamlessflow.data_plane.store.values import packed, unpacked
 
 CONTEXT_FLAG = "context"  # in a root's flags: digest of tools and template arguments, hex
 set_json_dumps(msgspec.json.encode)

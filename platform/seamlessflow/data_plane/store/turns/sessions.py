@@ -11,8 +11,8 @@ from psycopg.types.json import Jsonb
 
 from seamlessflow.core.lifecycle.groups import SESSION_MOVES, SessionState
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.literals import sql_literal
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
+from seamlessflow.data_plane.store.values import sql_literal
 
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
