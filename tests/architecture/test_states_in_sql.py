@@ -81,5 +81,5 @@ def test_every_move_of_a_state_by_the_gateway_goes_through_its_table() -> None:
 
 def test_only_members_of_enums_become_text_of_a_statement() -> None:
     assert sql_literal(groups.GroupState.OPEN) == "'open'"
-    with pytest.raises(ValueError, match="is no state"):
+    with pytest.raises(ValueError, match="is not a member of an enum of states"):
         sql_literal("open")  # type: ignore[arg-type]

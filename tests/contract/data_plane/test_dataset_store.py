@@ -13,8 +13,7 @@ from psycopg import AsyncConnection
 
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
-from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
-from seamlessflow.data_plane.store.batches.datasets import PostgresDatasets
+from seamlessflow.data_plane.store.batches.datasets import DatasetGroup, PostgresDatasets
 from seamlessflow.data_plane.store.connection import Connection, pool_make
 from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,

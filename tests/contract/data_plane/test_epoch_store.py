@@ -12,8 +12,7 @@ from psycopg import AsyncConnection
 
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
-from seamlessflow.data_plane.store.groups.epochs import PostgresEpochs
+from seamlessflow.data_plane.store.groups.epochs import Epoch, PostgresEpochs, StageChange, StageRequest
 from seamlessflow.data_plane.store.groups.group_rows import (
     NewGroup,
     group_insert,

@@ -21,7 +21,7 @@ from seamlessflow.core.dataset.epochs import EpochBatch, EpochPlan
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
+from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
 from seamlessflow.data_plane.store.protocols import DatasetStore
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 

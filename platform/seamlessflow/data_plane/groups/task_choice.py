@@ -16,7 +16,7 @@ from seamlessflow.core.algorithms.section import StageSection
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.groups.tasks import TasksUnusable, task_index, tasks_load
-from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange
+from seamlessflow.data_plane.store.groups.epochs import Epoch, StageChange
 from seamlessflow.data_plane.store.protocols import EpochStore
 
 Task = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Protocol
 from uuid import UUID
 
 from seamlessflow.core.batching.finished import FinishedSession
-from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
-from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
+from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
+from seamlessflow.data_plane.store.groups.epochs import Epoch, StageChange, StageRequest
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import NodeRow, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import StoredSession

@@ -14,7 +14,7 @@ from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.data_plane.batches.offline import offline_batch
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
+from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
 from seamlessflow.data_plane.store.memory.datasets import MemoryDatasets
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 

@@ -1,4 +1,4 @@
-"""The `DatasetStore` on PostgreSQL: rows written with the job, read a batch at a time."""
+"""The `DatasetStore` on PostgreSQL: rows that were written at the job's submission, read one batch at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,13 @@ from uuid import UUID
 
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.data_plane.store.batches.batch_rows import finished_sessions
-from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
 from seamlessflow.data_plane.store.connection import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetGroup:
+    group_id: UUID
+    session_ids: tuple[UUID, ...]  # those that are trained
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,56 @@
-"""The epochs of one job in PostgreSQL. Used within the transaction that holds the job's lock."""
+"""The epochs of a job's tasks and the moves between its stages: the values, and the `EpochStore` on PostgreSQL.
+
+Use the store in the transaction that holds the job's lock.
+"""
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
 import datetime
+from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import job_event
-from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
 from seamlessflow.data_plane.store.values import packed, sql_literal, unpacked
 
 _GROUP_OPEN = sql_literal(GroupState.OPEN)
 _SESSION_CLOSED = sql_literal(SessionState.CLOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One pass over the tasks: groups `first_index` … `end_index - 1` run the tasks of `order`."""
+
+    number: int
+    stage: int
+    stage_request: int
+    first_index: int
+    order: NDArray[np.int32]
+
+    @property
+    def end_index(self) -> int:
+        return self.first_index + len(self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class StageRequest:
+    """The stage change that a person requested last; number 0 if nobody has requested one."""
+
+    number: int
+    stage: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """A move from one stage to another, both by name."""
+
+    source: str
+    target: str
+    reason: str
 
 
 class PostgresEpochs:

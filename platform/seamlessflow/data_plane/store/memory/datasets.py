@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from seamlessflow.core.batching.finished import FinishedSession
-from seamlessflow.data_plane.store.batches.dataset import DatasetGroup
+from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
 
 
 @dataclass(slots=True)

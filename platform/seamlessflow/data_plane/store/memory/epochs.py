@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from seamlessflow.data_plane.store.groups.epoch import Epoch, StageChange, StageRequest
+from seamlessflow.data_plane.store.groups.epochs import Epoch, StageChange, StageRequest
 
 
 @dataclass(frozen=True, slots=True)
