@@ -35,7 +35,7 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     slots_new,
     slots_read,
 )
-from seamlessflow.data_plane.store.groups.openings import Opening, opening_read, opening_store
+from seamlessflow.data_plane.store.turns.sessions import Opening, opening_read, opening_store
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 

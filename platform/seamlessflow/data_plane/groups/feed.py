@@ -23,6 +23,7 @@ from seamlessflow.data_plane.groups.finalization import groups_finalize
 from seamlessflow.data_plane.groups.news import groups_count
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
+from seamlessflow.data_plane.store.groups.admission import lull_begin, lull_end
 from seamlessflow.data_plane.store.groups.evaluations import evaluation_running
 from seamlessflow.data_plane.store.groups.finalization import groups_lock
 from seamlessflow.data_plane.store.groups.group_rows import (
@@ -37,7 +38,6 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     slots_new,
     slots_read,
 )
-from seamlessflow.data_plane.store.groups.lulls import lull_begin, lull_end
 from seamlessflow.data_plane.store.jobs import month_of, phase_require_live
 from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob

@@ -28,5 +28,7 @@ def sql_literal(member: StrEnum) -> str:
     """Return `'open'` for `GroupState.OPEN`. Raises ValueError for a value that is not one lower-case word."""
     # Callers without a type checker may pass plain text.
     if not (issubclass(type(member), StrEnum) and _WORD.fullmatch(member)):
-        raise ValueError(f"{member!r} is not a member of an enum of states: it cannot be put into a statement")
+        raise ValueError(
+            f"{member!r} is not a member of an enum of states: it cannot be put into a statement"
+        )
     return f"'{member.value}'"

@@ -1,9 +1,10 @@
-"""Counts how many new groups may begin, from durable state, so that no restart inflates the number.
+"""Counts how many new groups may begin, and records lulls: times in which runners had room and no group could begin.
 
-Two bounds hold. The staleness rule limits the groups that wait (those that are open, ready or in a batch that engines
-do not serve yet ≤ groups_per_batch × StalenessBound.num_batches_ahead). The remaining updates limit the groups to
-what they need, with one batch to spare. An engine that is too far behind to sample for training gets no turns and
-delays nobody.
+The counts come from durable state, so a restart never inflates them. Two bounds hold. Staleness bounds the groups that
+wait: those that are open, ready, or in a batch that engines do not serve yet are at most
+groups_per_batch × StalenessBound.num_batches_ahead. The remaining updates bound the groups to what they need, with one
+batch to spare. An engine that is too far behind to sample for training gets no turns and delays nobody. At most one
+lull of a job is open, and the next session that begins ends it. Call everything here under the job's lock.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import GroupState
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.connection import Connection, new_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +69,20 @@ def num_admissible(spec: JobSpec, counts: GroupCounts) -> int:
     staleness_room = per_batch * spec.algorithm.staleness_bound.num_batches_ahead - ahead
     needed = per_batch * (remaining + 1) - counts.num_waiting
     return max(0, min(staleness_room, needed))
+
+
+async def lull_begin(connection: Connection, *, job_id: UUID, project_id: UUID) -> None:
+    """Begin a lull; change nothing if one is open already."""
+    await connection.execute(
+        """INSERT INTO trajectory_lull (id, project_id, job_id, began_at)
+           SELECT %(id)s, %(project)s, %(job)s, clock_timestamp()
+           WHERE NOT EXISTS (SELECT FROM trajectory_lull WHERE job_id = %(job)s AND ended_at IS NULL)""",
+        {"id": new_id(), "project": project_id, "job": job_id},
+    )
+
+
+async def lull_end(connection: Connection, job_id: UUID) -> None:
+    await connection.execute(
+        "UPDATE trajectory_lull SET ended_at = clock_timestamp() WHERE job_id = %s AND ended_at IS NULL",
+        [job_id],
+    )

@@ -1,4 +1,4 @@
-"""Session rows: read to bring a session back to life, moved to their outcome by compare-and-set."""
+"""Session rows: read back with their sessions, found by the request that opened them, moved to their outcomes."""
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
@@ -58,6 +58,16 @@ class SessionOutcome:
         return SessionState.FAILED if self.reward is None else SessionState.CLOSED
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The request that opened an external session. `digest` is that of the request's body."""
+
+    session_id: UUID
+    digest: bytes
+    key_digest: bytes
+    expires_at: datetime.datetime
+
+
 async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, SessionRow]:
     """Read those of the sessions that exist."""
     cursor = await connection.execute(
@@ -93,6 +103,32 @@ async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
     row = await session_read(connection, session_id)
     assert row is not None
     return row
+
+
+async def opening_read(connection: Connection, project_id: UUID, key: str) -> Opening | None:
+    """Return the session that a request with this Idempotency-Key opened in the project."""
+    cursor = await connection.execute(
+        """SELECT id, open_digest, key_digest, expires_at FROM trajectory_session
+           WHERE project_id = %s AND open_key = %s""",
+        [project_id, key],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Opening(row[0], bytes(row[1]), bytes(row[2]), row[3])
+
+
+async def opening_store(
+    connection: Connection, session_id: UUID, *, key: str | None, digest: bytes, ttl_s: float
+) -> datetime.datetime:
+    """Note which request opened a session. Returns when it expires. Raises UniqueViolation for a key that is taken."""
+    cursor = await connection.execute(
+        """UPDATE trajectory_session SET open_key = %s, open_digest = %s,
+                  expires_at = now() + make_interval(secs => %s) WHERE id = %s RETURNING expires_at""",
+        [key, digest if key is not None else None, ttl_s, session_id],
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    expires_at: datetime.datetime = row[0]
+    return expires_at
 
 
 async def sessions_end(connection: Connection, outcomes: Mapping[UUID, SessionOutcome]) -> set[UUID]:
