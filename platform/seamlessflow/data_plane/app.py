@@ -22,7 +22,7 @@ from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.groups.expiry import Expiry
 from seamlessflow.data_plane.groups.external import ExternalSessions
 from seamlessflow.data_plane.groups.feed import GroupFeed
-from seamlessflow.data_plane.groups.news import GroupNews
+from seamlessflow.data_plane.groups.finalization import GroupNews
 from seamlessflow.data_plane.groups.outcomes import Outcomes
 from seamlessflow.data_plane.groups.runner_outcomes import RunnerOutcomes
 from seamlessflow.data_plane.live.progress_feed import ProgressFeed

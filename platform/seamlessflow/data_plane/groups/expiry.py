@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
-from seamlessflow.data_plane.groups.finalization import groups_finalize
-from seamlessflow.data_plane.groups.news import GroupNews
+from seamlessflow.data_plane.groups.finalization import GroupNews, groups_finalize
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
 from seamlessflow.data_plane.store.groups.finalization import groups_lock
 from seamlessflow.data_plane.store.groups.group_rows import job_lock

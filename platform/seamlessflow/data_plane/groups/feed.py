@@ -19,8 +19,7 @@ from seamlessflow.core.protocol.data_plane import (
 )
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.groups.admission import Admission, evaluation_admission, training_admission
-from seamlessflow.data_plane.groups.finalization import groups_finalize
-from seamlessflow.data_plane.groups.news import groups_count
+from seamlessflow.data_plane.groups.finalization import groups_count, groups_finalize
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.groups.admission import lull_begin, lull_end

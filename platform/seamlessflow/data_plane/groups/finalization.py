@@ -1,14 +1,17 @@
-"""Group finalization: groups that got outcomes are moved on when no slot of theirs can run any more.
+"""Group finalization: a group with outcomes is moved on once none of its slots can run any more.
 
-Takes groups that `store/groups/finalization` has locked. Gives their new states: ready, dropped with a cause, or
-evaluated. Any number of groups takes the same few statements; only a group that is moved on takes more.
+`groups_finalize` takes groups that `store/groups/finalization` has locked and returns their new states: ready, dropped
+with a cause, or evaluated. Its number of statements does not depend on the number of groups; only a group that is moved
+on needs more. After the commit, `GroupNews` counts these groups and wakes the long polls that wait for them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState, SessionState
+from seamlessflow.data_plane import metrics
+from seamlessflow.data_plane.notifier import JobNotifier
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.events import scheduler_notify
 from seamlessflow.data_plane.store.groups.evaluations import evaluation_finish_if_whole
@@ -26,6 +29,12 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     num_rewarded_needed,
     slots_read,
 )
+
+_COUNTERS = {
+    GroupState.READY: metrics.GROUPS_READY,
+    GroupState.DROPPED: metrics.GROUPS_DROPPED,
+    GroupState.EVALUATED: metrics.GROUPS_EVALUATED,
+}
 
 
 async def groups_finalize(
@@ -57,6 +66,27 @@ def is_at_its_end(slots: Sequence[Slot], *, is_given_up: bool) -> bool:
     if is_given_up:
         return all(slot.state is not SessionState.OPEN for slot in slots)
     return all(slot.is_over for slot in slots)
+
+
+class GroupNews:
+    def __init__(self, *, room: JobNotifier, ready: JobNotifier) -> None:
+        """`ready` announces that a group became ready, `room` that more groups may begin."""
+        self._room = room
+        self._ready = ready
+
+    def tell(self, job_id: UUID, finalized: Collection[GroupState]) -> None:
+        """Announce the new states of the job's groups, whose transaction is committed."""
+        groups_count(finalized)
+        if GroupState.READY in finalized:
+            self._ready.notify(job_id)
+        if set(finalized) - {GroupState.READY}:  # a ready group takes its room until it is trained
+            self._room.notify(job_id)
+
+
+def groups_count(finalized: Collection[GroupState]) -> None:
+    """Count, in the metrics, groups that just came to these states."""
+    for state in finalized:
+        _COUNTERS[state].inc()
 
 
 async def _finalized(

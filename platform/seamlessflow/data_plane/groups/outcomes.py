@@ -14,8 +14,7 @@ from seamlessflow.core.protocol.data_plane import RewardReport, SessionOver
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.groups.finalization import groups_finalize
-from seamlessflow.data_plane.groups.news import GroupNews
+from seamlessflow.data_plane.groups.finalization import GroupNews, groups_finalize
 from seamlessflow.data_plane.groups.project_access import projects_require
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event

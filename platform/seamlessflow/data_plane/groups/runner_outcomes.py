@@ -16,8 +16,7 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import SessionFinish
 from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.groups.finalization import groups_finalize
-from seamlessflow.data_plane.groups.news import GroupNews
+from seamlessflow.data_plane.groups.finalization import GroupNews, groups_finalize
 from seamlessflow.data_plane.groups.outcomes import outcome_refusal
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
