@@ -4,11 +4,8 @@ Call it under the job's lock. It also begins an evaluation when the newest versi
 """
 
 from dataclasses import dataclass
-from http import HTTPStatus
 
-from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.groups.task_choice import Task, task_choose
-from seamlessflow.data_plane.groups.tasks import TasksUnusable, tasks_load
+from seamlessflow.data_plane.groups.tasks import Task, task_choose, tasks_load, tasks_unusable
 from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.groups.epochs import PostgresEpochs
@@ -68,24 +65,16 @@ async def evaluation_admission(connection: Connection, job: LiveJob) -> Admissio
             project_id=job.project_id,
             job_id=job.job_id,
             version=version,
-            num_tasks=len(_held_out_tasks(job)),
+            num_tasks=len(tasks_load(job.evaluation_tasks_path)),
             spec=job.spec,
         )
     return Admission(running.num_tasks - running.num_begun, running.num_begun, running.version)
 
 
-def _held_out_tasks(job: LiveJob) -> tuple[Task, ...]:
-    try:
-        return tasks_load(job.evaluation_tasks_path)
-    except TasksUnusable as error:
-        raise ApiError(HTTPStatus.BAD_REQUEST, f"{error}.", code="tasks_unusable") from error
-
-
 def _held_out_task(job: LiveJob, index: int) -> Task:
-    tasks = _held_out_tasks(job)
+    tasks = tasks_load(job.evaluation_tasks_path)
     if index >= len(tasks):
-        message = (
-            f"the tasks file {job.evaluation_tasks_path} has become shorter: it holds {len(tasks)} tasks."
+        raise tasks_unusable(
+            f"the tasks file {job.evaluation_tasks_path} has become shorter: it holds {len(tasks)} tasks"
         )
-        raise ApiError(HTTPStatus.BAD_REQUEST, message, code="tasks_unusable")
     return tasks[index]

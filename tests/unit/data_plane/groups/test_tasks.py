@@ -9,7 +9,7 @@ import pytest
 
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.groups.task_choice import task_choose
+from seamlessflow.data_plane.groups.tasks import task_choose
 from seamlessflow.data_plane.store.groups.epochs import StageChange, StageRequest
 from seamlessflow.data_plane.store.memory.epochs import FinalizedGroup, MemoryEpochs
 
