@@ -19,7 +19,6 @@ from seamlessflow.core.protocol.data_plane import SessionOpen, SessionOpened
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.groups.project_access import projects_require
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.groups.group_rows import (
@@ -35,6 +34,7 @@ from seamlessflow.data_plane.store.groups.group_rows import (
     slots_new,
     slots_read,
 )
+from seamlessflow.data_plane.store.tokens import token_projects
 from seamlessflow.data_plane.store.turns.sessions import Opening, opening_read, opening_store
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -52,9 +52,10 @@ class ExternalSessions:
         self._pool = pool
         self._registry = registry
 
-    async def authenticate(self, token: str) -> None:
-        """Check, before a body is read, that the token is one of a project. Raises ApiError (401)."""
-        await projects_require(self._pool, token)
+    async def authenticate(self, token: str) -> frozenset[UUID]:
+        """Return the projects in which the API token may open sessions. Raises ApiError (401, 403)."""
+        async with self._pool.connection() as connection:
+            return await token_projects(connection, token)
 
     async def open(self, token: str, request: SessionOpen, *, key: str | None) -> tuple[SessionOpened, bool]:
         """Return the session and whether this call opened it. A request with a known `key` is answered as before.
@@ -128,7 +129,7 @@ class ExternalSessions:
         return session_api_key(session_id, base64.urlsafe_b64encode(code).decode().rstrip("="))
 
     async def _own_job(self, token: str, job_text: str) -> LiveJob:
-        projects = await projects_require(self._pool, token)
+        projects = await self.authenticate(token)
         try:
             job_id = parse_id(IdKind.JOB, job_text)
         except ValueError as error:

@@ -15,11 +15,11 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.groups.finalization import GroupNews, groups_finalize
-from seamlessflow.data_plane.groups.project_access import projects_require
 from seamlessflow.data_plane.store.connection import Pool
 from seamlessflow.data_plane.store.events import outcome_refused_event
 from seamlessflow.data_plane.store.groups.finalization import groups_lock
 from seamlessflow.data_plane.store.groups.group_rows import KEY_PREFIX, job_lock
+from seamlessflow.data_plane.store.tokens import token_projects
 from seamlessflow.data_plane.store.turns.sessions import (
     SessionOutcome,
     SessionRow,
@@ -44,13 +44,13 @@ class Outcomes:
             session_id = parse_id(IdKind.SESSION, text)
         except ValueError as error:
             raise bad_request(f"session: {error}.", param="session") from error
-        is_own_key = token.startswith(KEY_PREFIX)
+        is_own_key, is_known = token.startswith(KEY_PREFIX), True
         if is_own_key:
             live = await self._registry.session_by_key(token)
             is_known, projects = live.key.session_id == session_id, frozenset({live.key.project_id})
-        else:
-            is_known, projects = True, await projects_require(self._pool, token)
         async with self._pool.connection() as connection:
+            if not is_own_key:
+                projects = await token_projects(connection, token)
             row = await session_read(connection, session_id)
         if not is_known or row is None or row.project_id not in projects:
             raise ApiError(HTTPStatus.NOT_FOUND, "There is no such session.", code="session_not_found")

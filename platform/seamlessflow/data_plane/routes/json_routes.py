@@ -101,7 +101,7 @@ class JsonRoutes:
         return _json(ModelList(data=[model]))
 
     async def session_open(self, request: Request) -> Response:
-        await self._external.authenticate(bearer(request.scope))
+        await self._external.authenticate(bearer(request.scope))  # before its body is read
         body = await self._body(request, SessionOpen)
         key = request.headers.get(HEADER)
         opened, is_new = await self._external.open(bearer(request.scope), body, key=key)
