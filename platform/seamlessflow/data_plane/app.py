@@ -23,10 +23,8 @@ from seamlessflow.data_plane.groups.expiry import Expiry
 from seamlessflow.data_plane.groups.external import ExternalSessions
 from seamlessflow.data_plane.groups.feed import GroupFeed
 from seamlessflow.data_plane.groups.finalization import GroupNews
-from seamlessflow.data_plane.groups.outcomes import Outcomes
-from seamlessflow.data_plane.groups.runner_outcomes import RunnerOutcomes
-from seamlessflow.data_plane.live.progress_feed import ProgressFeed
-from seamlessflow.data_plane.live.watched import Watched
+from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutcomes
+from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
 from seamlessflow.data_plane.routes.chat import ChatRoute
@@ -116,7 +114,7 @@ class Gateway:
             RunnerOutcomes(self._pool, registry, news),
             BatchFeed(self._trainer_pool, registry, extensions_installed(), room=room, ready=ready),
             ExternalSessions(settings, self._pool, registry),
-            Outcomes(self._pool, registry, news),
+            ExternalOutcomes(self._pool, registry, news),
             bodies,
         ).app()
         await held.note()

@@ -33,7 +33,6 @@ from seamlessflow.core.protocol.live_events import (
 )
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, NodeKind
 from seamlessflow.core.types.ids import IdKind, show_id
-from seamlessflow.data_plane.live.watched import Watched
 from seamlessflow.data_plane.store.turns.node_rows import prompt_digest, prompt_id
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -62,6 +61,27 @@ class _GroupSaid:
 
     num_asked: int
     answers: dict[tuple[UUID, int], _Said] = field(default_factory=dict)
+
+
+class Watched:
+    """The groups whose forests somebody watches, as the broker last reported them; at most one poll old.
+
+    The progress feed sets them. Turns ask, because a watched answer is streamed by its engine.
+    """
+
+    def __init__(self) -> None:
+        self._asked: Mapping[UUID, int] = {}
+
+    @property
+    def groups(self) -> Mapping[UUID, int]:
+        """Return how many snapshots of each were given: when the number rises, somebody lacks the growing answers."""
+        return self._asked
+
+    def set(self, asked: Mapping[UUID, int]) -> None:
+        self._asked = asked
+
+    def is_watched(self, group_id: UUID) -> bool:
+        return group_id in self._asked
 
 
 class ProgressFeed:

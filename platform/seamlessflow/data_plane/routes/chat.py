@@ -21,7 +21,7 @@ from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
-from seamlessflow.data_plane.live.watched import Watched
+from seamlessflow.data_plane.live.progress_feed import Watched
 from seamlessflow.data_plane.routes.chat_reply import KEEPALIVE, STREAM_END, Reply
 from seamlessflow.data_plane.routes.chat_request import ChatRequest, chat_request_parse
 from seamlessflow.data_plane.routes.http import (

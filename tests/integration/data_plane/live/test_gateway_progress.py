@@ -24,8 +24,7 @@ from seamlessflow.core.protocol.live_events import (
 )
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.live.progress_feed import ProgressFeed
-from seamlessflow.data_plane.live.watched import Watched
+from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from tests.fakes.scripted_engine import logprob_of
 from tests.fixtures.gateway_world import GatewayWorld
 from tests.fixtures.services import ValkeyUrls
