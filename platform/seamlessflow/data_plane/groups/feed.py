@@ -1,7 +1,7 @@
 """Leases rollout groups to agent runners: abandoned ones again, and new ones while the bounds allow.
 
 All state is in PostgreSQL. A lease is one transaction under the job's lock; this module only waits and wakes.
-`runner_outcomes` takes the outcomes.
+`outcomes` takes what becomes of them.
 """
 
 import datetime

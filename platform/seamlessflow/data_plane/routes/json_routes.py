@@ -31,8 +31,7 @@ from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request, param_of
 from seamlessflow.data_plane.groups.external import HEADER, ExternalSessions
 from seamlessflow.data_plane.groups.feed import GroupFeed
-from seamlessflow.data_plane.groups.outcomes import Outcomes
-from seamlessflow.data_plane.groups.runner_outcomes import RunnerOutcomes
+from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutcomes
 from seamlessflow.data_plane.metrics import REFUSALS, REGISTRY
 from seamlessflow.data_plane.routes.http import BodyRoom, bearer
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away
@@ -54,7 +53,7 @@ class JsonRoutes:
         runner_outcomes: RunnerOutcomes,
         batches: BatchFeed,
         external: ExternalSessions,
-        outcomes: Outcomes,
+        outcomes: ExternalOutcomes,
         bodies: BodyRoom,
     ) -> None:
         self._settings = settings
