@@ -15,10 +15,9 @@ from seamlessflow.core.algorithms.estimators import Estimator
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
 from seamlessflow.core.algorithms.options import AdvantageEstimator, StalenessScope
 from seamlessflow.core.algorithms.section import AlgorithmSection
-from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.batching.finished import FinishedSession, rollout_metrics
 from seamlessflow.core.batching.format import Batch, BatchHeader
 from seamlessflow.core.batching.group_weights import GroupPart, group_part, judged_session, token_weights_of
-from seamlessflow.core.batching.rollout_metrics import rollout_metrics
 from seamlessflow.core.batching.tree_layout import NO_PARENT
 from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow.core.trajectory.flatten import FlatTrees, flatten, unroll

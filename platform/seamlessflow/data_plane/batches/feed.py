@@ -18,9 +18,8 @@ import psycopg
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
 from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
-from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.batching.finished import FinishedSession, marked_stale
 from seamlessflow.core.batching.format import Batch
-from seamlessflow.core.batching.freshness import marked_stale
 from seamlessflow.core.extensions.declarations import Extensions
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.lifecycle.groups import DropCause, GroupState

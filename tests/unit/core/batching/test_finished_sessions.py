@@ -1,7 +1,6 @@
 """Which sessions of a group may still be trained."""
 
-from seamlessflow.core.batching.finished import FinishedSession
-from seamlessflow.core.batching.freshness import marked_stale
+from seamlessflow.core.batching.finished import FinishedSession, marked_stale
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans
 
