@@ -2,6 +2,7 @@
 
 from django.urls import path, register_converter
 
+from seamlessflow.control_plane.common.http.fields import _IdConverter
 from seamlessflow.control_plane.trajectories.apis import (
     GroupDetailApi,
     JobAuditApi,
@@ -9,13 +10,22 @@ from seamlessflow.control_plane.trajectories.apis import (
     JobGroupListApi,
     SessionDetailApi,
 )
-from seamlessflow.control_plane.trajectories.converters import GroupIdConverter, SessionIdConverter
 from seamlessflow.control_plane.trajectories.forest_apis import (
     GroupForestApi,
     JobVocabularyApi,
     SessionNodeApi,
     SessionTokensApi,
 )
+from seamlessflow.core.types.ids import IdKind
+
+
+class GroupIdConverter(_IdConverter):
+    kind = IdKind.GROUP
+
+
+class SessionIdConverter(_IdConverter):
+    kind = IdKind.SESSION
+
 
 register_converter(GroupIdConverter, "group")
 register_converter(SessionIdConverter, "session")
