@@ -65,7 +65,7 @@ def _refusal(status: HTTPStatus, message: str) -> tuple[bytes, bytes]:
 
 
 def _allow_files() -> None:
-    """A connection is an open file, and many systems start with 1024 of them."""
+    """Raise the limit on open files: each connection is one, and many systems start with 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -1,6 +1,6 @@
-"""Refusals as OpenAI clients read them: `{"error": {"message", "type", "param", "code"}}`.
+"""Errors in the form that OpenAI clients read: `{"error": {"message", "type", "param", "code"}}`.
 
-Routes beside chat answer with RFC 9457 problems, which carry the same `error` object as one more member.
+All routes but chat answer with RFC 9457 problems, which have the same `error` object as an extra member.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _TYPES = {
 
 
 class ApiError(Exception):
-    """An anticipated refusal. The OpenAI SDKs retry 5xx and 409, but no other 4xx."""
+    """An anticipated failure, sent to the client. The OpenAI SDKs retry 5xx and 409, but no other 4xx."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ApiError(Exception):
 
     @property
     def problem(self) -> bytes:
-        """Return the same refusal as `application/problem+json`."""
+        """Return the same error as `application/problem+json`."""
         problem = Problem(
             type="about:blank",
             title=self.status.phrase,
@@ -61,5 +61,5 @@ def bad_request(message: str, *, param: str | None = None, code: str | None = No
 
 
 def param_of(message: str) -> str | None:
-    """The field that msgspec's message about a body names, as in "… - at `$.messages[0]`"."""
+    """Return the field that a message of msgspec names, as in "… - at `$.messages[0]`"; None if it names none."""
     return message.rpartition("`$.")[2].rstrip("`") if "`$." in message else None

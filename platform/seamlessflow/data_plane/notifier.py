@@ -1,19 +1,19 @@
-"""Wakes the long polls of this process when something of their job changed.
+"""Wakes this process's long polls when something about their job has changed.
 
-The notifier only saves time: polling finds the changes that another gateway made. Callers take a ticket, look, and
-then wait, so a change between taking the ticket and waiting is not lost.
+The notifier only saves time: polling also finds changes made by other gateways. Callers take a ticket, look, and then
+wait, so a change between looking and waiting is not lost.
 """
 
 import asyncio
 import contextlib
 from uuid import UUID
 
-MAX_WAIT_S = 60.0  # the most that a long poll waits, whatever it asks for
+MAX_WAIT_S = 60.0  # limit on the wait of a long poll, whatever the caller asks for
 Ticket = asyncio.Event
 
 
 class JobNotifier:
-    """One event per job that somebody waits for; a wake uses it up."""
+    """Holds one event for each job that somebody waits for; `notify` uses it up."""
 
     def __init__(self) -> None:
         self._tickets: dict[UUID, Ticket] = {}
@@ -27,7 +27,7 @@ class JobNotifier:
 
 
 async def changed(ticket: Ticket, *, timeout_s: float) -> None:
-    """Return once the ticket's job changed, or after `timeout_s`."""
-    with contextlib.suppress(TimeoutError):  # then the poll looks by itself
+    """Return once the ticket's job has changed, or after `timeout_s`."""
+    with contextlib.suppress(TimeoutError):  # the poll then looks on its own
         async with asyncio.timeout(timeout_s):
             await ticket.wait()

@@ -1,1 +1,1 @@
-"""The room of batches: which groups train next, and the bytes that a trainer gets."""
+"""The room of batches: chooses which groups train next, and makes the bytes that trainers get."""

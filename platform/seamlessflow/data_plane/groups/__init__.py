@@ -1,1 +1,1 @@
-"""The room of rollout groups: how they begin, what their sessions earned, and how they end."""
+"""The room of rollout groups: how they begin, which outcomes their sessions get, and how they end."""

@@ -40,10 +40,10 @@ _COUNTERS = {
 async def groups_finalize(
     connection: Connection, locked: Sequence[LockedGroup], spec: JobSpec, *, are_given_up: bool = False
 ) -> dict[UUID, GroupState]:
-    """Move on the groups of which no slot can run any more. Call it in the transaction that ended their sessions.
+    """Move on the groups with no slot that can still run. Call it in the transaction that ended their sessions.
 
-    `are_given_up`: nobody will open their free slots, so they are moved on unless a session of theirs is open.
-    Returns the new states of these groups; the others stay as they are.
+    With `are_given_up` nobody will open their free slots, so a group is moved on unless one of its sessions is open.
+    Returns the new states of the groups that were moved on; the others stay as they are.
     """
     if not locked:
         return {}
@@ -62,7 +62,7 @@ async def groups_finalize(
 
 
 def is_at_its_end(slots: Sequence[Slot], *, is_given_up: bool) -> bool:
-    """Whether no slot can run any more, or, of a group that was given up, whether no session is open."""
+    """Return whether no slot can run any more, or, for a group that was given up, whether no session is open."""
     if is_given_up:
         return all(slot.state is not SessionState.OPEN for slot in slots)
     return all(slot.is_over for slot in slots)
@@ -75,16 +75,16 @@ class GroupNews:
         self._ready = ready
 
     def tell(self, job_id: UUID, finalized: Collection[GroupState]) -> None:
-        """Announce the new states of the job's groups, whose transaction is committed."""
+        """Announce the new states of the job's groups. Call it after their transaction is committed."""
         groups_count(finalized)
         if GroupState.READY in finalized:
             self._ready.notify(job_id)
-        if set(finalized) - {GroupState.READY}:  # a ready group takes its room until it is trained
+        if set(finalized) - {GroupState.READY}:  # a ready group counts against the bounds until it is trained
             self._room.notify(job_id)
 
 
 def groups_count(finalized: Collection[GroupState]) -> None:
-    """Count, in the metrics, groups that just came to these states."""
+    """Count groups that have just reached these states in the metrics."""
     for state in finalized:
         _COUNTERS[state].inc()
 
@@ -113,7 +113,7 @@ async def _finalized(
 
 
 async def _ready_tell(connection: Connection, job_id: UUID, spec: JobSpec) -> None:
-    """Notify the scheduler of whole batches; one group before as well, as two may become ready side by side."""
+    """Notify the scheduler of whole batches, and one group early, because two may become ready at the same time."""
     if (await num_ready(connection, job_id) + 1) % spec.rollout.groups_per_batch <= 1:
         await scheduler_notify(connection, "group ready")
 
@@ -121,7 +121,7 @@ async def _ready_tell(connection: Connection, job_id: UUID, spec: JobSpec) -> No
 async def _measured(
     connection: Connection, job_id: UUID, group: OpenGroup, spec: JobSpec, *, num_rewarded: int, reason: str
 ) -> GroupState:
-    """A held-out task is measured by the outcomes that it has, however few they are."""
+    """Finalize a group of an evaluation: a held-out task is measured by the outcomes it has, however few."""
     assert group.evaluation_version is not None
     target = GroupState.EVALUATED
     await group_move(connection, group.group_id, GroupState.EVALUATING, target, reason=reason)
@@ -131,7 +131,7 @@ async def _measured(
 
 
 async def _flat_reward(connection: Connection, job_id: UUID, group_id: UUID, spec: JobSpec) -> float | None:
-    """The reward that all sessions of a group share, if dynamic sampling replaces such groups and may still do so."""
+    """Return the reward that all sessions of a group share; None if they differ or dynamic sampling keeps the group."""
     sampling = spec.algorithm.sampling
     if not sampling.dynamic:
         return None

@@ -1,1 +1,1 @@
-"""The room of those who watch: answers that still grow, for groups that somebody looks at."""
+"""The room of viewers: shows growing answers of groups that somebody watches."""

@@ -1,1 +1,1 @@
-"""HTTP surface: one module per kind of client."""
+"""HTTP: chat on bare ASGI, all other routes on Starlette."""

@@ -1,4 +1,4 @@
-"""Answers as OpenAI clients read them: one JSON object, or chunks of a stream."""
+"""Chat completions in the form that OpenAI clients read: one JSON object, or the chunks of a stream."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _encode = msgspec.json.encode
 
 
 class Reply:
-    """The envelope of one answer."""
+    """Encodes the answers of one turn."""
 
     def __init__(
         self, turn: Turn, *, model: str, created_s: int, has_logprobs: bool, has_top_logprobs: bool
@@ -45,7 +45,7 @@ class Reply:
         return self._chunk(choice, {"role": "assistant", "content": ""})
 
     def deltas(self, choice: Choice, deltas: Sequence[Delta]) -> bytes:
-        """Return chunks of what is new. Logprobs go with the first chunk after their tokens were sampled."""
+        """Return a chunk for each delta. Logprobs go with the first chunk after their tokens were sampled."""
         return b"".join(self._chunk(choice, self._delta(choice, delta)) for delta in deltas)
 
     def closing(self, choice: Choice) -> bytes:

@@ -1,1 +1,1 @@
-"""PostgreSQL: the rows that the data plane owns, written with its own SQL."""
+"""PostgreSQL: the rows that the data plane owns, read and written with its own SQL."""

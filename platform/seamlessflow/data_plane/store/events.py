@@ -1,4 +1,4 @@
-"""Event rows (the outbox) and the scheduler's doorbell, in the transaction of the change they tell of."""
+"""Writes event rows (the outbox) and notifies the scheduler, in the transaction of the change they report."""
 
 from typing import Any
 from uuid import UUID
@@ -56,7 +56,7 @@ async def job_event(
 async def engine_event(
     connection: Connection, *, job_id: UUID, kind: str, reason: str, data: dict[str, Any]
 ) -> None:
-    """Write an event about an engine, filed under the job that the engine serves."""
+    """Write an event about an engine, as an event of the job that it serves."""
     await connection.execute(
         """INSERT INTO common_event
                (project_id, subject_type, subject_id, job_id, kind, from_state, to_state, reason, author, data, at)
@@ -66,7 +66,7 @@ async def engine_event(
 
 
 async def outcome_refused_event(connection: Connection, session: SessionRow, *, refused: str) -> None:
-    """Write that another outcome was reported for a closed session: once a session, however often it is tried."""
+    """Record that a different outcome was reported for a closed session; at most one event per session."""
     kind = "session.outcome_refused"
     reason = (
         f"the session is closed with the reward {session.reward:g}; {refused} was reported later and refused"

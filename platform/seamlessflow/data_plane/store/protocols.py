@@ -1,7 +1,7 @@
-"""What rooms ask of the store wherever a twin in memory can answer as well as PostgreSQL.
+"""The store as the rooms use it, wherever a twin in memory can answer as well as PostgreSQL.
 
-Each protocol has both implementations, and one contract suite (`tests/contract/data_plane`) holds them to the same
-behaviour. Where SQL is the logic (leases, locks, admission) there is no protocol.
+Each protocol has both implementations, and one contract suite (`tests/contract/data_plane`) tests that they behave the
+same. Where the logic is in SQL (leases, locks, admission), there is no protocol.
 """
 
 import datetime
@@ -18,34 +18,34 @@ from seamlessflow.data_plane.store.turns.sessions import StoredSession
 
 
 class TurnStore(Protocol):
-    """Sessions with their recorded turns: read back when one speaks again, added to when a turn ends."""
+    """Sessions with their recorded turns: read when a session comes back to memory, extended when a turn ends."""
 
     async def job(self, job_id: UUID) -> JobRow | None:
-        """None if there is no such job."""
+        """Return the job; None if there is no such job."""
         ...
 
     async def session(self, session_id: UUID) -> StoredSession | None:
-        """With all its nodes; None if there is no such session."""
+        """Return the session with all its nodes; None if there is no such session."""
         ...
 
     async def nodes(self, key: SessionKey) -> list[NodeRow]:
-        """All nodes of a session, in order of their index."""
+        """Return all nodes of a session, in order of their index."""
         ...
 
     async def commit(self, rows: Sequence[NodeRow]) -> None:
-        """Return when these rows, all of one turn, are durable. Raises TurnRefused if one of them is there already."""
+        """Return once these rows, all of one turn, are durable. Raises TurnRefused if one of them is stored already."""
         ...
 
 
 class DatasetStore(Protocol):
-    """What a job that trains on an offline dataset reads: groups that were fixed at submission, and their sessions."""
+    """The offline dataset of a job: its groups, which were fixed at submission, and their sessions."""
 
     async def groups(self, job_id: UUID, positions: Sequence[int]) -> list[DatasetGroup]:
-        """In the order asked for; fewer where their source was deleted since."""
+        """Return the groups at these positions, in this order, without those that were deleted since."""
         ...
 
     async def sessions(self, groups: Sequence[DatasetGroup]) -> list[list[FinishedSession]]:
-        """Of each group those of its chosen sessions that still have an outcome, in a fixed order."""
+        """Return for each group its chosen sessions that still exist and have an outcome, in a fixed order."""
         ...
 
 
@@ -57,11 +57,11 @@ class EpochStore(Protocol):
         ...
 
     async def insert(self, epoch: Epoch, *, reason: str, change: StageChange | None = None) -> None:
-        """Store the epoch that follows the newest; a `change` says that it is the first of another stage."""
+        """Store the epoch that follows the newest. Pass `change` if it is the first epoch of another stage."""
         ...
 
     async def stage_began_at(self, stage: int) -> datetime.datetime | None:
-        """Return when the job's present stay in that stage began; None if its newest epoch is of another stage."""
+        """Return when the job entered that stage; None if its newest epoch belongs to another stage."""
         ...
 
     async def stage_request(self) -> StageRequest:
@@ -77,5 +77,5 @@ class EpochStore(Protocol):
         ...
 
     async def lowest_rewards(self, *, since: datetime.datetime | None) -> dict[int, float]:
-        """Return each task's lowest reward in its newest finalized group begun since a moment; empty for None."""
+        """Return, by task, the lowest reward in its newest finalized group that began since a moment; {} for None."""
         ...

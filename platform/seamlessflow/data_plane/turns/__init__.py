@@ -1,1 +1,1 @@
-"""The room of turns: sessions in memory, their trees, and how an answer comes about on engines."""
+"""The room of turns: sessions in memory, their trees, and how engines make an answer."""

@@ -1,8 +1,8 @@
 """Keeps an answer growing until it is finished, whatever happens to engines.
 
-`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it. When an engine aborts,
-drains, moves to another version, dies or stalls, the answer goes on from its own tokens on another engine of the same
-or a newer version, or waits for one. The caller's stream stays open meanwhile. Leaving the iterator early aborts the
+`grow` takes an `AnswerProgress` and yields its pieces as they are sampled, already added to it. If an engine aborts,
+drains, changes its version, dies or stalls, the answer continues from its own tokens on another engine with the same or
+a newer version, or waits for one. The caller's stream stays open meanwhile. Closing the iterator early aborts the
 engine's request.
 """
 
@@ -28,14 +28,13 @@ from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 
 log = logging.getLogger(__name__)
 
-STREAM_ABOVE_TOKENS = (
-    1024  # longer answers are streamed by the engine in any case: little is lost when it dies
-)
+# Engines stream longer answers even if the client does not, so that little is lost when one dies.
+STREAM_ABOVE_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a job fixes for all its turns."""
+    """The sampling settings that a job fixes for all its turns."""
 
     job_id: UUID
     temperature: float
@@ -47,16 +46,16 @@ _session_order = itertools.count()
 
 @dataclass(slots=True)
 class Affinity:
-    """The engine that served a session last, the session's place among all that began here, and its held time."""
+    """The engine that last served a session, the session's place among all that began here, and its stall timer."""
 
     phase_id: UUID | None = None
     order: int = field(default_factory=_session_order.__next__)
-    min_version: int = 0  # no older engine may serve it
+    min_version: int = 0  # engines with an older version may not serve it
     hold: StallTimer = field(default_factory=StallTimer)
 
     @classmethod
     def of_evaluation(cls, version: int, *, handicap: int) -> "Affinity":
-        """Return a place behind the next `handicap` sessions that begin here: training goes first, but not for ever."""
+        """Return a place behind the next `handicap` sessions that begin here: training goes first, but not forever."""
         return cls(order=next(_session_order) + handicap + 1, min_version=version)
 
 
@@ -72,9 +71,9 @@ class RolloutManager:
     async def grow(
         self, progress: AnswerProgress, sampling: Sampling, affinity: Affinity, *, is_streamed: bool
     ) -> AsyncGenerator[Piece, None]:
-        """Yield pieces until `progress` is finished. Raises EngineRefused and TooManyHeld.
+        """Yield pieces until `progress` is finished. Raises EngineRefused, JobOver and TooManyHeld.
 
-        The time that an engine lost, including that of a half-sampled answer, does not count as the session's own.
+        Time that a failing engine cost is credited to the session's stall timer, so its task is not charged for it.
         """
         last_token_s = self._clock()
         is_streamed = is_streamed or progress.max_tokens > STREAM_ABOVE_TOKENS

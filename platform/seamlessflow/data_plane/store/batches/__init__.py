@@ -1,1 +1,1 @@
-"""Rows of batches, of the offline datasets they come from, and of the sampling behind them."""
+"""Rows of batches and of offline datasets, and what sampling a batch cost."""

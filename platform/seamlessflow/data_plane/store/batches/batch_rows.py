@@ -1,4 +1,4 @@
-"""Numbered batches: the same number always gives the same bytes, until a durable checkpoint lies behind it."""
+"""Rows of numbered batches: the same number always gives the same bytes, until a durable checkpoint contains it."""
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
@@ -36,7 +36,7 @@ class ReadyGroup:
 
 
 async def is_publisher(connection: Connection, claims: PhaseClaims) -> bool:
-    """Return whether the job's train fence is still that of this phase."""
+    """Return whether this phase still has the job's train fence."""
     cursor = await connection.execute(
         "SELECT 1 FROM jobs_job WHERE id = %s AND train_fence = %s", [claims.job_id, claims.fence]
     )
@@ -44,7 +44,7 @@ async def is_publisher(connection: Connection, claims: PhaseClaims) -> bool:
 
 
 async def batches_advance(connection: Connection, job_id: UUID, request: BatchLeaseRequest) -> None:
-    """Mark the batches up to `applied_batch` as applied; those behind a durable checkpoint lose their bytes."""
+    """Mark batches up to `applied_batch` as applied, and delete the bytes of those in a durable checkpoint."""
     BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
     BATCH_MOVES.check(BatchState.APPLIED, BatchState.FORGOTTEN)
     await connection.execute(
@@ -60,7 +60,7 @@ async def batches_advance(connection: Connection, job_id: UUID, request: BatchLe
 
 
 async def batches_applied_note(connection: Connection) -> None:
-    """Mark the batches that are in published weights as applied, also when no trainer asks for the next one."""
+    """Mark batches that are in published weights as applied, even if no trainer asks for the next one."""
     BATCH_MOVES.check(BatchState.LEASED, BatchState.APPLIED)
     await connection.execute(
         f"""UPDATE trajectory_batch b SET state = {_BATCH_APPLIED}, applied_at = now() FROM jobs_job j
@@ -69,7 +69,7 @@ async def batches_applied_note(connection: Connection) -> None:
 
 
 async def batch_release(connection: Connection, claims: PhaseClaims, number: int) -> bytes | None:
-    """Move the lease of a batch to this phase and return its bytes; None when the batch does not exist yet."""
+    """Lease a batch to this phase and return its bytes; None if the batch does not exist yet or has lost its bytes."""
     cursor = await connection.execute(
         """UPDATE trajectory_batch SET lease_phase_id = %s, lease_fence = %s,
                   lease_expires_at = now() + make_interval(secs => %s)
@@ -91,7 +91,7 @@ async def groups_ready(connection: Connection, job_id: UUID) -> list[ReadyGroup]
 
 
 async def batch_may_be_ready(connection: Connection, job_id: UUID, number: int, *, num_groups: int) -> bool:
-    """Return whether the batch was made already or as many groups are ready as it takes."""
+    """Return whether the batch exists already or enough groups are ready for it."""
     cursor = await connection.execute(
         """SELECT EXISTS (SELECT FROM trajectory_batch WHERE job_id = %(job)s AND number = %(number)s)
                OR (SELECT count(*) FROM trajectory_group WHERE job_id = %(job)s AND state = %(ready)s) >= %(groups)s""",
@@ -105,7 +105,7 @@ async def batch_may_be_ready(connection: Connection, job_id: UUID, number: int, 
 async def sessions_fresh_count(
     connection: Connection, group_ids: Sequence[UUID], *, oldest_allowed: int
 ) -> dict[UUID, int]:
-    """Count, by group, the sessions with an outcome that no version older than allowed sampled."""
+    """Count, by group, the sessions with an outcome and without tokens of a version older than allowed."""
     cursor = await connection.execute(
         f"""SELECT s.group_id, count(*) FILTER (WHERE NOT EXISTS (
                SELECT FROM trajectory_node n WHERE n.month = s.month AND n.session_id = s.id AND NOT n.is_partial
@@ -124,8 +124,10 @@ async def batch_insert(
     groups: Sequence[ReadyGroup] = (),
     replaced: Sequence[UUID] = (),
 ) -> bytes:
-    """Store a batch and name it in its groups (those of the job itself), and in the dropped ones that count as its
-    waste. Returns its bytes."""
+    """Store a batch and return its bytes.
+
+    `groups` get its number as their batch, `replaced` (dropped groups) as the batch whose waste they are.
+    """
     payload = batch_encode(batch)
     trained = batch.versions[batch.loss_mask != 0]
     await connection.execute(
@@ -154,7 +156,7 @@ async def batch_insert(
 
 
 def _oldest(versions: NDArray[np.int32]) -> int | None:
-    """Return the oldest version; None where no version of this job sampled the tokens."""
+    """Return the oldest version; None if no version of this job sampled the tokens."""
     oldest = int(versions.min())
     return oldest if oldest >= 0 else None
 
@@ -162,9 +164,9 @@ def _oldest(versions: NDArray[np.int32]) -> int | None:
 async def finished_sessions(
     connection: Connection, ids: Sequence[UUID], *, chosen: Sequence[UUID] | None = None
 ) -> list[list[FinishedSession]]:
-    """The sessions with an outcome of each group, in a fixed order. What they hold does not change any more.
+    """Return for each group its sessions with an outcome, in a fixed order; they no longer change.
 
-    `chosen`: only these of them.
+    `chosen` limits them to these sessions.
     """
     cursor = await connection.execute(
         f"""SELECT s.group_id, s.month, s.id, s.reward, coalesce(g.task->>'domain', ''), s.num_turns,
@@ -196,7 +198,7 @@ async def finished_sessions(
 async def _nodes(
     connection: Connection, keys: Sequence[tuple[date, UUID]]
 ) -> tuple[dict[UUID, list[Node]], set[UUID]]:
-    """Read what training needs of some sessions' nodes (no messages, no digests), and which have an answer cut."""
+    """Read the sessions' nodes as training needs them (no messages, no digests), and which sessions were truncated."""
     cursor = await connection.execute(
         """SELECT n.session_id, n.node_index, n.parent_index, n.kind, coalesce(n.token_ids, p.token_ids), n.logprobs,
                   n.version_spans, n.loss_mask, n.is_partial, coalesce(n.finish_reason = 'length', false)

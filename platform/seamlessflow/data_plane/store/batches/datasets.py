@@ -11,8 +11,10 @@ from seamlessflow.data_plane.store.connection import Pool
 
 @dataclass(frozen=True, slots=True)
 class DatasetGroup:
+    """A recorded group of an offline dataset, with the sessions of it that are trained."""
+
     group_id: UUID
-    session_ids: tuple[UUID, ...]  # those that are trained
+    session_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)

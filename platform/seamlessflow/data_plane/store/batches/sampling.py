@@ -1,4 +1,4 @@
-"""What a batch cost beyond itself: groups dropped while it was made, the speed of rollout, groups that grow stale."""
+"""Reads what sampling a batch cost: dropped groups, times and hand-overs, and how old running groups are."""
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
@@ -18,7 +18,7 @@ _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """Dropped groups that no batch counts yet."""
+    """Dropped groups that no batch has counted yet."""
 
     group_ids: list[UUID]
     metrics: dict[str, float]
@@ -45,7 +45,7 @@ async def waste_read(connection: Connection, job_id: UUID) -> Waste:
 
 
 async def rollout_costs(connection: Connection, group_ids: Sequence[UUID]) -> dict[str, float]:
-    """Read how long groups took from admission to their last outcome, and how often their turns changed engines."""
+    """Read how long groups took from admission until they were ready, and how often their turns changed engines."""
     cursor = await connection.execute(
         f"""SELECT avg(took_s)::float, max(took_s)::float, sum(handovers)::float, sum(continuations)::float FROM (
                SELECT extract(epoch FROM g.ready_at - g.created_at) AS took_s, sum(n.num_handovers) AS handovers,
@@ -77,7 +77,7 @@ async def seconds_since_last_batch(connection: Connection, job_id: UUID) -> floa
 
 
 async def oldest_open_version(connection: Connection, job_id: UUID) -> int | None:
-    """Return the oldest version that sampled a token of a session that still runs; None if there is no such token."""
+    """Return the oldest version that sampled a token in the open groups; None if they have no such token."""
     cursor = await connection.execute(
         f"""SELECT min(n.min_version) FROM trajectory_session s
            JOIN trajectory_group g ON g.id = s.group_id AND g.state = {_GROUP_OPEN}

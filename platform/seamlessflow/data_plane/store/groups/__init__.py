@@ -1,1 +1,1 @@
-"""Rows of groups: admission, tasks and epochs, outcomes, evaluations, silence."""
+"""Rows of groups: admission, epochs of tasks, finalization, evaluations, silence."""

@@ -21,7 +21,7 @@ from seamlessflow.data_plane.store.connection import Connection, new_id
 @dataclass(frozen=True, slots=True)
 class GroupCounts:
     num_waiting: int  # open and ready
-    num_in_training: int  # in batches that some engine at work does not serve yet
+    num_in_training: int  # in batches that some active engine does not serve yet
     next_index: int
     last_batch: int
 

@@ -1,6 +1,7 @@
-"""What group finalization reads and writes: groups locked together, their outcomes counted, their statistics stored.
+"""The statements of group finalization: lock groups, count their outcomes, store their statistics.
 
-Invariant: groups are locked in the order of their ids, so two bursts of outcomes wait for one another but never cross.
+Invariant: groups are locked in the order of their ids, so two bursts of outcomes wait for one another but never
+deadlock.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -33,7 +34,7 @@ _STATISTICS = f"""
 
 @dataclass(frozen=True, slots=True)
 class LockedGroup:
-    """A running group that nobody else finalizes until the transaction ends."""
+    """A running group that is locked until the transaction ends."""
 
     job_id: UUID
     group: OpenGroup
@@ -41,7 +42,7 @@ class LockedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """How much the rewards of a group differ, and how many groups without contrast were replaced for the next batch."""
+    """The range of a group's rewards, and how many groups without contrast were replaced since the last batch."""
 
     lowest: float
     highest: float
@@ -49,7 +50,7 @@ class Contrast:
 
 
 async def groups_lock(connection: Connection, group_ids: Sequence[UUID]) -> list[LockedGroup]:
-    """Lock those of the groups that still run and return them."""
+    """Lock the groups that still run, and return them."""
     cursor = await connection.execute(
         """SELECT job_id, id, index, task, size, evaluation_version FROM trajectory_group
            WHERE id = ANY(%s) AND state = ANY(%s) ORDER BY id FOR UPDATE""",
@@ -59,7 +60,7 @@ async def groups_lock(connection: Connection, group_ids: Sequence[UUID]) -> list
 
 
 async def num_rewarded_note(connection: Connection, num_rewarded: Mapping[UUID, int]) -> None:
-    """Note how many outcomes the groups have that go on running."""
+    """Store how many outcomes running groups have so far."""
     if num_rewarded:
         await connection.execute(
             """UPDATE trajectory_group g SET num_rewarded = now.num
@@ -75,7 +76,7 @@ async def statistics_store(connection: Connection, group_id: UUID, *, num_reward
 
 
 async def num_ready(connection: Connection, job_id: UUID) -> int:
-    """Return the number of groups of the job that may train and are in no batch."""
+    """Return the number of the job's ready groups, which may train and are in no batch."""
     cursor = await connection.execute(
         "SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = %s",
         [job_id, GroupState.READY.value],
@@ -86,7 +87,7 @@ async def num_ready(connection: Connection, job_id: UUID) -> int:
 
 
 async def contrast_read(connection: Connection, job_id: UUID, group_id: UUID) -> Contrast:
-    """Read the contrast of a group that has at least one outcome."""
+    """Read the contrast of a group with at least one outcome."""
     cursor = await connection.execute(
         f"""SELECT min(reward), max(reward),
                   (SELECT count(*) FROM trajectory_group WHERE job_id = %s AND state = {_GROUP_DROPPED}

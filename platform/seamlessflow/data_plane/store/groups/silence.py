@@ -1,7 +1,7 @@
-"""Sessions of outside agents that fell silent, and groups in which nobody opens sessions any more.
+"""Rows of external sessions that have gone silent, and of groups in which nobody opens sessions any more.
 
-All moments are the database's. Invariant: no statement here waits for a session to which a turn is being written, so
-none can deadlock with the writer of turns; the next poll takes up what was skipped.
+All times are the database's. Invariant: no statement here waits for a session to which a turn is being written, so none
+can deadlock with the writer of turns; the next poll handles the sessions that were skipped.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -19,7 +19,7 @@ _GROUP_OPEN = sql_literal(GroupState.OPEN)
 _SESSION_OPEN = sql_literal(SessionState.OPEN)
 
 _TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
-# 900 s: of jobs whose stored spec says nothing. At most 500 rows a poll.
+# 900 s is the time to live of jobs whose stored spec has none. At most 500 rows per poll.
 _SILENT = f"""
     SELECT s.id, s.job_id, s.group_id FROM trajectory_session s JOIN jobs_job j ON j.id = s.job_id
     WHERE s.state = {_SESSION_OPEN} AND s.expires_at < now()
@@ -43,9 +43,9 @@ class SilentSession:
 
 
 async def sessions_renew(connection: Connection, ttls_s: Mapping[UUID, float]) -> tuple[set[UUID], set[UUID]]:
-    """Put off the end of sessions that spoke; each row is written at most ten times in its time to live.
+    """Postpone the expiry of active sessions. Each row is written at most ten times per time to live.
 
-    Returns the sessions to try again, because somebody is writing their rows, and those that are over.
+    Returns the sessions to retry, because their rows are being written, and the sessions that are over.
     """
     cursor = await connection.execute(
         """SELECT s.id, s.state, s.expires_at < now() + make_interval(secs => 0.9 * t.ttl_s)
@@ -71,13 +71,13 @@ async def sessions_renew(connection: Connection, ttls_s: Mapping[UUID, float]) -
 async def sessions_silent(
     connection: Connection, *, heard_for_s: float, listen_s: float
 ) -> list[SilentSession]:
-    """Return open sessions past their end, of jobs that could be heard for their time to live or `listen_s`."""
+    """Return expired open sessions, if this gateway has listened for their time to live or for `listen_s`."""
     cursor = await connection.execute(_SILENT, [listen_s, heard_for_s])
     return [SilentSession(*row) for row in await cursor.fetchall()]
 
 
 async def silent_lock(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, float | None]:
-    """Lock the sessions that are still silent and return them with the reward noted for each."""
+    """Lock the sessions that are still expired, and return the reward reported for each, None if there is none."""
     cursor = await connection.execute(
         f"""SELECT id, reward FROM trajectory_session
            WHERE id = ANY(%s) AND state = {_SESSION_OPEN} AND expires_at < now() ORDER BY id FOR UPDATE SKIP LOCKED""",
@@ -89,6 +89,9 @@ async def silent_lock(connection: Connection, session_ids: Sequence[UUID]) -> di
 async def groups_given_up(
     connection: Connection, *, heard_for_s: float, listen_s: float, least_s: float
 ) -> list[tuple[UUID, UUID]]:
-    """Return open groups, with their jobs, of which no session is open or ended in the time to live or `least_s`."""
+    """Return open groups, with their jobs, in which no session is open or has ended recently.
+
+    Recently means within the job's time to live or `least_s`, whichever is longer.
+    """
     cursor = await connection.execute(_GIVEN_UP, [_TERMINAL, listen_s, heard_for_s, least_s])
     return [(row[0], row[1]) for row in await cursor.fetchall()]

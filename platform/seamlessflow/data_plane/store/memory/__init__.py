@@ -1,1 +1,1 @@
-"""Twins of the store that keep everything in memory, for tests of the rooms. No process uses them."""
+"""In-memory twins of the store, for tests of the rooms. No process uses them."""

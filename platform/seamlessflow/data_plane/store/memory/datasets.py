@@ -1,4 +1,4 @@
-"""The twin in memory of `store/batches/datasets`."""
+"""The in-memory twin of `store/batches/datasets`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from seamlessflow.data_plane.store.batches.datasets import DatasetGroup
 
 @dataclass(slots=True)
 class MemoryDatasets:
-    """A `DatasetStore`. `outcomes`: sessions with an outcome, in the order of their slots."""
+    """A `DatasetStore`. `outcomes` has the sessions with an outcome, in the order of their slots."""
 
     positions: dict[tuple[UUID, int], DatasetGroup] = field(default_factory=dict)
     outcomes: dict[UUID, FinishedSession] = field(default_factory=dict)

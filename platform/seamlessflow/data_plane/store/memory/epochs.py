@@ -1,6 +1,6 @@
-"""The epochs of one job in memory: the twin of `store/groups/epochs`.
+"""The in-memory twin of `store/groups/epochs`.
 
-Tests set on the twin's fields what others write to PostgreSQL: requests of people, published metrics, finished groups.
+Tests set its fields to what others write to PostgreSQL: people's requests, published metrics, finalized groups.
 """
 
 import datetime
@@ -30,7 +30,7 @@ class MetricPoint:
 
 @dataclass(slots=True)
 class MemoryEpochs:
-    """An `EpochStore`. `now`: the moment at which an epoch is inserted."""
+    """An `EpochStore`. `now` gives the moment at which an epoch is inserted."""
 
     now: Callable[[], datetime.datetime]
     epochs: list[tuple[Epoch, datetime.datetime]] = field(default_factory=list)

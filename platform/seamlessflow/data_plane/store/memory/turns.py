@@ -1,4 +1,4 @@
-"""The twin in memory of `store/turns/turn_store`: turns are durable for as long as the process lives."""
+"""The in-memory twin of `store/turns/turn_store`: turns last as long as the process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 
 @dataclass(slots=True)
 class MemoryTurns:
-    """A `TurnStore`. Jobs and sessions are put into `jobs` and `sessions`."""
+    """A `TurnStore`. Tests put jobs and sessions into `jobs` and `sessions`."""
 
     jobs: dict[UUID, JobRow] = field(default_factory=dict)
     sessions: dict[UUID, SessionRow] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class MemoryTurns:
 
 
 def _as_read(row: NodeRow) -> NodeRow:
-    """Only what a tree is rebuilt from comes back."""
+    """Return the row as PostgreSQL returns it: only with what a tree is rebuilt from."""
     facts, context = row.facts, row.node.context
     kept = NodeFacts(
         messages=facts.messages,

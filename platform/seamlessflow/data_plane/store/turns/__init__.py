@@ -1,1 +1,1 @@
-"""Rows of sessions and nodes, and of the time that turns were held."""
+"""Rows of sessions, of nodes and of held time."""

@@ -1,7 +1,7 @@
 """Rows of held time: how long each session waited for engines, and when the gateway itself was away.
 
-All moments are the database's. A session's `held_since` says that its stall timer was running when the row was written
-and has run since. The death of a gateway stops the timer at its last sign of life, where its absence begins.
+All times are the database's. If `held_since` of a session is set, its stall timer was running when the row was written
+and has run since. When a gateway dies, the timer stops at its last sign of life, where its absence begins.
 """
 
 import datetime
@@ -26,10 +26,10 @@ class HoldRow:
 async def life_sign(
     connection: Connection, gateway: str, *, gap_s: float | None
 ) -> tuple[datetime.datetime | None, datetime.datetime]:
-    """Record that this gateway lives. Returns the moment since which it was away, and now.
+    """Record that this gateway is alive. Returns its previous sign of life and the current time.
 
-    `gap_s` is the time since the last sign of this process, by its own clock; None: it has just started, and its
-    predecessor's last sign counts. The moment returned is None where there was no earlier sign.
+    `gap_s` is the time since this process's last sign, by its own clock. If it is None, the process has just started,
+    and its predecessor's last sign counts. The first moment returned is None if there was no earlier sign.
     """
     cursor = await connection.execute(
         "SELECT seen_at FROM trajectory_gateway_life WHERE gateway = %s FOR UPDATE", [gateway]
@@ -62,7 +62,7 @@ async def absence_record(
 
 
 async def absence_open_holds_close(connection: Connection, gateway: str, began_at: datetime.datetime) -> None:
-    """Stop the timers that ran when the gateway was last seen: from then on its absence counts."""
+    """Stop the timers that ran when the gateway was last seen; from then on its absence counts."""
     await connection.execute(
         """UPDATE trajectory_session_hold
            SET held_s = held_s + greatest(extract(epoch FROM %s - held_since), 0), held_since = NULL
@@ -72,7 +72,7 @@ async def absence_open_holds_close(connection: Connection, gateway: str, began_a
 
 
 async def holds_write(connection: Connection, gateway: str, rows: Sequence[HoldRow]) -> None:
-    """Write the rows; sessions that were deleted meanwhile are skipped."""
+    """Write the rows, except those of sessions that were deleted meanwhile."""
     if not rows:
         return
     await connection.execute(
@@ -92,7 +92,7 @@ async def holds_write(connection: Connection, gateway: str, rows: Sequence[HoldR
 
 
 async def hold_read(connection: Connection, session_id: UUID) -> float:
-    """Return the seconds noted for a session so far."""
+    """Return the held seconds recorded for a session so far."""
     cursor = await connection.execute(
         """SELECT held_s + coalesce(extract(epoch FROM clock_timestamp() - held_since)::float8, 0)
            FROM trajectory_session_hold WHERE session_id = %s""",
@@ -105,7 +105,7 @@ async def hold_read(connection: Connection, session_id: UUID) -> float:
 async def sessions_held_read(
     connection: Connection, gateway: str, job_id: UUID, session_ids: Sequence[UUID]
 ) -> dict[UUID, tuple[float, float]]:
-    """Read, for each session of the job, the seconds noted and those that this gateway was away while it was open."""
+    """Read for each session of the job its held seconds, and the seconds this gateway was away while it was open."""
     cursor = await connection.execute(
         """SELECT s.id,
                   coalesce(h.held_s + coalesce(extract(epoch FROM clock_timestamp() - h.held_since)::float8, 0), 0),

@@ -1,7 +1,7 @@
 """Rows of `trajectory_node` and `trajectory_prompt`: written by binary COPY, read back as tree nodes.
 
-Invariant: the key (month, session, node_index) makes writing idempotent; a flush whose commit is in doubt first looks
-which of its nodes are there.
+Invariant: the key (month, session, node_index) makes writing idempotent. A flush whose commit is in doubt first checks
+which of its nodes are stored.
 """
 
 import datetime
@@ -64,7 +64,7 @@ _INSERT_PROMPT = """
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a row says about a node beyond what the tree needs."""
+    """The parts of a node's row that its tree does not need."""
 
     messages: list[dict[str, Any]]
     turn_id: UUID
@@ -82,7 +82,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Where a session's rows lie."""
+    """Identifies the rows of a session; `month` is their partition."""
 
     session_id: UUID
     month: datetime.date
@@ -102,12 +102,12 @@ def prompt_digest(token_ids: bytes) -> bytes:
 
 
 def prompt_id(job_id: UUID, digest: bytes) -> UUID:
-    """Return the id of a content within a job; it is always the same, so no look-up precedes the insert."""
+    """Return the id of a prompt within a job. It depends only on the content, so an insert needs no look-up."""
     return UUID(bytes=hashlib.blake2b(job_id.bytes + digest, digest_size=16).digest())
 
 
 async def prompts_insert(connection: Connection, rows: Sequence[NodeRow], known: set[UUID]) -> None:
-    """Insert the content of roots; `known` remembers what is certainly stored."""
+    """Insert the prompts of roots, except those in `known`, which are stored already."""
     fresh = {}
     for row in rows:
         if row.node.kind == NodeKind.ROOT:
@@ -136,7 +136,7 @@ async def nodes_copy(connection: Connection, rows: Sequence[NodeRow]) -> None:
 
 
 async def nodes_present(connection: Connection, rows: Sequence[NodeRow]) -> set[tuple[UUID, int, UUID]]:
-    """Return those of the nodes that are stored already, as (session, index, turn)."""
+    """Return which of the nodes are stored already, as (session, index, turn)."""
     cursor = await connection.execute(
         """SELECT session_id, node_index, turn_id FROM trajectory_node
            WHERE month = ANY(%s) AND session_id = ANY(%s)""",
@@ -204,7 +204,7 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
 
 
 def _mean_logprob(node: Node) -> float | None:
-    """Return the mean that a forest shows from afar, where single tokens are not read."""
+    """Return the mean logprob, which a forest shows when it is zoomed out and reads no tokens."""
     return float(np.frombuffer(node.logprobs, dtype="<f4").mean()) if node.logprobs else None
 
 

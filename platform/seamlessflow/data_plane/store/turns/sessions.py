@@ -45,7 +45,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionOutcome:
-    """How a session ends. Without a reward it failed, for `reason`; if it was requeued, its task is not to blame."""
+    """How a session ends. Without a reward it failed for `reason`; `is_requeued`: the failure does not count."""
 
     reward: float | None
     reason: str = ""
@@ -69,7 +69,7 @@ class Opening:
 
 
 async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> dict[UUID, SessionRow]:
-    """Read those of the sessions that exist."""
+    """Read the sessions, leaving out those that do not exist."""
     cursor = await connection.execute(
         """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward, s.reason,
                   g.evaluation_version
@@ -98,7 +98,7 @@ async def session_read(connection: Connection, session_id: UUID) -> SessionRow |
 
 
 async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
-    """Lock an existing session and return it as it is now; nobody else changes it until the transaction ends."""
+    """Lock an existing session until the transaction ends, and return its current row."""
     await connection.execute("SELECT 1 FROM trajectory_session WHERE id = %s FOR UPDATE", [session_id])
     row = await session_read(connection, session_id)
     assert row is not None
@@ -106,7 +106,7 @@ async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
 
 
 async def opening_read(connection: Connection, project_id: UUID, key: str) -> Opening | None:
-    """Return the session that a request with this Idempotency-Key opened in the project."""
+    """Return the session that a request with this Idempotency-Key opened in the project; None if there is none."""
     cursor = await connection.execute(
         """SELECT id, open_digest, key_digest, expires_at FROM trajectory_session
            WHERE project_id = %s AND open_key = %s""",
@@ -119,7 +119,7 @@ async def opening_read(connection: Connection, project_id: UUID, key: str) -> Op
 async def opening_store(
     connection: Connection, session_id: UUID, *, key: str | None, digest: bytes, ttl_s: float
 ) -> datetime.datetime:
-    """Note which request opened a session. Returns when it expires. Raises UniqueViolation for a key that is taken."""
+    """Record which request opened a session. Returns when it expires. Raises UniqueViolation if the key is taken."""
     cursor = await connection.execute(
         """UPDATE trajectory_session SET open_key = %s, open_digest = %s,
                   expires_at = now() + make_interval(secs => %s) WHERE id = %s RETURNING expires_at""",
@@ -157,7 +157,7 @@ async def sessions_end(connection: Connection, outcomes: Mapping[UUID, SessionOu
 
 
 async def reward_note(connection: Connection, session_id: UUID, reward: float, *, ttl_s: float) -> bool:
-    """Note the reward that an open session has so far, and put off its end. False when the session is over."""
+    """Record the latest reward of an open session and postpone its expiry. Returns False if the session is over."""
     cursor = await connection.execute(
         """UPDATE trajectory_session SET reward = %s, expires_at = now() + make_interval(secs => %s)
            WHERE id = %s AND state = %s""",

@@ -1,1 +1,1 @@
-"""Engines as the gateway sees them: the table of routable fronts and the client of their protocol."""
+"""Engines as the gateway sees them: the engine table, the client of their protocol, and the watch over them."""

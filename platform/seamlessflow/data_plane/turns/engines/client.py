@@ -28,7 +28,7 @@ from seamlessflow.data_plane.store.jobs import Engine
 CONNECT_TIMEOUT_S = 5.0
 ABORT_TIMEOUT_S = 2.0
 PROBE_TIMEOUT_S = 2.0
-# A request that its engine forgot ends after this silence; whether the engine itself hangs is the watch's to say.
+# A request that its engine forgot ends after this silence; `watch` finds engines that hang.
 STREAM_SILENCE_S = 120.0
 UNARY_SILENCE_S = 900.0
 _READ_CHUNK_BYTES = 1 << 20
@@ -37,19 +37,19 @@ _STREAM_TIMEOUT, _UNARY_TIMEOUT = (
     for silence_s in (STREAM_SILENCE_S, UNARY_SILENCE_S)
 )
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
-# Tokens sampled, and the share of the cache in use, which grows while a prompt is read.
+# The number of sampled tokens, and the share of the cache in use, which grows while a prompt is prefilled.
 _MOVING = ("vllm:generation_tokens_total", "vllm:kv_cache_usage_perc")
-_DEFAULT_VERSION = "default"  # vLLM before its first weight update: what it was started with
+_DEFAULT_VERSION = "default"  # vLLM's name for the weights it was started with
 
 Received = TypeVar("Received")
 
 
 class EngineUnavailable(Exception):
-    """Draining, overloaded or lost: nothing more comes from this engine now."""
+    """The engine is draining, overloaded or lost; it sends nothing more for this request."""
 
 
 class VersionMismatch(Exception):
-    """The engine serves another version than the table said."""
+    """The engine serves another version, or another job, than the engine table says."""
 
     def __init__(self, served_version: int | None) -> None:
         super().__init__(f"the engine serves version {served_version}")
@@ -57,7 +57,7 @@ class VersionMismatch(Exception):
 
 
 class EngineRefused(Exception):
-    """The engine understood the request and will never serve it."""
+    """The engine understood the request and will never serve it, so no other engine will either."""
 
 
 class EngineStalled(Exception):
@@ -85,17 +85,17 @@ class Lifeline:
 
     @property
     def doubted_since_s(self) -> float | None:
-        """Return since when the wait may be the engine's fault; None while the engine shows progress."""
+        """Return since when the engine may be at fault for the wait; None while it shows progress."""
         return self.last_heard_s if self.stall.is_in_doubt else None
 
     def heard(self, now_s: float) -> None:
-        """Note that tokens came."""
+        """Note that tokens arrived."""
         self.last_heard_s = now_s
         self.has_tokens = True
         self.stall.heard()
 
     def cut(self, reason: str) -> None:
-        """End the present wait and every later one."""
+        """End the current wait and every later one."""
         self._cut_because = reason
         if self._waiting is not None:
             self._waiting.reschedule(asyncio.get_running_loop().time())
@@ -162,7 +162,7 @@ _decode_refusal = msgspec.json.Decoder(_Refusal).decode
 
 
 class EngineClient:
-    """Holds the connections; one per process."""
+    """Holds the connections to engines; one per process."""
 
     def __init__(self) -> None:
         self._http = aiohttp.ClientSession(
@@ -182,7 +182,10 @@ class EngineClient:
     async def generate(
         self, engine: Engine, request: GenerateRequest, lifeline: Lifeline, *, is_streamed: bool
     ) -> AsyncGenerator[Piece, None]:
-        """Yield pieces of one answer; the last has a finish reason. Leaving early aborts the engine's request."""
+        """Yield pieces of one answer; the last has a finish reason. Closing the iterator early aborts the request.
+
+        Raises EngineUnavailable, VersionMismatch and EngineRefused.
+        """
         request_id = uuid4().hex
         is_complete = False
         posting = self._http.post(
@@ -214,7 +217,7 @@ class EngineClient:
             raise EngineUnavailable(str(error)) from error
         except (aiohttp.ClientError, ConnectionError, TimeoutError, msgspec.DecodeError) as error:
             if is_complete:
-                return  # the answer was whole; only the goodbye is missing
+                return  # the answer is complete; only the end of the stream is missing
             is_complete = True
             raise EngineUnavailable(f"{type(error).__name__}: {error}") from error
         finally:
@@ -222,9 +225,9 @@ class EngineClient:
                 await asyncio.shield(self._abort(engine, request_id))
 
     async def counters(self, engine: Engine) -> str | None:
-        """Return what changes while the engine works, as text to compare; None if none of it came in time.
+        """Return the counters that change while the engine works, as text to compare; None if no answer came in time.
 
-        It is empty where the front answered without counters: then there is nothing to compare.
+        The text is empty if the front answered without counters; then there is nothing to compare.
         """
         try:
             async with self._http.get(
@@ -238,13 +241,13 @@ class EngineClient:
         return "\n".join(line for line in text.splitlines() if line.startswith(_MOVING))
 
     def _abort_later(self, engine: Engine, request_id: str) -> None:
-        """Abort in the background: the turn does not wait for an engine that may not listen."""
+        """Abort in the background, so the turn does not wait for an engine that may not respond."""
         task = asyncio.create_task(self._abort(engine, request_id))
         self._aborts.add(task)
         task.add_done_callback(self._aborts.discard)
 
     async def _abort(self, engine: Engine, request_id: str) -> None:
-        """Abort the request for fronts that notice a closed connection late; closing it aborts too."""
+        """Abort the request explicitly, because a front may notice a closed connection late."""
         # A lost engine has nothing left to abort.
         with contextlib.suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
             await self._http.post(

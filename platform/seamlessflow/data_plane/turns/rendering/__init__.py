@@ -1,1 +1,1 @@
-"""Chat messages to tokens and back: templates, incremental detokenising, tool calls and reasoning."""
+"""Turns chat messages into tokens and back: templates, incremental detokenising, tool calls and reasoning."""

@@ -47,7 +47,7 @@ class AnswerText:
         return self._take(self._detokenizer.push(ids))
 
     def finish(self) -> list[Delta]:
-        """Return what was held back; after a stop string, only the parser's rest."""
+        """Return the deltas that were held back; after a stop string, only those that the parser held back."""
         deltas = [] if self.is_stopped() else self._take(self._detokenizer.flush())
         if not self.is_stopped():
             deltas += self._parse(self._pending)
@@ -91,7 +91,7 @@ class AnswerText:
 
 
 class Detokenizer:
-    """Turns ids, in chunks of any size, into text; all pieces, with that of `flush`, make up the text of all ids.
+    """Turns ids, in chunks of any size, into text; all pieces, including that of `flush`, form the text of all ids.
 
     It decodes a sliding window: from the last safe chunk boundary to the newest token.
     """
@@ -99,10 +99,10 @@ class Detokenizer:
     def __init__(self, text: ModelText) -> None:
         self._text = text
         self._window: list[int] = []
-        self._num_context = 0  # ids at the window's start whose text has left already
+        self._num_context = 0  # ids at the window's start whose text was returned already
 
     def push(self, token_ids: Sequence[int]) -> str:
-        """Return the text that these ids complete, possibly none yet."""
+        """Return the text that these ids complete; "" if there is none yet."""
         hidden = self._text.hidden_ids
         self._window += [i for i in token_ids if i not in hidden]
         new = self._new_text()
@@ -113,7 +113,7 @@ class Detokenizer:
         return new
 
     def flush(self) -> str:
-        """Return what is left; broken characters become replacement characters, as in a whole decode."""
+        """Return the remaining text; broken characters become replacement characters, as when all ids are decoded."""
         new = self._new_text()
         self._num_context = len(self._window)
         return new

@@ -1,7 +1,7 @@
-"""Renders chat templates in a sandbox, as transformers renders them.
+"""Renders chat templates in a sandbox, with the same result as transformers.
 
-`ChatTemplate` takes messages in the OpenAI format and returns prompt text. Invariant: the template of a model folder
-sees the same values, filters and white-space rules as under `PreTrainedTokenizer.apply_chat_template`.
+`ChatTemplate` takes messages in the OpenAI format and returns prompt text. Invariant: a template gets the same values,
+filters and white-space rules as in `PreTrainedTokenizer.apply_chat_template`.
 """
 
 import datetime
@@ -21,7 +21,7 @@ MAX_TEXT_CHARS = 64 << 20
 
 
 class TemplateRefused(ValueError):
-    """The template raised on these messages, or cannot be compiled."""
+    """The template raised an error for these messages, or cannot be compiled."""
 
 
 class OutputTooLarge(ValueError):
@@ -29,7 +29,7 @@ class OutputTooLarge(ValueError):
 
 
 class ChatTemplate:
-    """A template with the special tokens it may name. It is a program: compiling and rendering may take for ever."""
+    """A template with the special tokens it may use. It is a program: compiling or rendering it may never end."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         self._source = source
@@ -82,7 +82,10 @@ def _joined(pieces: Iterable[str]) -> str:
 
 
 def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages as templates expect them: content a string, tool-call arguments an object. Raises ValueError."""
+    """Return messages as templates expect them: content as a string, arguments of tool calls as objects.
+
+    Raises ValueError if the content of a message is neither text nor null.
+    """
     return [_template_message(message) for message in messages]
 
 

@@ -1,9 +1,9 @@
 """`python -m seamlessflow.data_plane.turns.rendering.helper PARENT_PID MEMORY_MB`: makes prompts, one at a time.
 
-It reads frames from standard input: four bytes of length, then JSON. For each it writes one `HelperReply` to standard
-output as MessagePack, preceded by one that says `tokenising` where the text is long. It dies with its gateway, which
-kills it when it takes too long. Memory beyond the limit fails the request and ends the helper, because the system may
-not have got back what was freed.
+It reads frames from standard input: four bytes of length, then JSON. For each frame it writes one `HelperReply` to
+standard output as MessagePack; if the text is long, a reply with the outcome `tokenising` comes first. It dies with its
+gateway, which kills it if it takes too long. A request that exceeds the memory limit fails and ends the helper, because
+freed memory may not have returned to the system.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ PR_SET_PDEATHSIG = 1
 
 class HelperOutcome(StrEnum):
     DONE = "done"
-    TOKENISING = "tokenising"  # not the last word
+    TOKENISING = "tokenising"  # another reply follows
     REFUSED = "refused"
     TEXT_TOO_LONG = "text_too_long"
     OUTPUT_TOO_LARGE = "output_too_large"
@@ -46,7 +46,7 @@ class HelperReply(msgspec.Struct, frozen=True, array_like=True):
 def main() -> int:
     parent_pid, memory_mb = (int(argument) for argument in sys.argv[1:])
     _die_with(parent_pid)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in a terminal is the gateway's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the gateway handles a Ctrl-C in a terminal
     load = functools.lru_cache(maxsize=NUM_MODELS_KEPT)(
         functools.partial(_load, memory_bytes=memory_mb << 20)
     )
@@ -79,7 +79,7 @@ def _reply(request: PromptRequest, load: "functools._lru_cache_wrapper[ModelText
 
 
 def _load(folder: str, *, memory_bytes: int) -> ModelText:
-    """Load the model's text files; the memory that they take comes on top of the limit, which is for requests."""
+    """Load the model's text files. The limit is for requests, so the memory of the files is added to it."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
     text = model_text_load.__wrapped__(folder)
@@ -92,7 +92,7 @@ def _load(folder: str, *, memory_bytes: int) -> ModelText:
 def _die_with(parent_pid: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
-        sys.exit(1)  # it was gone before the kernel could be asked
+        sys.exit(1)  # the gateway died before the call above
 
 
 def _read(stream: BinaryIO) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Turns text into a model's tokens and back, by the tokenizer, chat template and special tokens of a model folder.
+"""Turns text into a model's tokens and back, with the tokenizer, chat template and special tokens of a model folder.
 
 `model_text_load` takes the folder and returns a `ModelText`, cached per folder. The files have Hugging Face's layout:
 tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json, config.json.
@@ -16,13 +16,13 @@ from tokenizers import Tokenizer
 
 from seamlessflow.data_plane.turns.rendering.chat_template import ChatTemplate
 
-# Kept in the text although some tokenizers call them special: the output parser reads them.
+# Kept in the text even if a tokenizer marks them as special, because the output parser reads them.
 MARKERS = frozenset({"<tool_call>", "</tool_call>", "<think>", "</think>"})
 _NUM_CACHED_PROMPTS = 512
 
 
 class ModelUnusable(ValueError):
-    """The model folder lacks what the gateway needs."""
+    """The model folder lacks a file or setting that the gateway needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class ModelText:
     template: ChatTemplate
     end_ids: tuple[int, ...]  # tokens that end a turn
     end_texts: tuple[str, ...]
-    hidden_ids: frozenset[int]  # special tokens that are no part of a message
+    hidden_ids: frozenset[int]  # special tokens that are not part of a message
 
     def encode(self, text: str) -> bytes:
-        """Return packed int32 ids; special tokens in the text are recognised, none are added."""
+        """Return packed int32 ids. Special tokens in the text are recognised; none are added."""
         return np.asarray(self.tokenizer.encode(text, add_special_tokens=False).ids, dtype="<i4").tobytes()
 
     def ids(self, text: str) -> tuple[int, ...]:

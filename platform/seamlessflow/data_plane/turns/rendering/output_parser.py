@@ -1,8 +1,8 @@
 """Finds reasoning and tool calls (Hermes style) in a model's text, incrementally.
 
 `OutputParser` takes text in pieces and returns `Delta`s: reasoning from a leading `<think>…</think>`, tool calls from
-`<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and the content around them. Invariant: the deltas do not
-depend on how the text was cut into pieces. A tool call that is no such JSON stays content, with its marks.
+`<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and the content around them. A tool call with other JSON stays
+content, marks included. Invariant: the deltas do not depend on how the text was cut into pieces.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Delta:
 
 @dataclass(slots=True)
 class ParsedOutput:
-    """The deltas of a whole answer, put together."""
+    """The deltas of a whole answer, joined."""
 
     content: str = ""
     reasoning: str = ""
@@ -56,7 +56,7 @@ class OutputParser:
         self._has_tools = has_tools
         self._state = _State.REASONING if starts_in_reasoning else _State.START
         self._held = ""
-        self._space = ""  # white space that may turn out to stand before a tool call
+        self._space = ""  # white space that may precede a tool call
         self._has_content = False
         self._is_after_mark = False
 
@@ -68,7 +68,7 @@ class OutputParser:
         return deltas
 
     def finish(self) -> list[Delta]:
-        """Return the rest; an unfinished tool call becomes content."""
+        """Return the remaining deltas; an unfinished tool call becomes content."""
         deltas: list[Delta] = []
         if self._state is _State.REASONING:
             deltas += [Delta(reasoning=self._held)] if self._held else []
@@ -81,7 +81,7 @@ class OutputParser:
         return deltas
 
     def _step(self, deltas: list[Delta]) -> bool:
-        """Make one move; False when more text is needed."""
+        """Make one move. Returns False if it needs more text."""
         match self._state:
             case _State.START:
                 return self._step_start()
@@ -99,7 +99,7 @@ class OutputParser:
             self._state = _State.REASONING
             return True
         if THINK.startswith(text):
-            return False  # nothing but white space or the beginning of the mark so far
+            return False  # so far only white space or the beginning of the mark
         self._state = _State.CONTENT
         return True
 
@@ -144,7 +144,7 @@ class OutputParser:
         return True
 
     def _emit_content(self, text: str, deltas: list[Delta]) -> None:
-        """Hold trailing white space back; drop it around marks."""
+        """Emit text; hold back trailing white space, and drop white space around marks."""
         text = self._space + text
         if self._is_after_mark:
             text = text.lstrip()
@@ -178,7 +178,7 @@ def _parse_call(body: str) -> ToolCall | None:
 
 
 def _overlap(text: str, mark: str) -> int:
-    """Return the length of the longest end of `text` that begins `mark`."""
+    """Return the length of the longest suffix of `text` that is a proper prefix of `mark`."""
     for length in range(min(len(text), len(mark) - 1), 0, -1):
         if text.endswith(mark[:length]):
             return length

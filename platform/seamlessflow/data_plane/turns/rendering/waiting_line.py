@@ -1,7 +1,8 @@
-"""Decides whose work a helper does next: jobs take turns, and slow jobs never occupy all helpers at once.
+"""Decides which job's work a helper does next: jobs take turns, and slow jobs never occupy all helpers at once.
 
-This is pure bookkeeping: work is added under its job's key, `take` returns the next, and `done` gives the place back. A
-job that took a helper long is a suspect for a while; all suspects together leave one helper to the others.
+This is pure bookkeeping: `put` adds work under its job's key, `take` returns the next work, and `done` gives its place
+back. A job that kept a helper busy for long is a suspect for a while; all suspects together leave one helper to the
+others.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -32,7 +33,7 @@ class WaitingLine(Generic[Work]):
         self._num_waiting += 1
 
     def take(self, now_s: float) -> tuple[Hashable, Work] | None:
-        """Return the next work that may begin now."""
+        """Return the next work that may begin now, with its job; None if there is none."""
         for job in self._waiting:
             if self._may_begin(job, now_s):
                 break

@@ -1,1 +1,1 @@
-"""Live sessions: their trees in memory, their turns on the way to the store."""
+"""Live sessions: their trees in memory, and their turns from plan to commit."""

@@ -29,7 +29,7 @@ NUM_PROMPTS_KEPT = 256
 
 @dataclass(slots=True)
 class LiveJob:
-    """One job's fixed facts, shared by its sessions. `prompts` keeps root tokens once for all of them."""
+    """A job's fixed facts, shared by its sessions. `prompts` keeps the tokens of equal root prompts once."""
 
     job_id: UUID
     project_id: UUID
@@ -40,17 +40,17 @@ class LiveJob:
     text: ModelText
     model_path: str
     is_over: bool = False
-    num_dataset_groups: int = 0  # of other jobs, that it trains on
+    num_dataset_groups: int = 0  # groups of other jobs that it trains on
     prompts: OrderedDict[bytes, bytes] = field(default_factory=OrderedDict)
 
     @property
     def session_ttl_s(self) -> float | None:
-        """Return how long the job's sessions may be silent; None: a runner reports their ends."""
+        """Return how long the job's sessions may be silent; None if a runner reports their ends."""
         environment = self.spec.environment
         return environment.session_ttl_s if environment.name == "external" else None
 
     def affinity(self, evaluation_version: int | None) -> Affinity:
-        """Return the affinity of a new session; an evaluation's sessions let a batch's worth of others go first."""
+        """Return the affinity of a new session; sessions of an evaluation let one batch's worth of others go first."""
         if evaluation_version is None:
             return Affinity()
         rollout = self.spec.rollout
@@ -59,7 +59,7 @@ class LiveJob:
         )
 
     def shared_prompt(self, token_ids: bytes) -> bytes:
-        """Return one object for equal prompts: the sessions of a group begin with the same one."""
+        """Return one shared object for equal prompts, because the sessions of a group begin with the same prompt."""
         digest = hashlib.blake2b(token_ids, digest_size=16).digest()
         kept = self.prompts.setdefault(digest, token_ids)
         self.prompts.move_to_end(digest)
@@ -111,7 +111,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Turn:
-    """One request and its answers. What becomes of it is in `trajectory_manager/turn`."""
+    """One request and its answers; `trajectory_manager/turn` grows and commits it."""
 
     session: "LiveSession"
     plan: TurnPlan
@@ -124,7 +124,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Partial:
-    """A turn whose client vanished, kept for its retry."""
+    """A turn whose client disconnected, kept for a retry."""
 
     turn: Turn
     expires_at_s: float
@@ -137,7 +137,7 @@ class LiveSession:
     group_id: UUID
     key_digest: bytes
     is_open: bool
-    evaluation_version: int | None = None  # held out: measured, never trained
+    evaluation_version: int | None = None  # set for a held-out session: measured, never trained
     tree: PrefixTree = field(default_factory=PrefixTree)
     affinity: Affinity = field(init=False)
     turns: dict[bytes, UUID] = field(default_factory=dict)  # acknowledged turns by request digest
@@ -163,7 +163,7 @@ class LiveSession:
     def add_node(
         self, *, parent: int | None, kind: NodeKind, token_ids: bytes, facts: NodeFacts, **fields: Any
     ) -> NodeRow:
-        """Append a node to the tree; its row is the caller's to commit."""
+        """Append a node to the tree and return its row, which the caller must commit."""
         above = self.tree.nodes[parent].num_path_tokens if parent is not None else 0
         node = Node(
             index=len(self.tree.nodes),
@@ -178,7 +178,7 @@ class LiveSession:
 
 
 def live_job(row: JobRow) -> LiveJob:
-    """Build a live job. Raises ModelUnusable and InvalidJobSpec."""
+    """Load a job's spec and its model's text files. Raises ModelUnusable and InvalidJobSpec."""
     return LiveJob(
         job_id=row.job_id,
         project_id=row.project_id,

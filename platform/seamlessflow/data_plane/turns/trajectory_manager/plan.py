@@ -1,9 +1,9 @@
-"""Joins a request to its session's tree: matched on messages, proven on text, extended by new tokens only.
+"""Joins a request to its session's tree: matches messages, verifies the match on text, adds only new tokens.
 
-It takes the tree and the request's messages, and returns a `TurnPlan` with the prompt's ids (the path's own ids and the
-encoding of the text that is new) and the drift. Between match and plan the text is rendered and tokenised, possibly in
-another process (`rendering/prompt`). Invariant: no token that the policy sampled is tokenised again,
-unless the drift says that the template rewrote history; then it is context, not training data.
+`turn_match` takes the tree and the request's messages; `turn_plan` returns a `TurnPlan` with the drift and the prompt's
+ids, which are the path's own ids and the encoding of the new text. In between, `rendering/prompt` renders and tokenises
+the text, usually in another process. Invariant: tokens that the policy sampled are never tokenised again, unless the
+drift says that the template rewrote history; they are then context, not training data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ NO_LIMIT = 1 << 31  # tokens
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a prompt is rendered from."""
+    """The input of the chat template."""
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Any] | None
@@ -40,7 +40,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class TurnPlan:
-    """Where a turn's nodes will hang. `new_ids` are the prompt's own tokens, `prompt_ids` the whole path's."""
+    """Where a turn's nodes join the tree. `new_ids`: the prompt's own tokens; `prompt_ids`: those of the whole path."""
 
     parent: int | None
     kind: NodeKind
@@ -60,7 +60,7 @@ class TurnPlan:
 
 @dataclass(frozen=True, slots=True)
 class TurnMatch:
-    """Where a request may join its tree, found on messages alone; `answers` are the places, the likeliest first."""
+    """The answers after which a request may join its tree, judged by messages alone; the likeliest comes first."""
 
     conversation: Conversation
     digests: tuple[bytes, ...]
@@ -69,7 +69,7 @@ class TurnMatch:
     num_messages: Sequence[int]  # of the conversation, up to each of the answers
 
     def request(self, text: ModelText, *, model: str, max_tokens: int) -> PromptRequest:
-        """Return what to render. Raises ValueError when a message cannot be read."""
+        """Return what to render. Raises ValueError if a message cannot be read."""
         return PromptRequest(
             model=model,
             messages=template_messages(self.conversation.messages),
@@ -84,7 +84,7 @@ class TurnMatch:
 
 
 def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
-    """Find where a request may join the tree. Raises ValueError when a message cannot be read."""
+    """Find where a request may join the tree. Raises ValueError if a message cannot be read."""
     digests = message_digests(conversation.messages)
     match = tree.match(digests, _context(conversation))
     answers = _candidates(tree, match.node)
@@ -95,7 +95,7 @@ def turn_match(tree: PrefixTree, conversation: Conversation) -> TurnMatch:
 
 
 def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
-    """Plan a matched turn. The tree may have grown since `turn_match`; what was found in it is still there."""
+    """Plan a matched turn. The tree may have grown since `turn_match`, but nodes found there never change."""
     if prompt.cut is None:
         cause = matched.match.cause if matched.match.node is None else ForkCause.TEMPLATE
         return _plan(tree, matched, prompt, parent=None, num_messages=0, cause=cause)
@@ -106,7 +106,7 @@ def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
 
 
 def plan_turn(tree: PrefixTree, text: ModelText, conversation: Conversation) -> TurnPlan:
-    """Do all steps in this process, for templates that surely end. Raises TemplateRefused and ValueError."""
+    """Match, render and plan in this process, for trusted templates. Raises TemplateRefused and ValueError."""
     matched = turn_match(tree, conversation)
     request = matched.request(text, model="", max_tokens=NO_LIMIT)
     return turn_plan(tree, matched, prompt_make(text, request))
@@ -154,7 +154,7 @@ def _context(conversation: Conversation) -> bytes:
 
 
 def _candidates(tree: PrefixTree, node: Node | None) -> Sequence[Node]:
-    """Return the matched answer, then earlier ones on its path, where the template may still agree."""
+    """Return the matched answer, then earlier answers on its path, up to which the template may render the same."""
     return [] if node is None else [node, *tree.answers_above(node)]
 
 

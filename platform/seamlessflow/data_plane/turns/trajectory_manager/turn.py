@@ -25,9 +25,9 @@ HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had wh
 async def turn_grow(
     turn: Turn, choice: Choice, manager: RolloutManager, *, is_streamed: bool
 ) -> AsyncGenerator[list[Delta], None]:
-    """Yield the deltas of one answer to its end. Leaving early aborts the engine's request."""
+    """Yield the deltas of one answer until it ends. Closing the iterator early aborts the engine's request."""
     progress, text = choice.progress, choice.text
-    if progress.token_ids:  # a retry goes on from what its predecessor had
+    if progress.token_ids:  # a retry continues from the tokens of the abandoned turn
         yield text.push(bytes(progress.token_ids))
     pieces = manager.grow(progress, turn.session.sampling, turn.session.affinity, is_streamed=is_streamed)
     async with aclosing(pieces):
@@ -50,7 +50,7 @@ async def turn_commit(turn: Turn, store: TurnStore, clock: Callable[[], float]) 
     try:
         await asyncio.shield(storing)
     except asyncio.CancelledError:
-        await storing  # the client may leave now, but its retry must find the turn recorded
+        await storing  # the client may disconnect now, but its retry must find the turn recorded
         raise
     _count(turn)
 
@@ -72,7 +72,7 @@ async def recorded_choices(store: TurnStore, session: LiveSession, turn_id: UUID
 
 
 def turn_partial_rows(turn: Turn, *, duration_s: float) -> list[NodeRow]:
-    """Return the rows of a turn whose client never came back: it is recorded and never trained."""
+    """Return the rows of a turn whose client never retried; it is recorded and never trained."""
     return _rows(turn, duration_s=duration_s, is_partial=True)
 
 
