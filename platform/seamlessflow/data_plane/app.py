@@ -1,9 +1,8 @@
-"""The gateway's composition root: one ASGI application and the tasks that live as long as it does.
+"""The gateway's composition root: one ASGI application and its background tasks.
 
-Bare ASGI serves chat, which is the hot path; Starlette serves everything else. The background tasks are the writer
-of turns, the engine table (reloaded on NOTIFY and each second), the watch over engines that hold requests, the
-maintenance of leases and abandoned turns, the account of held time, the expiry of silent sessions, and the feed that
-shows growing answers to whoever watches a group.
+Bare ASGI serves chat, which is the hot path; Starlette serves everything else. The background tasks write turns, reload
+the engine table (on NOTIFY and every second), watch engines that hold requests, maintain leases and abandoned turns,
+record held time, end silent sessions, and show growing answers to whoever watches a group.
 """
 
 import asyncio
@@ -59,11 +58,11 @@ log = logging.getLogger(__name__)
 
 CHAT_PATH = "/v1/chat/completions"
 TRAINER_POOL_SIZE = 2
-GC_THRESHOLD = 50_000  # a turn's objects die young; the slowest turns would wait for full collections
+GC_THRESHOLD = 50_000  # a turn's objects die young, and full collections would delay the slowest turns
 
 
 class Gateway:
-    """Starting → serving → stopping, moved by the ASGI lifespan."""
+    """Starting → serving → stopping; the ASGI lifespan moves it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -171,7 +170,7 @@ class Gateway:
         except ClientGone:
             return
         except DATABASE_AWAY as error:
-            log.warning("the database is away: %s", str(error).strip())
+            log.warning("the database is unreachable: %s", str(error).strip())
             if not is_started:
                 await send_error(send, database_away())
         except ApiError as error:
@@ -183,11 +182,11 @@ class Gateway:
             if is_started:
                 raise
             await send_error(
-                send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; see its log.")
+                send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; its log has the cause.")
             )
 
     async def _listen(self, maintenance: Maintenance, room: JobNotifier) -> None:
-        """Reload the engine table when a notice says that it changed; a publication also makes room for groups."""
+        """Reload the engine table at each notification; a publication also makes room for groups."""
 
         async def heard(payload: str) -> None:
             try:

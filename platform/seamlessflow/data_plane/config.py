@@ -1,4 +1,4 @@
-"""Reads the settings of the gateway process from the environment and names all faults at once, at start."""
+"""Reads the gateway's settings from the environment and reports all faults at once, at start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,27 +22,27 @@ MAX_DIGITS = 10
 class Settings:
     database_url: str
     secret_key: str  # verifies phase credentials, makes front tokens
-    public_url: str  # the base URL that clients are told
-    events_url: str = ""  # broker of live events, as redis-py takes it; none: growing answers are not shown
+    public_url: str  # the base URL that clients are given
+    events_url: str = ""  # broker of live events, as redis-py takes it; empty: growing answers are not shown
     max_body_bytes: int = 32 << 20
-    max_inflight_body_bytes: int = 256 << 20  # of all requests that are not turned into turns yet
+    max_inflight_body_bytes: int = 256 << 20  # of all requests that have not become turns yet
     max_connections: int = 4096
     head_timeout_s: float = 10.0
-    body_timeout_s: float = 30.0  # and a second for each 16 KiB
+    body_timeout_s: float = 30.0  # plus one second per 16 KiB
     num_render_helpers: int = 2  # processes that render and tokenise
-    render_timeout_s: float = 10.0  # of processor time, for one request
+    render_timeout_s: float = 10.0  # processor time for one request
     render_memory_mb: int = 1024
-    watchdog_s: float = DEFAULT_LIMIT_S  # how long the event loop may stand still; 0: for ever
-    drain_timeout_s: float = 30.0  # a client that reads nothing of its answer for this long is cut off
-    max_live_sessions: int = 20_000  # kept in memory; others are read back when they speak
+    watchdog_s: float = DEFAULT_LIMIT_S  # how long the event loop may be blocked; 0: no limit
+    drain_timeout_s: float = 30.0  # a client that reads nothing of its answer for this long is disconnected
+    max_live_sessions: int = 20_000  # kept in memory; others are read back with their next request
     max_held_turns: int = 4096  # turns waiting for an engine
-    retry_window_s: float = 60.0  # how long the partial turn of a vanished client is kept
+    retry_window_s: float = 60.0  # how long the partial turn of a disconnected client is kept
     keepalive_s: float = 15.0  # between comments on a silent stream
     group_lease_s: float = 120.0
 
 
 class InvalidSettings(ValueError):
-    """The environment lacks something or holds something unusable."""
+    """An environment variable is missing or has an unusable value."""
 
 
 def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settings:
@@ -74,7 +74,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         if environ.get("EVENTS_URL"):
             scheme = events_url.partition(":")[0]
             faults.append(f"EVENTS_URL must be a redis://, rediss:// or unix:// address, got {scheme!r}")
-        events_url = ""  # a broker of another kind carries doorbells, not live events
+        events_url = ""  # a broker of another kind carries only doorbells
     if faults:
         raise InvalidSettings("; ".join(faults) + ".")
     public_url = environ.get("SEAMLESSFLOW_GATEWAY_URL", f"http://{host}:{port}").rstrip("/")
@@ -98,7 +98,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Reads whole numbers and notes each value that is none."""
+    """Reads whole numbers and collects a fault for every other value."""
 
     environ: Mapping[str, str]
     faults: list[str]
@@ -107,7 +107,7 @@ class _Numbers:
         text = self.environ.get(name) or str(default)
         if text.isdecimal() and len(text) < MAX_DIGITS and int(text) >= minimum:
             return int(text)
-        self.faults.append(f"{name} must be a whole number from {minimum} on, got {text!r}")
+        self.faults.append(f"{name} must be a whole number of at least {minimum}, got {text!r}")
         return default
 
 

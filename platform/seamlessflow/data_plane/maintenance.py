@@ -1,4 +1,4 @@
-"""The gateway's regular work: engine table, ended jobs, leases of groups whose sessions speak, abandoned turns."""
+"""The gateway's periodic work: the engine table, ended jobs, leases of groups with active sessions, abandoned turns."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ class Maintenance:
         self._clock = clock
 
     async def run(self) -> None:
-        """Poll until cancelled; wait for a database that is away."""
+        """Poll until cancelled. If the database is unreachable, log it and try again."""
         num_polls = 0
         while True:
             await asyncio.sleep(POLL_S)
@@ -52,10 +52,10 @@ class Maintenance:
                     await self._renew()
                 await self._expire_partials()
             except DATABASE_AWAY as error:
-                log.warning("the database is away: %s", str(error).strip())
+                log.warning("the database is unreachable: %s", str(error).strip())
 
     async def refresh(self) -> None:
-        """Read the engine table and find out which jobs are over."""
+        """Read the engine table, note which jobs are over, and mark published batches as applied."""
         jobs = {job.job_id: job for job in self._registry.jobs}
         async with self._pool.connection() as connection:
             engines = await engines_read(connection, secret=self._settings.secret_key)
@@ -75,7 +75,7 @@ class Maintenance:
                 await groups_renew(connection, spoken, self._settings.group_lease_s)
 
     async def _expire_partials(self) -> None:
-        """Record turns whose clients did not come back, so that people can see them; they never train."""
+        """Record turns whose clients did not retry, so that people can see them; they never train."""
         now_s = self._clock()
         for session in self._registry.sessions:
             if session.partials:

@@ -1,4 +1,4 @@
-"""What the gateway counts, for Prometheus."""
+"""The gateway's Prometheus metrics."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -16,10 +16,12 @@ def _histogram(name: str, text: str) -> Histogram:
 
 TURNS = _counter("turns", "Turns acknowledged.")
 SAMPLED_TOKENS = _counter("sampled_tokens", "Tokens of acknowledged turns.")
-EVALUATION_TOKENS = _counter("evaluation_tokens", "Of those, tokens of evaluations: never trained.")
+EVALUATION_TOKENS = _counter(
+    "evaluation_tokens", "Tokens of acknowledged turns that belong to evaluations and are never trained."
+)
 WASTED_TOKENS = _counter("wasted_tokens", "Tokens sampled and discarded.")
 HANDOVERS = _counter("handovers", "Times a request moved to another engine.")
-CONTINUATIONS = _counter("continuations", "Hand-overs that went on from tokens already sampled.")
+CONTINUATIONS = _counter("continuations", "Hand-overs that continued from tokens already sampled.")
 RETRIES = _counter("retries", "Marked retries: answered from the store or continued.", ("how",))
 DRIFTS = _counter("drifts", "How requests joined their trees.", ("drift",))
 REFUSALS = _counter("refusals", "Requests refused.", ("status",))
@@ -27,11 +29,11 @@ GROUPS_READY = _counter("groups_ready", "Rollout groups completed.")
 GROUPS_EVALUATED = _counter("groups_evaluated", "Groups of held-out tasks measured.")
 GROUPS_DROPPED = _counter("groups_dropped", "Rollout groups that will never train.")
 BATCHES = _counter("batches", "Training batches assembled.")
-IN_FLIGHT = Gauge("seamlessflow_gateway_turns_in_flight", "Turns in the making.", registry=REGISTRY)
+IN_FLIGHT = Gauge("seamlessflow_gateway_turns_in_flight", "Turns in progress.", registry=REGISTRY)
 HELD = Gauge("seamlessflow_gateway_turns_held", "Turns waiting for an engine.", registry=REGISTRY)
 SUSPECTED = Gauge(
     "seamlessflow_gateway_engines_suspected",
-    "Engines that yielded nothing and have not proved themselves since.",
+    "Engines that stopped answering and have not sampled a token since.",
     registry=REGISTRY,
 )
 LIVE_SESSIONS = Gauge("seamlessflow_gateway_live_sessions", "Sessions in memory.", registry=REGISTRY)

@@ -53,7 +53,7 @@ def test_the_installed_estimator_gives_the_advantages(monkeypatch: pytest.Monkey
 
 
 def test_a_missing_estimator_is_a_refusal_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
-    refusal = r"batch 1 cannot be made: algorithm\.advantage: 'doubled' is not installed"
+    refusal = r"Batch 1 cannot be made: algorithm\.advantage: 'doubled' is not installed"
     with pytest.raises(ApiError, match=refusal) as caught:
         assembled([GROUP], PLAN, BUILT_IN)
 

@@ -1,7 +1,7 @@
-"""Numbered batches for trainers: assembled from the oldest ready groups, released again byte for byte.
+"""Leases numbered batches to trainers: assembles them from the oldest ready groups, and repeats them byte for byte.
 
-Invariants: batch n + 1 is given to who has applied n; the same number gives the same bytes; a group is in one batch;
-nothing beyond the staleness bound is in any.
+Invariants: the same number always gives the same bytes; a group is in at most one batch; no batch has trained tokens
+beyond the staleness bound.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class BatchFeed:
         room: JobNotifier,
         ready: JobNotifier,
     ) -> None:
-        """`ready`: a group became ready; `room`: more groups may begin."""
+        """`ready` announces that a group became ready, `room` that more groups may begin."""
         self._extensions = extensions
         self._pool = pool
         self._datasets = PostgresDatasets(pool)
@@ -78,11 +78,16 @@ class BatchFeed:
         self._ready = ready
 
     async def lease(self, claims: PhaseClaims, request: BatchLeaseRequest) -> bytes | None:
-        """The bytes of the batch asked for, or None when it was not ready in time. Raises ApiError (409)."""
+        """Return the bytes of the requested batch, or None if it was not ready in time.
+
+        Raises ApiError: 400 for a number out of range, 409 if the phase is over or another trainer has the job.
+        """
         for field in ("applied_batch", "durable_batch", "policy_version"):
             number = getattr(request, field)
             if not 0 <= number < MAX_NUMBER:
-                raise bad_request(f"{field} must be from 0 to 2**62, got {number}.", param=field)
+                raise bad_request(
+                    f"{field} must be at least 0 and less than 2**62, got {number}.", param=field
+                )
         job = await self._registry.job(claims.job_id)
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
         is_first = True
@@ -100,7 +105,7 @@ class BatchFeed:
             await changed(ticket, timeout_s=min(POLL_S, max(0.0, deadline_s - time.monotonic())))
 
     async def _may_be_ready(self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob) -> bool:
-        """Whether another try is worth its locks. Raises ApiError (409)."""
+        """Return whether another try is worth its locks. Raises ApiError (409)."""
         async with self._pool.connection() as connection:
             await phase_require_live(connection, claims)
             return job.spec.data.is_offline or await batch_may_be_ready(
@@ -110,7 +115,7 @@ class BatchFeed:
     async def _lease_once(
         self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
     ) -> bytes | None:
-        """Reading and assembling takes long and is done outside the job's lock: ready groups change no more."""
+        """Try once. Reading and assembling take long and need no lock, because ready groups no longer change."""
         async with self._locked(claims) as connection:
             await batches_advance(connection, claims.job_id, request)
             payload = await batch_release(connection, claims, request.number)
@@ -138,7 +143,7 @@ class BatchFeed:
     async def _offline_batch(
         self, claims: PhaseClaims, request: BatchLeaseRequest, job: LiveJob
     ) -> bytes | None:
-        """What the job trains of other jobs' sessions waits for nobody."""
+        """Make a batch from an offline dataset, which never has to wait for sessions."""
         batch = await offline_batch(self._datasets, job, request)
         return None if batch is None else await self._store(claims, batch)
 
@@ -149,7 +154,10 @@ class BatchFeed:
         groups: Sequence[ReadyGroup] = (),
         replaced: Sequence[UUID] = (),
     ) -> bytes | None:
-        """Number the batch, unless another request was first: then its bytes, or None if it took other numbers."""
+        """Store the batch and return its bytes. If another request was faster, return its batch, or None.
+
+        None means that the other request took these groups under another number.
+        """
         number = batch.header.number
         async with self._locked(claims) as connection:
             payload = await batch_release(connection, claims, number)
@@ -172,11 +180,15 @@ class BatchFeed:
 
     @contextlib.asynccontextmanager
     async def _locked(self, claims: PhaseClaims) -> AsyncIterator[Connection]:
-        """A transaction under the job's lock, by its live publisher. Raises ApiError (409)."""
+        """Yield a transaction under the job's lock, if this phase is the job's live trainer. Raises ApiError (409)."""
         async with self._pool.connection() as connection, connection.transaction():
             await phase_require_live(connection, claims)
             if not await is_publisher(connection, claims):
-                raise ApiError(HTTPStatus.CONFLICT, "Another trainer has the job now.", code="stale_fence")
+                raise ApiError(
+                    HTTPStatus.CONFLICT,
+                    "Another phase trains the job now; this one is over.",
+                    code="stale_fence",
+                )
             await job_lock(connection, claims.job_id)
             yield connection
 
@@ -184,18 +196,18 @@ class BatchFeed:
 def assembled(
     finished: Sequence[Sequence[FinishedSession]], plan: BatchPlan, extensions: Extensions
 ) -> Batch:
-    """Raises ApiError when the installed estimator that the job names does not work here."""
+    """Assemble a batch. Raises ApiError (400) if the job's installed estimator does not work in this process."""
     try:
         estimator = estimator_make(plan.algorithm, extensions)
         return assemble_batch(finished, dataclasses.replace(plan, installed_estimator=estimator))
     except UnusableExtension as error:
         log.error("batch %d of job %s cannot be made: %s", plan.number, plan.job_id, error)
-        message = f"batch {plan.number} cannot be made: {error}."
+        message = f"Batch {plan.number} cannot be made: {error}."
         raise bad_request(message, code="extension_unusable") from error
 
 
 def _speed(finished: Sequence[Sequence[FinishedSession]], elapsed_s: float | None) -> dict[str, float]:
-    """Tokens per second of the rollout that a batch is made of; absent for the first batch."""
+    """Return the rollout's tokens per second since the last batch; nothing for the first batch."""
     if not elapsed_s:
         return {}
     num_tokens = sum(session.num_sampled_tokens for group in finished for session in group)

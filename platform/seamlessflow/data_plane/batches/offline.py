@@ -1,8 +1,8 @@
-"""Batches of trajectories that other jobs recorded: one at a time, from what was fixed when the job was submitted.
+"""Makes batches from trajectories of other jobs, one at a time, from a dataset fixed when the job was submitted.
 
-The same number always gives the same batch (`core.dataset.epochs`), whoever asks after whatever died; no more than one
-batch's sessions are in memory. Tokens are those recorded. Versions of another job's policy mean nothing to this one,
-so no token names one; temperatures of its sampler neither: what is trained is plain likelihood.
+The same number always gives the same batch (`core.dataset.epochs`), also after a restart, and only one batch's sessions
+are in memory. Tokens are used as recorded. Policy versions and sampling temperatures of another job mean nothing to
+this one, so no token has a version and the temperature is 1: the objective is plain likelihood.
 """
 
 import asyncio
@@ -29,7 +29,10 @@ TEMPERATURE = 1.0
 
 
 async def offline_batch(store: DatasetStore, job: LiveJob, request: BatchLeaseRequest) -> Batch | None:
-    """The batch asked for; None behind the last epoch. Raises ApiError (410) when its sessions are gone."""
+    """Return the requested batch; None after the last epoch.
+
+    Raises ApiError: 410 if some of its sessions were deleted, 400 if no token in it can be trained.
+    """
     epoch = _epochs(job).batch(request.number)
     if epoch is None:
         return None
@@ -38,9 +41,11 @@ async def offline_batch(store: DatasetStore, job: LiveJob, request: BatchLeaseRe
     _require_whole(request.number, epoch, groups, finished)
     plan = _plan(job, request, epoch, num_sessions=sum(map(len, finished)))
     batch = await asyncio.to_thread(assemble_batch, finished, plan)
-    if not batch.loss_mask.any():  # every answer in it was sampled under a mask
-        reason = f"batch {request.number} would hold no trainable token"
-        message = f"{reason}; choose other sessions, or more groups a batch."
+    if not batch.loss_mask.any():  # the stored masks of all its answers are 0
+        message = (
+            f"Batch {request.number} would have no trainable token; select other sessions or raise "
+            f"data.groups_per_batch, which is {job.spec.data.groups_per_batch}."
+        )
         raise bad_request(message, code="data_unusable")
     return dataclasses.replace(batch, versions=np.full_like(batch.versions, PROMPT_VERSION))
 
@@ -67,7 +72,9 @@ def _require_whole(
         num_missing += len(sessions) < len(group.session_ids) or any(not one.nodes for one in sessions)
     if num_missing:
         num_all = len(epoch.positions)
-        message = f"batch {number} cannot be made: {num_missing} of its {num_all} recorded groups are gone."
+        message = (
+            f"Batch {number} cannot be made: {num_missing} of its {num_all} recorded groups were deleted."
+        )
         raise ApiError(HTTPStatus.GONE, message, code="data_gone")
 
 
@@ -88,5 +95,5 @@ def _plan(job: LiveJob, request: BatchLeaseRequest, epoch: EpochBatch, *, num_se
 
 
 def _algorithm(spec: JobSpec) -> AlgorithmSection:
-    """What was chosen by its reward is not judged by it again, nor by its age."""
+    """Return the algorithm without reward and staleness limits, because the dataset was selected already."""
     return spec.algorithm.model_copy(update={"sft_min_reward": -math.inf, "off_policy": OffPolicySection()})

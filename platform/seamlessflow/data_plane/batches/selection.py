@@ -20,7 +20,7 @@ from seamlessflow.data_plane.store.groups.group_rows import group_move, num_rewa
 
 @dataclass(frozen=True, slots=True)
 class StaleGroup:
-    """A group that may no longer train, and why."""
+    """A group that may no longer train, with the reason."""
 
     group_id: UUID
     reason: str
@@ -83,7 +83,7 @@ async def _must_wait(connection: Connection, job_id: UUID, policy_version: int, 
 
 
 def is_aged(group: ReadyGroup, oldest_allowed: int, *, is_by_token: bool) -> bool:
-    """Return whether its sessions may be beyond the bound; if the bound is by token, only if all tokens are."""
+    """Return whether the group has sessions beyond the bound; with `is_by_token`, whether all its tokens are."""
     version = group.max_version if is_by_token else group.min_version
     return version is not None and version < oldest_allowed
 
@@ -96,7 +96,7 @@ def groups_select(
     oldest_allowed: int,
     num_needed: int,
 ) -> Selection:
-    """Select groups. `num_fresh` counts an aged group's sessions within the bound; with too few, it is stale."""
+    """Divide ready groups. `num_fresh` counts an aged group's sessions within the bound; with too few it is stale."""
     trainable: list[ReadyGroup] = []
     stale: list[StaleGroup] = []
     for group in ready:
@@ -111,8 +111,8 @@ def groups_select(
 
 def _reason(group: ReadyGroup, num_fresh: int, *, oldest_allowed: int, num_needed: int) -> str:
     if group.min_version is None:
-        return "it holds no sampled token of a known version"
+        return "it has no sampled token of a known version"
     return (
-        f"sampled by version {group.min_version}; the oldest that may train now is {oldest_allowed}, "
-        f"and {num_fresh} sessions keep to it, fewer than {num_needed}"
+        f"its oldest token was sampled by version {group.min_version}, but the oldest version that may train now is "
+        f"{oldest_allowed} (sessions within the bound: {num_fresh}, needed: {num_needed})"
     )

@@ -1,6 +1,6 @@
-"""Decides which new groups may begin: of training within its bounds, of held-out tasks while a version is measured.
+"""Decides which new groups may begin: training groups within their bounds, and groups of a running evaluation.
 
-Call it under the job's lock. It also begins an evaluation when the newest version is due and none is under way.
+Call it under the job's lock. It also begins an evaluation if the newest version is due and none is running.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Groups `first_index` … `first_index + num_new - 1` may begin, of training or of one evaluation."""
+    """Groups `first_index` … `first_index + num_new - 1` may begin: training groups, or those of one evaluation."""
 
     num_new: int = 0
     first_index: int = 0
     evaluation_version: int | None = None
 
     async def group(self, connection: Connection, job: LiveJob, index: int) -> NewGroup:
-        """Return the group of that index for insertion. Raises ApiError (400)."""
+        """Return the group with that index, ready to be inserted. Raises ApiError (400)."""
         if self.evaluation_version is None:
             epochs = PostgresEpochs(connection, project_id=job.project_id, job_id=job.job_id)
             which, task = await task_choose(epochs, job.spec, job.tasks_path, index)
@@ -52,7 +52,7 @@ async def training_admission(connection: Connection, job: LiveJob) -> Admission:
 
 
 async def evaluation_admission(connection: Connection, job: LiveJob) -> Admission:
-    """Begin an evaluation when one is due. Raises ApiError (400)."""
+    """Return what the running evaluation admits, and begin one if it is due. Raises ApiError (400)."""
     if not job.spec.evaluation.is_on:
         return Admission()
     running = await evaluation_running(connection, job.job_id)
@@ -75,6 +75,7 @@ def _held_out_task(job: LiveJob, index: int) -> Task:
     tasks = tasks_load(job.evaluation_tasks_path)
     if index >= len(tasks):
         raise tasks_unusable(
-            f"the tasks file {job.evaluation_tasks_path} has become shorter: it holds {len(tasks)} tasks"
+            f"the tasks file {job.evaluation_tasks_path} has become shorter: it has {len(tasks)} tasks, and task "
+            f"{index + 1} is needed"
         )
     return tasks[index]

@@ -1,11 +1,12 @@
-"""Ends outside agents' sessions that fell silent, and finalizes groups that were given up.
+"""Ends external sessions that have gone silent, and finalizes groups in which nobody opens sessions any more.
 
-Each second it puts off the ends of sessions that spoke or whose turns run. It ends sessions whose time is over as if
-they had been closed (with the reward that was noted, else as a failed attempt). It finalizes a group whose free slots
-nobody opened for as long with what it has. Any number of gateways may do this: rows decide everything, under locks.
+Every second it postpones the expiry of sessions that sent requests or have turns in flight. It ends expired sessions as
+if they had been closed: with the reward reported so far, or as a failed attempt without one. It finalizes a group with
+the outcomes it has if nobody has opened its free slots for as long. Any number of gateways may do this, because rows
+under locks decide everything.
 
-Time in which sessions could not be heard is not their silence: after a start and after the database was away a gateway
-first listens, for `LISTEN_S` or the time to live, whichever is shorter.
+Time in which sessions could not be heard does not count as silence: after its start, and after the database was
+unreachable, a gateway first listens for `LISTEN_S` or the time to live, whichever is shorter.
 """
 
 import asyncio
@@ -34,7 +35,9 @@ log = logging.getLogger(__name__)
 
 POLL_S = 1.0
 LISTEN_S = 10.0
-LEAST_GROUP_SILENCE_S = 30.0  # a harness needs a moment to open another attempt, however short sessions live
+LEAST_GROUP_SILENCE_S = (
+    30.0  # a harness needs a moment to open another attempt, even if sessions expire sooner
+)
 
 
 class Expiry:
@@ -45,11 +48,11 @@ class Expiry:
         self._registry = registry
         self._news = news
         self._clock = clock
-        self._spoken: dict[UUID, float] = {}  # sessions whose end is to be put off, by time to live
+        self._spoken: dict[UUID, float] = {}  # sessions whose expiry must be postponed → their time to live
         self._heard_since_s: float | None = None
 
     async def run(self) -> None:
-        """Poll until cancelled; wait for a database that is away."""
+        """Poll until cancelled. If the database is unreachable, log it and try again."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
@@ -57,14 +60,14 @@ class Expiry:
                 await self._expire()
             except DATABASE_AWAY as error:
                 self._heard_since_s = None
-                log.warning("no session expires, the database is away: %s", str(error).strip())
+                log.warning("no session expires, the database is unreachable: %s", str(error).strip())
 
     async def _renew(self) -> None:
         self._spoken |= self._registry.sessions_spoken()
         if self._spoken:
             async with self._pool.connection() as connection:
                 again, over = await sessions_renew(connection, self._spoken)
-            for session_id in over:  # another gateway ended it
+            for session_id in over:  # another gateway has ended it
                 self._registry.close(session_id)
             self._spoken = {session_id: self._spoken[session_id] for session_id in again}
 
@@ -114,7 +117,7 @@ class Expiry:
         log.info("%d silent sessions of job %s expired", len(outcomes), job_id)
 
     async def _give_up(self, job_id: UUID, spec: JobSpec, group_ids: Sequence[UUID]) -> None:
-        """Finalize groups under the job's lock, so that nobody opens a session of them meanwhile."""
+        """Finalize groups under the job's lock, so that nobody can open a session in them meanwhile."""
         async with self._pool.connection() as connection, connection.transaction():
             await job_lock(connection, job_id)
             locked = await groups_lock(connection, group_ids)

@@ -1,7 +1,7 @@
-"""Sessions of agents that run outside the platform, opened with an API token of the project.
+"""Opens sessions for agents that run outside the platform, with an API token of the project.
 
-`outcomes` takes their ends, and `expiry` ends those that fall silent. Invariants: a request that is sent again under
-its Idempotency-Key opens nothing; new groups begin within the bounds that hold for groups of runners.
+`outcomes` ends them, and `expiry` ends those that go silent. Invariants: a request repeated with its Idempotency-Key
+opens nothing; new groups begin within the same bounds as those of runners.
 """
 
 import base64
@@ -37,13 +37,13 @@ from seamlessflow.data_plane.store.groups.group_rows import (
 from seamlessflow.data_plane.store.tokens import token_projects
 from seamlessflow.data_plane.store.turns.sessions import Opening, opening_read, opening_store
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
-from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, job_not_found
 
 HEADER = "Idempotency-Key"
 _ACCEPTED_KEY = re.compile(r"[\x21-\x7e]{1,200}")
 MAX_GROUP_CHARS = 200
 RETRY_AFTER_S = 2
-NUL = rb"\u0000"  # as JSON writes it; text that only looks like it is refused as well
+NUL = rb"\u0000"  # as JSON writes it; text with these six characters is refused as well
 
 
 class ExternalSessions:
@@ -58,20 +58,21 @@ class ExternalSessions:
             return await token_projects(connection, token)
 
     async def open(self, token: str, request: SessionOpen, *, key: str | None) -> tuple[SessionOpened, bool]:
-        """Return the session and whether this call opened it. A request with a known `key` is answered as before.
+        """Return the session and whether this call opened it; a request with a known `key` gets the earlier session.
 
-        Raises ApiError: 422 for a key of another request, 429 while the job admits no group.
+        Raises ApiError: 422 if the key belongs to another request, 429 while the job admits no new group.
         """
         job = await self._own_job(token, request.job)
         _require_fitting(request, key)
         if job.spec.environment.name != "external":
             raise bad_request(
-                "The job's environment is not 'external': it takes no sessions from outside the platform.",
+                f"job: its environment is {job.spec.environment.name!r}; only jobs with environment 'external' accept "
+                "sessions from outside the platform.",
                 param="job",
             )
         try:
             return await self._open(job, request, key)
-        except psycopg.errors.UniqueViolation:  # of another job, in the same moment: now it is found
+        except psycopg.errors.UniqueViolation:  # another job used the key at the same moment; now it is found
             return await self._open(job, request, key)
 
     async def _open(self, job: LiveJob, request: SessionOpen, key: str | None) -> tuple[SessionOpened, bool]:
@@ -101,13 +102,13 @@ class ExternalSessions:
 
     def _again(self, earlier: Opening, digest: bytes, ttl_s: float) -> SessionOpened:
         if earlier.digest != digest:
-            message = f"{HEADER}: the key was used for another request of this project."
+            message = f"{HEADER}: the key was already used for a different request in this project."
             raise ApiError(
                 HTTPStatus.UNPROCESSABLE_ENTITY, message, param=HEADER, code="idempotency_key_reused"
             )
         api_key = self._key(earlier.session_id)
         if not hmac.compare_digest(key_digest(api_key), earlier.key_digest):
-            message = "The session was opened under another secret of the installation; its key cannot be told again."
+            message = "The installation's secret changed after the session was opened: its key cannot be shown again."
             raise ApiError(HTTPStatus.CONFLICT, message, param=HEADER, code="key_lost")
         return self._opened(earlier.session_id, api_key, ttl_s, earlier.expires_at)
 
@@ -123,7 +124,7 @@ class ExternalSessions:
         )
 
     def _key(self, session_id: UUID) -> str:
-        """Return an outside session's key, derived from the installation's secret so that it can be repeated."""
+        """Return an external session's key, derived from the installation's secret so that it can be returned again."""
         secret = self._settings.secret_key.encode()
         code = hmac.digest(secret, b"session key " + session_id.bytes, "sha256")
         return session_api_key(session_id, base64.urlsafe_b64encode(code).decode().rstrip("="))
@@ -136,12 +137,12 @@ class ExternalSessions:
             raise bad_request(f"job: {error}.", param="job") from error
         job = await self._registry.job(job_id)
         if job.project_id not in projects:
-            raise ApiError(HTTPStatus.NOT_FOUND, "There is no such job.", code="job_not_found")
+            raise job_not_found(job_id)
         return job
 
 
 async def _place(connection: Connection, job: LiveJob, request: SessionOpen) -> tuple[OpenGroup, Slot]:
-    """Return a free slot of the requested group, else the first of a new group. Raises ApiError (429)."""
+    """Return a free slot of the requested group, or else the first slot of a new group. Raises ApiError (429)."""
     key = request.group or ""
     group = await group_open_of_key(connection, job.job_id, key)
     if group is not None:
@@ -153,13 +154,13 @@ async def _place(connection: Connection, job: LiveJob, request: SessionOpen) -> 
 
 
 async def _new_group(connection: Connection, job: LiveJob, key: str, request: SessionOpen) -> NewGroup:
-    """Begin a group. Raises ApiError (429) while the bounds that hold for groups of runners admit none."""
+    """Return a new group to insert. Raises ApiError (429) while the job's bounds admit none."""
     counts = await group_counts(connection, job.job_id, job.spec.algorithm.staleness_bound)
     if num_admissible(job.spec, counts) < 1:
         message = (
-            f"The job admits no new group now: {counts.num_waiting} are open or wait to be trained, and "
-            f"{counts.num_in_training} are being trained, which is all that its staleness bound or its remaining "
-            "updates allow. Close the sessions that have ended, and try again."
+            f"The job admits no new group now: {counts.num_waiting} groups are open or wait to be trained and "
+            f"{counts.num_in_training} are in training, as many as its staleness bound or its remaining updates "
+            "allow. Close sessions that have ended and try again."
         )
         raise ApiError(
             HTTPStatus.TOO_MANY_REQUESTS,
@@ -181,7 +182,7 @@ async def _new_group(connection: Connection, job: LiveJob, key: str, request: Se
 def _require_fitting(request: SessionOpen, key: str | None) -> None:
     """Raises ApiError (400)."""
     if key is not None and not _ACCEPTED_KEY.fullmatch(key):
-        message = f"{HEADER}: {key!r} is not accepted; accepted: 1 to 200 printable ASCII characters."
+        message = f"{HEADER}: {key!r} is not accepted; accepted: 1 to 200 printable ASCII characters without spaces."
         raise bad_request(message, param=HEADER)
     group = request.group or ""
     if len(group) > MAX_GROUP_CHARS:
@@ -190,4 +191,4 @@ def _require_fitting(request: SessionOpen, key: str | None) -> None:
         )
     for param, value in (("group", group), ("task", request.task)):
         if NUL in msgspec.json.encode(value):
-            raise bad_request(f"{param} must not hold a NUL character.", param=param)
+            raise bad_request(f"{param} must not contain a NUL character.", param=param)

@@ -1,7 +1,7 @@
-"""Leases rollout groups to agent runners: abandoned ones again, and new ones while the bounds allow.
+"""Leases rollout groups to agent runners: abandoned groups again, and new groups while the bounds allow.
 
-All state is in PostgreSQL. A lease is one transaction under the job's lock; this module only waits and wakes.
-`outcomes` takes what becomes of them.
+All state is in PostgreSQL, and a lease is one transaction under the job's lock. `outcomes` takes the ends of the
+sessions.
 """
 
 import datetime
@@ -45,10 +45,10 @@ from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 log = logging.getLogger(__name__)
 
 POLL_S = 0.25
-EVALUATION_POLL_S = 1.0  # publications wake it
-ON_ITS_WAY_S = 20.0  # an answer that comes later than that is taken for lost
-RENEW_SHARE = 0.05  # of a lease's length: how often asking renews the leases of what runs
-_LoopKey = tuple[UUID, bool]  # a phase's groups of training, or those of evaluations
+EVALUATION_POLL_S = 1.0  # longer, because publications wake it
+ON_ITS_WAY_S = 20.0  # a lease answer that has not arrived after this time is assumed lost
+RENEW_SHARE = 0.05  # leases of running groups are renewed at most once per this share of their length
+_LoopKey = tuple[UUID, bool]  # a phase, and whether its session loop runs evaluations
 
 
 class GroupFeed:
@@ -58,11 +58,11 @@ class GroupFeed:
         self._pool = pool
         self._registry = registry
         self._room = room
-        # When the leases of a loop's groups are renewed; never sooner.
+        # The earliest time at which the leases of a loop's groups are renewed.
         self._renew_at: dict[_LoopKey, datetime.datetime] = {}
 
     async def lease(self, claims: PhaseClaims, request: GroupLeaseRequest) -> GroupLeaseReply:
-        """Lease groups to run now; wait up to `wait_s` for some. Raises ApiError (409) for a phase that is over."""
+        """Lease groups to run now, waiting up to `wait_s` for some. Raises ApiError (409) if the phase is over."""
         job = await self._registry.job(claims.job_id)
         deadline_s = time.monotonic() + min(max(request.wait_s, 0.0), MAX_WAIT_S)
         while True:
@@ -125,7 +125,7 @@ class GroupFeed:
         claims: PhaseClaims,
         request: GroupLeaseRequest,
     ) -> None:
-        """Requeue sessions whose answer was lost: they would stay open for ever, and their groups with them."""
+        """Requeue sessions whose lease answer was lost; otherwise they and their groups would stay open forever."""
         own = [group.group_id for group in groups if not group.is_abandoned]
         if request.held is None or not own:
             return
@@ -134,11 +134,13 @@ class GroupFeed:
             self._registry.close(session_id)
         if lost:
             log.warning(
-                "the runner of phase %s never got %d sessions; they run anew", claims.phase_id, len(lost)
+                "the runner of phase %s never received %d sessions; they are requeued",
+                claims.phase_id,
+                len(lost),
             )
 
     def _renewed(self, loop: _LoopKey, now: datetime.datetime) -> None:
-        """Note a renewal: leases last long, so not every poll needs to write the rows of all that runs anew."""
+        """Note a renewal. Leases are long, so not every poll has to write the rows of all running groups."""
         self._renew_at = {known: at for known, at in self._renew_at.items() if at > now}
         after_s = self._settings.group_lease_s * RENEW_SHARE
         self._renew_at[loop] = now + datetime.timedelta(seconds=after_s)
@@ -154,7 +156,7 @@ class GroupFeed:
         *,
         is_new: bool = False,
     ) -> LeasedGroup | None:
-        """Open new attempts for the slots of a group that may run, at most `room`."""
+        """Open attempts in at most `room` slots of the group that may run. Returns None if there are none."""
         if group.is_abandoned:
             for session_id in await sessions_abandon(connection, group.group_id):
                 self._registry.close(session_id)
@@ -180,7 +182,7 @@ class GroupFeed:
     def _begin(
         self, group: LeasedGroup, job: LiveJob, claims: PhaseClaims, opened_at: datetime.datetime
     ) -> None:
-        """Begin a group, so that its sessions may speak."""
+        """Add a group's sessions to the registry, so that they can send requests."""
         for session in group.sessions:
             key = SessionKey(session.session_id, month_of(opened_at), claims.project_id, claims.job_id)
             self._registry.begin(
@@ -193,6 +195,6 @@ class GroupFeed:
 
 
 async def _evaluation_waits(connection: Connection, job: LiveJob) -> bool:
-    """Return whether held-out tasks must still begin; their own loop asks for them."""
+    """Return whether held-out tasks have yet to begin; their own session loop asks for them."""
     running = await evaluation_running(connection, job.job_id) if job.spec.evaluation.is_on else None
     return running is not None and running.num_begun < running.num_tasks

@@ -54,7 +54,7 @@ class RunnerOutcomes:
         self._news = news
 
     async def take(self, claims: PhaseClaims, finishes: Sequence[SessionFinish]) -> Refusals:
-        """Store how episodes ended. Raises ApiError (409) for a phase that is over."""
+        """Store how episodes ended and return the refusals by session. Raises ApiError (409) if the phase is over."""
         job = await self._registry.job(claims.job_id)
         refused = {finish.session_id: _bad_metrics() for finish in finishes if _has_bad_metrics(finish)}
         for finish in finishes:
@@ -78,12 +78,12 @@ class RunnerOutcomes:
             if len(outcomes) == 1:
                 raise
         refused: Refusals = {}
-        for session_id, outcome in outcomes.items():  # one of them is at fault; the others are not to suffer
+        for session_id, outcome in outcomes.items():  # one of them is at fault, and only that one is refused
             try:
                 refused |= await self._store(claims, job, {session_id: outcome})
             except psycopg.DataError as error:
                 reason = str(error).partition("\n")[0]
-                refused[session_id] = bad_request(f"A value of the report cannot be stored: {reason}.")
+                refused[session_id] = bad_request(f"A value in the report cannot be stored: {reason}.")
         return refused
 
     async def _store(
@@ -108,7 +108,7 @@ class RunnerOutcomes:
 
 
 def _contradicts(outcome: SessionOutcome, row: SessionRow) -> bool:
-    """Return whether a report contradicts the outcome of a closed session; a requeued session names no outcome."""
+    """Return whether a report contradicts the outcome of a closed session; a requeued session reports no outcome."""
     return row.state is SessionState.CLOSED and not outcome.is_requeued and outcome.reward != row.reward
 
 
@@ -121,7 +121,7 @@ def _unknown() -> ApiError:
 
 
 def _bad_metrics() -> ApiError:
-    message = f"Names in metrics have at most {MAX_METRIC_CHARS} characters and no NUL."
+    message = f"metrics: a name may have at most {MAX_METRIC_CHARS} characters and no NUL character."
     return bad_request(message, param="metrics")
 
 
@@ -152,7 +152,7 @@ class ExternalOutcomes:
         self._news = news
 
     async def gradable(self, token: str, text: str) -> SessionRow:
-        """Return the session, if the caller may grade it. Raises ApiError (401, 403, 404)."""
+        """Return the session if the caller may reward and close it. Raises ApiError (400, 401, 403, 404)."""
         try:
             session_id = parse_id(IdKind.SESSION, text)
         except ValueError as error:
@@ -168,9 +168,9 @@ class ExternalOutcomes:
         return row
 
     async def reward(self, row: SessionRow, report: RewardReport) -> SessionOver | None:
-        """Store a reward, which becomes the outcome when the session closes. Returns None when it is stored.
+        """Store a reward, which becomes the outcome when the session is closed. Returns a reply if it failed before.
 
-        Raises ApiError (409) for another outcome than that of a closed session.
+        Raises ApiError (409) if the session is closed with a different outcome.
         """
         if problem := reward_problem(report.reward):
             raise bad_request(f"{problem}.", param="reward")
@@ -194,7 +194,7 @@ class ExternalOutcomes:
         return None
 
     async def close(self, session: SessionRow) -> None:
-        """End a session: with its reward as outcome, or as failed without one. Doing it again changes nothing."""
+        """End a session: its reward becomes its outcome; without one it fails. Repeating the call changes nothing."""
         job = await self._registry.job(session.job_id)
         finalized: dict[UUID, GroupState] = {}
         async with self._pool.connection() as connection, connection.transaction():
@@ -213,29 +213,27 @@ def _require_may_grade(job: LiveJob, *, is_own_key: bool) -> None:
     environment = job.spec.environment
     if environment.name != "external":
         message = (
-            "The platform's agent runner reports the outcome of this session. Only sessions of environment 'external' "
-            "are rewarded and closed over this route."
+            "The platform's agent runner reports the outcome of this session. This route accepts only sessions of jobs "
+            f"with environment 'external'; this job's environment is {environment.name!r}."
         )
         raise ApiError(HTTPStatus.FORBIDDEN, message, code="runner_owned_session")
     if is_own_key and environment.reward_by is not RewardBy.SESSION:
         message = (
-            "The key of a session opens the policy and nothing else. Report rewards and close sessions with an API "
-            "token of the job's project, or set environment.reward_by to 'session' in the job's spec."
+            "A session's key gives access to the policy only. Report rewards and close sessions with an API token of "
+            "the job's project, or set environment.reward_by to 'session' in the job's spec."
         )
         raise ApiError(HTTPStatus.FORBIDDEN, message, code="session_key_not_accepted")
 
 
 def _branch_refusal() -> ApiError:
     message = (
-        "branch is not accepted: a reward is that of the whole session, whose branches are trained with the same "
-        "advantage. Leave branch out, or run what is rewarded apart in sessions of its own."
+        "branch is not accepted: a reward applies to the whole session, and all its branches are trained with the same "
+        "advantage. Leave branch out, or give each part that needs its own reward a session of its own."
     )
     return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, message, param="branch", code="branch_not_accepted")
 
 
 def outcome_refusal(row: SessionRow) -> ApiError:
-    """Return the refusal of an outcome that differs from the outcome of the closed session."""
-    message = (
-        f"The session is closed with the reward {row.reward:g}, and its outcome does not change any more."
-    )
+    """Return the refusal of an outcome that differs from that of the closed session."""
+    message = f"The session is closed with the reward {row.reward:g}, and its outcome can no longer change."
     return ApiError(HTTPStatus.CONFLICT, message, param="reward", code="outcome_differs")

@@ -25,7 +25,7 @@ Task = dict[str, Any]
 
 
 async def task_choose(epochs: EpochStore, spec: JobSpec, tasks_path: str, index: int) -> tuple[int, Task]:
-    """Return number and content of the task of group `index`, the job's next one. Raises ApiError (400)."""
+    """Return the number and content of the task for group `index`, the job's next group. Raises ApiError (400)."""
     tasks = tasks_load(tasks_path)
     if not has_epochs(spec):
         which = task_index(index, num_tasks=len(tasks), seed=spec.seed)
@@ -48,7 +48,7 @@ def tasks_load(path: str) -> tuple[Task, ...]:
         raise tasks_unusable(f"the tasks file {path} cannot be read: {error.strerror}") from error
     tasks = tuple(_task(path, number, line) for number, line in enumerate(lines, start=1) if line.strip())
     if not tasks:
-        raise tasks_unusable(f"the tasks file {path} holds no task")
+        raise tasks_unusable(f"the tasks file {path} has no tasks")
     return tasks
 
 
@@ -77,7 +77,7 @@ def _permutation(seed: int, epoch: int, num_tasks: int) -> "np.ndarray[tuple[int
 
 
 async def _epoch_at(epochs: EpochStore, spec: JobSpec, tasks: tuple[Task, ...], index: int) -> Epoch:
-    """Return the newest epoch, or the one that must follow it."""
+    """Return the newest epoch if it contains group `index`, else insert and return the one that follows."""
     newest = await epochs.newest()
     request = await epochs.stage_request()
     stage, why = await _stage_now(epochs, spec, newest)
@@ -103,7 +103,7 @@ async def _epoch_at(epochs: EpochStore, spec: JobSpec, tasks: tuple[Task, ...], 
 
 
 async def _stage_now(epochs: EpochStore, spec: JobSpec, newest: Epoch | None) -> tuple[int, str]:
-    """Return the stage of the next group, and why it differs from the one before."""
+    """Return the stage of the next group, and the reason if it differs from the previous group's."""
     stages = spec.algorithm.stages
     if not stages:
         return 0, ""
@@ -133,7 +133,7 @@ def _pool(spec: JobSpec, tasks: tuple[Task, ...], stage: int) -> "np.ndarray[tup
     if len(pool) == 0:
         assert section is not None
         raise tasks_unusable(
-            f"no task has one of the domains {', '.join(section.domains)} of stage {section.name!r}"
+            f"no task has one of the domains of stage {section.name!r}: {', '.join(section.domains)}"
         )
     return pool
 

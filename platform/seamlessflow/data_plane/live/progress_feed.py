@@ -1,8 +1,8 @@
-"""Publishes what growing answers gained, ten times a second, for the groups that somebody watches.
+"""Publishes the new tokens of growing answers, ten times a second, for the groups that somebody watches.
 
 It reads the packed tokens of growing turns in place and publishes one delta per group and round, with at most
-MAX_TOKENS_PER_ROUND of tokens, numbered by the events broker. Invariants: a turn never waits for this; nothing is
-queued (what the broker did not take is part of the next round); what is published here is no record.
+MAX_TOKENS_PER_ROUND tokens, numbered by the events broker. Invariants: a turn never waits for this; nothing is queued
+(tokens that the broker did not take are part of the next round); nothing published here is a record.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 log = logging.getLogger(__name__)
 
 ROUND_S = 0.1
-LOOK_EVERY_ROUNDS = 4  # at the list of watched groups
+LOOK_EVERY_ROUNDS = 4  # how often the list of watched groups is read
 RETRY_S = 1.0
 TIMEOUT_S = 2.0
 MAX_TOKENS_PER_ROUND = 16_384
@@ -48,7 +48,7 @@ MAX_TOKENS_PER_ROUND = 16_384
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """How much of an answer was published."""
+    """How much of an answer has been published."""
 
     turn: Turn
     num_tokens: int
@@ -57,7 +57,7 @@ class _Said:
 
 @dataclass(slots=True)
 class _GroupSaid:
-    """What was published of one group since its last snapshot."""
+    """What has been published of one group since its last snapshot."""
 
     num_asked: int
     answers: dict[tuple[UUID, int], _Said] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Watched:
 
     @property
     def groups(self) -> Mapping[UUID, int]:
-        """Return how many snapshots of each were given: when the number rises, somebody lacks the growing answers."""
+        """Return how many snapshots of each group were given; when the number rises, a new viewer lacks the answers."""
         return self._asked
 
     def set(self, asked: Mapping[UUID, int]) -> None:
@@ -89,14 +89,14 @@ class ProgressFeed:
         self._registry = registry
         self._watched = watched
         self._said: dict[UUID, _GroupSaid] = {}
-        # The time-out of an exchange is ours: redis-py's own sends under `asyncio.wait_for`, which before Python 3.12
-        # loses a cancellation that comes as the bytes leave, and the gateway would wait for this task for ever.
+        # We time each exchange ourselves: redis-py's own timeout sends under `asyncio.wait_for`, which before Python
+        # 3.12 loses a cancellation that arrives while bytes are sent, and the gateway would wait for this task forever.
         self._broker: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
             events_url, socket_timeout=None, socket_connect_timeout=TIMEOUT_S
         )
         self._append = self._broker.register_script(APPEND)
         self._look = self._broker.register_script(WATCHED)
-        self._epoch = secrets.token_hex(8)  # used if the broker has none yet
+        self._epoch = secrets.token_hex(8)  # used if the broker has no epoch yet
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -114,7 +114,9 @@ class ProgressFeed:
                     is_away = False
                 except (RedisError, OSError) as error:
                     if not is_away:
-                        log.warning("the events broker is away, growing answers are not shown: %s", error)
+                        log.warning(
+                            "the events broker is unreachable, growing answers are not shown: %s", error
+                        )
                     is_away = True
                     num_rounds = 0
                 await asyncio.sleep(RETRY_S if is_away else ROUND_S)
@@ -122,7 +124,7 @@ class ProgressFeed:
             await self._broker.aclose()
 
     def _see(self, watched: Mapping[UUID, int]) -> None:
-        """Begin anew where somebody took a snapshot, and forget groups that nobody watches any more."""
+        """Start again for groups of which somebody took a snapshot, and forget groups that nobody watches any more."""
         self._watched.set(watched)
         self._said = {
             group_id: said
@@ -151,7 +153,7 @@ class ProgressFeed:
 def group_gains(
     turns: list[Turn], said: Mapping[tuple[UUID, int], _Said]
 ) -> tuple[list[GrowingAnswer], dict[tuple[UUID, int], _Said]]:
-    """Return what to publish of one group, and what will have been published then."""
+    """Return what to publish of one group, and what has been published once that is sent."""
     gains: list[GrowingAnswer] = []
     now: dict[tuple[UUID, int], _Said] = {}
     num_left = MAX_TOKENS_PER_ROUND
@@ -176,9 +178,9 @@ def _is_news(gain: GrowingAnswer, known: _Said | None) -> bool:
 
 
 def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> GrowingAnswer:
-    """Return at most `num_left` tokens that follow those already known."""
+    """Return at most `num_left` tokens that follow those already published."""
     progress = choice.progress
-    # A stop string may have cut tokens that were published already.
+    # A stop string may have removed tokens that were published already.
     start = min(known.num_tokens, progress.num_tokens) if known else 0
     end = min(progress.num_tokens, start + max(num_left, 0))
     prompt = turn.session.tree.prompt_child(turn.plan.parent, turn.plan.digests, turn.plan.context)
@@ -200,7 +202,7 @@ def _gain(turn: Turn, choice: Choice, known: _Said | None, num_left: int) -> Gro
 
 
 def _end(choice: int, known: _Said, num_left: int) -> GrowingAnswer:
-    """Return the end of a turn that no longer grows (recorded, kept for a retry, or given up), with its last tokens."""
+    """Return the end of an answer that grows no more (recorded, kept for a retry, or dropped), with its last tokens."""
     turn = known.turn
     gain = _gain(turn, turn.choices[choice], known, num_left)
     return msgspec.structs.replace(gain, is_over=True, is_recorded=turn.request_digest in turn.session.turns)

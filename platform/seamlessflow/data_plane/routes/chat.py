@@ -1,9 +1,10 @@
-"""`POST /v1/chat/completions`: plain and streamed.
+"""`POST /v1/chat/completions`, with and without streaming.
 
-The end of a turn (the JSON answer, or the last event) is sent only after its commit. When a client vanishes, its engine
-work is aborted and its partial turn is kept. A marked retry with the same body continues that turn or, if it was
-committed after all, gets the answer from the record. Requests with the same body and `Idempotency-Key` are one turn,
-however often they arrive: a repeat waits for the one in flight. Without mark and key the same body is another turn.
+The end of a turn (the JSON answer, or the last event) is sent only after its commit. If a client disconnects, its
+engine request is aborted and its partial turn is kept. A retry with the same body, marked by the OpenAI SDKs' header
+`x-stainless-retry-count`, continues that turn or, if it was committed after all, gets the recorded answer. Requests
+with the same body and the same `Idempotency-Key` are one turn, however often they arrive: a repeat waits for the one in
+flight. Without header and key, a repeated body is a new turn.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
 
 
 class ChatRoute:
-    """Holds what turns need; one per process."""
+    """Serves chat requests; one per process."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class ChatRoute:
             work.result()
         elif not is_gone:
             raise ApiError(
-                HTTPStatus.BAD_REQUEST, "The session was closed or its turn was taken up by a retry."
+                HTTPStatus.BAD_REQUEST, "The session was closed, or a retry has taken over this turn."
             )
 
     def _check_open(self, session: LiveSession) -> None:
@@ -122,12 +123,12 @@ class ChatRoute:
             raise ApiError(HTTPStatus.BAD_REQUEST, "The session is closed.", code="session_closed")
 
     async def _wait_same(self, session: LiveSession, digest: bytes) -> None:
-        """Let a repeat wait: cancelling the first request could take the answer from the client that reads it."""
+        """Wait for the same request in flight: cancelling it could take the answer from the client that reads it."""
         while (task := session.in_flight.get(digest)) is not None and not task.done():
             await asyncio.wait([task])
 
     async def _wait_predecessor(self, session: LiveSession, digest: bytes) -> None:
-        """Cancel the same request if it is still in flight, because its client gave up, and wait for its commit."""
+        """Cancel the same request if it is in flight, because its client has given up, and wait for its commit."""
         if (task := session.in_flight.get(digest)) is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -226,7 +227,7 @@ class ChatRoute:
         if request.is_streamed:
             await self._answer_stream(turn, request, reply, send, is_recorded=is_recorded)
             return
-        # Somebody who watches the group wants to see the answer grow.
+        # A group that somebody watches shows its answers while they grow.
         is_streamed = bool(request.stop) or self._watched.is_watched(turn.session.group_id)
         await _all([self._grow_silently(turn, choice, is_streamed=is_streamed) for choice in turn.choices])
         await self._commit(turn, is_recorded=is_recorded)
@@ -247,7 +248,7 @@ class ChatRoute:
                 async for chunk in chunks:
                     await _write(send, chunk)
             await self._commit(turn, is_recorded=is_recorded)
-        except ApiError as error:  # the head is out: the stream says what went wrong
+        except ApiError as error:  # the status is sent already, so the error goes into the stream
             await send({"type": "http.response.body", "body": b"data: " + error.body + b"\n\n"})
             return
         end = b"".join(reply.closing(choice) for choice in turn.choices)
@@ -255,7 +256,7 @@ class ChatRoute:
         await send({"type": "http.response.body", "body": end})
 
     async def _chunks(self, turn: Turn, reply: Reply) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of all choices as they come, and comments while none come."""
+        """Yield chunks of all choices as they arrive, and a comment whenever none arrives for `keepalive_s`."""
         queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(NUM_CHUNKS_QUEUED)
         tasks = [asyncio.create_task(self._feed(turn, choice, reply, queue)) for choice in turn.choices]
         num_growing = len(tasks)
@@ -287,7 +288,7 @@ class ChatRoute:
                     async for deltas in growing:
                         if deltas:
                             await queue.put(reply.deltas(choice, deltas))
-        except Exception as error:  # noqa: BLE001 - raised again by whoever reads the queue
+        except Exception as error:  # noqa: BLE001 - raised again by the reader of the queue
             await queue.put(error)
         else:
             await queue.put(None)
@@ -302,12 +303,12 @@ class ChatRoute:
             self._registry.forget(turn.session.key.session_id)
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "The turn could not be recorded; send it again.",
+                "The turn could not be recorded; send the request again.",
                 code="not_recorded",
             ) from error
 
     def _abandon(self, turn: Turn) -> None:
-        """Keep what was sampled for a retry, unless it is recorded."""
+        """Keep the sampled tokens for a retry, unless the turn is recorded."""
         session = turn.session
         if turn.request_digest in session.turns or not session.is_open:
             return
@@ -317,7 +318,7 @@ class ChatRoute:
 
 
 def _digest(key: str, body: bytes) -> bytes:
-    """Return what tells requests apart: a digest of the body and, if there is one, of the Idempotency-Key."""
+    """Return the digest that identifies a request: of its body and, if there is one, of its Idempotency-Key."""
     digest = hashlib.sha256(f"{key}\n".encode() if key else b"")
     digest.update(body)
     return digest.digest()
@@ -325,7 +326,7 @@ def _digest(key: str, body: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn refusals of the engines and the pool into the errors that clients read."""
+    """Turn failures of engines and pool into the errors that clients read."""
     try:
         yield
     except EngineRefused as error:
@@ -343,7 +344,7 @@ async def _write(send: Send, chunk: bytes) -> None:
 
 
 async def _all(growing: Sequence[Coroutine[None, None, None]]) -> None:
-    """Run all side by side; the first failure ends the others."""
+    """Run all concurrently; the first failure cancels the others."""
     if len(growing) == 1:
         await growing[0]
         return

@@ -1,7 +1,7 @@
-"""Checks the body of a chat completion: it takes bytes and returns what a turn needs.
+"""Parses and checks the body of a chat completion.
 
-A field that would change the trained distribution is either overridden by the job's value, with a record of the
-override, or refused by name; no such field is dropped silently.
+A field that would change the sampling distribution is either overridden by the job's value, which is recorded with the
+turn, or refused by name; none is dropped silently.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from seamlessflow.data_plane.errors import bad_request, param_of
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 MAX_CHOICES = 64
-MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, however short it is
+MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, even if it is short
 MAX_STOP_STRINGS = 4
 MAX_TOP_LOGPROBS = 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -36,15 +36,15 @@ _decode = msgspec.json.Decoder(ChatBody).decode
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     conversation: Conversation
-    has_tools: bool  # tool calls are parsed
+    has_tools: bool  # the answer is searched for tool calls
     num_choices: int
     stop: tuple[str, ...]
     max_tokens: int | None
     is_streamed: bool
-    has_usage: bool  # a last chunk with usage was asked for
+    has_usage: bool  # the stream ends with a chunk that has the usage
     has_logprobs: bool
     has_top_logprobs: bool
-    flags: dict[str, Any]  # overridden values, for the record
+    flags: dict[str, Any]  # recorded with the turn: the values that the job overrides
 
 
 def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
@@ -53,14 +53,16 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
         body = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(
-            f"The request body is not a chat completion: {error}.", param=param_of(str(error))
+            f"The request body is not a valid chat completion: {error}.", param=param_of(str(error))
         ) from error
     except RecursionError as error:
         raise bad_request("The request body is nested too deeply.") from error
     for field, neutral in _NEUTRAL.items():
         if getattr(body, field) not in neutral:
             raise bad_request(
-                f"{field} is not supported here; leave it out.", param=field, code="unsupported_parameter"
+                f"{field} is not supported; leave it out or send {_shown(neutral)}.",
+                param=field,
+                code="unsupported_parameter",
             )
     _check_messages(body.messages)
     tools = _tools(body)
@@ -78,12 +80,16 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     )
 
 
+def _shown(accepted: tuple[object, ...]) -> str:
+    return " or ".join(msgspec.json.encode(value).decode() for value in accepted)
+
+
 def _check_messages(messages: list[dict[str, Any]]) -> None:
     if not messages:
-        raise bad_request("messages must hold at least one message.", param="messages")
+        raise bad_request("messages must have at least one message, got none.", param="messages")
     if len(messages) > MAX_MESSAGES:
         raise bad_request(
-            f"messages must hold at most {MAX_MESSAGES} messages, got {len(messages)}.", param="messages"
+            f"messages may have at most {MAX_MESSAGES} messages, got {len(messages)}.", param="messages"
         )
     for position, message in enumerate(messages):
         field = f"messages[{position}]"
@@ -98,7 +104,7 @@ def _check_messages(messages: list[dict[str, Any]]) -> None:
         calls = message.get("tool_calls") or []
         if not isinstance(calls, list) or not all(map(_is_function_call, calls)):
             raise bad_request(
-                f"{field}.tool_calls must be a list of function calls, each with a name.", param=field
+                f"{field}.tool_calls must be a list of function calls, each with function.name.", param=field
             )
 
 
@@ -110,7 +116,8 @@ def _is_function_call(call: object) -> bool:
 def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
     if body.tool_choice not in (None, "auto", "none"):
         raise bad_request(
-            f"tool_choice must be 'auto' or 'none', got {body.tool_choice!r}: a forced call cannot be sampled exactly.",
+            f"tool_choice must be 'auto' or 'none', got {body.tool_choice!r}: forcing a tool call would change the "
+            "sampling distribution.",
             param="tool_choice",
         )
     return body.tools if body.tools and body.tool_choice != "none" else None
@@ -118,10 +125,12 @@ def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
 
 def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
     strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
-    if len(strings) > MAX_STOP_STRINGS or not all(strings):
+    if len(strings) > MAX_STOP_STRINGS:
         raise bad_request(
-            f"stop must hold at most {MAX_STOP_STRINGS} strings, none of them empty.", param="stop"
+            f"stop may have at most {MAX_STOP_STRINGS} strings, got {len(strings)}.", param="stop"
         )
+    if not all(strings):
+        raise bad_request("stop must not contain an empty string.", param="stop")
     return strings
 
 
@@ -135,7 +144,7 @@ def _bounded(field: str, value: int | None, low: int, high: int, *, default: int
     if value is None:
         return default
     if not low <= value <= high:
-        raise bad_request(f"{field} must be in {low} … {high}, got {value}.", param=field)
+        raise bad_request(f"{field} must be from {low} to {high}, got {value}.", param=field)
     return value
 
 

@@ -55,7 +55,7 @@ async def send_error(send: Send, error: ApiError) -> None:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """Return a header's value, empty when absent."""
+    """Return a header's value, or "" if it is absent."""
     for key, value in scope["headers"]:
         if key == name:
             decoded: str = value.decode("latin-1")
@@ -68,7 +68,9 @@ def bearer(scope: Scope) -> str:
     scheme, _, token = header(scope, b"authorization").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise ApiError(
-            HTTPStatus.UNAUTHORIZED, "The request carries no bearer token.", code="invalid_api_key"
+            HTTPStatus.UNAUTHORIZED,
+            "The Authorization header has no bearer token; send 'Authorization: Bearer <key>'.",
+            code="invalid_api_key",
         )
     return token.strip()
 
@@ -78,7 +80,7 @@ class ClientGone(Exception):
 
 
 class BodyRoom:
-    """Counts the bytes of bodies that this process holds; one per process."""
+    """Counts the bytes of request bodies in memory; one per process."""
 
     def __init__(self, *, max_body_bytes: int, max_total_bytes: int) -> None:
         self.max_body_bytes = max_body_bytes
@@ -89,11 +91,11 @@ class BodyRoom:
         return HeldBody(self)
 
     def take(self, num_bytes: int) -> None:
-        """Take room for bytes. Raises ApiError (503)."""
+        """Reserve room for these bytes. Raises ApiError (503)."""
         if self._num_bytes + num_bytes > self._max_total_bytes:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "The gateway holds too many request bodies; try again.",
+                "The gateway is reading too many request bodies at once; try again.",
                 code="overloaded",
                 headers={"retry-after": "1"},
             )
@@ -104,7 +106,7 @@ class BodyRoom:
 
 
 class HeldBody:
-    """The room that one body takes. Use as a context, or call `release` as soon as the bytes are no longer needed."""
+    """The room that one body takes. Use it as a context, or call `release` once the bytes are no longer needed."""
 
     def __init__(self, room: BodyRoom) -> None:
         self._room = room
@@ -125,7 +127,7 @@ class HeldBody:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise ClientGone("the client left before its request was complete")
+                raise ClientGone("the client disconnected before its request was complete")
             if chunk := message.get("body", b""):
                 self._check_size(self._num_bytes + len(chunk))
                 self._room.take(len(chunk))
@@ -142,5 +144,5 @@ class HeldBody:
         if num_bytes > self._room.max_body_bytes:
             raise ApiError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"The request body is larger than {self._room.max_body_bytes} bytes.",
+                f"The request body has more than {self._room.max_body_bytes} bytes, the limit of this gateway.",
             )

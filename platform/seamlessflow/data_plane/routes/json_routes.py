@@ -1,4 +1,4 @@
-"""The routes beside chat: sessions, runners, trainers, models, health, metrics. Small JSON in, small JSON out."""
+"""All routes but chat: sessions, runners, trainers, models, health and metrics. Requests are small JSON bodies."""
 
 import time
 from http import HTTPStatus
@@ -42,7 +42,7 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class JsonRoutes:
-    """Holds what the routes need; one per process."""
+    """Answers these routes; one per process."""
 
     def __init__(
         self,
@@ -156,11 +156,14 @@ class JsonRoutes:
         except InvalidCredential as error:
             raise ApiError(HTTPStatus.UNAUTHORIZED, f"{error}.", code="invalid_credential") from error
         if claims.role is not role:
-            raise ApiError(HTTPStatus.FORBIDDEN, f"This needs a phase of role {role}, not {claims.role}.")
+            raise ApiError(
+                HTTPStatus.FORBIDDEN,
+                f"This route needs the credential of a phase with role {role}, got one with role {claims.role}.",
+            )
         return claims
 
     async def _body(self, request: Request, kind: type[Body]) -> Body:
-        """Read the body of a caller whose credential was checked: nobody else may make the gateway hold a body."""
+        """Read the body of a caller whose credential was checked; nobody else may use the gateway's memory."""
         with self._bodies.hold() as held:
             raw = await held.read(request.scope, request.receive)
             return _decode(raw, kind)
@@ -170,7 +173,7 @@ def _decode(raw: bytes, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"The request body is not a {kind.__name__}: {error}."
+        message = f"The request body is not a valid {kind.__name__}: {error}."
         raise bad_request(message, param=param_of(str(error))) from error
     except RecursionError as error:
         raise bad_request("The request body is nested too deeply.") from error
@@ -189,9 +192,9 @@ async def _database_away(request: Request, _: Exception) -> Response:
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:
-    """Answer 400 for what the checks of each field missed: what the database refuses is the caller's fault."""
+    """Answer 400 for a value that the field checks let pass and the database refuses: it is the caller's."""
     first = str(error).partition("\n")[0]
-    return await _refused(request, bad_request(f"A value of the request cannot be stored: {first}."))
+    return await _refused(request, bad_request(f"A value in the request cannot be stored: {first}."))
 
 
 def _json(content: object, *, status: int = HTTPStatus.OK) -> Response:

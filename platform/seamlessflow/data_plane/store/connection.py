@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: pools for agents and trainers, and one each for the writer and for notifications."""
+"""Connections to PostgreSQL: makes pools, waits for the database at start, and recognises when it is unreachable."""
 
 import asyncio
 import datetime
@@ -28,7 +28,7 @@ RETRY_S = 0.5
 
 
 class DatabaseDown(RuntimeError):
-    """PostgreSQL could not be reached within the time given."""
+    """PostgreSQL could not be reached in time."""
 
 
 async def database_wait(url: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -49,7 +49,7 @@ async def database_wait(url: str, *, timeout_s: float = START_TIMEOUT_S) -> None
 
 
 async def role_report(url: str) -> None:
-    """Log one line if the gateway has more rights than it needs."""
+    """Log a warning if the gateway's database role has more rights than it needs."""
     async with await AsyncConnection.connect(url, connect_timeout=5) as connection:
         cursor = await connection.execute(
             "SELECT current_user, has_table_privilege('accounts_user', 'INSERT') "
@@ -59,7 +59,7 @@ async def role_report(url: str) -> None:
     if row is not None and row[1]:
         log.warning(
             "the gateway connects as the role %s, which may change every table; give it a role of its own "
-            "(GATEWAY_DATABASE_URL for the migrations, the same as DATABASE_URL for the gateway)",
+            "(set GATEWAY_DATABASE_URL for the migrations, and DATABASE_URL to the same address for the gateway)",
             row[0],
         )
 
@@ -86,8 +86,8 @@ async def database_now(connection: Connection) -> datetime.datetime:
 
 
 def database_away() -> ApiError:
-    """Return the refusal for clients while the database is away; the OpenAI SDKs try again."""
-    message = "The database is away; try again."
+    """Return the error for clients while the database is unreachable; the OpenAI SDKs retry it."""
+    message = "The gateway's database is unreachable; try again."
     return ApiError(
         HTTPStatus.SERVICE_UNAVAILABLE, message, code="database_away", headers={"retry-after": "1"}
     )

@@ -58,7 +58,7 @@ async def job_read(connection: Connection, job_id: UUID) -> JobRow | None:
 
 
 async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
-    """Return those of the jobs that are over."""
+    """Return which of the jobs are over."""
     cursor = await connection.execute(
         "SELECT id FROM jobs_job WHERE id = ANY(%s) AND state = ANY(%s)", [job_ids, _TERMINAL]
     )
@@ -68,7 +68,7 @@ async def jobs_ended(connection: Connection, job_ids: list[UUID]) -> set[UUID]:
 async def engines_read(connection: Connection, *, secret: str) -> list[Engine]:
     """Read the engine table: active rollout phases with an endpoint and a version.
 
-    An engine is too old if whatever it samples now would be beyond the job's staleness bound.
+    An engine is too old if everything that it samples now would be beyond the job's staleness bound.
     """
     cursor = await connection.execute(
         """SELECT p.id, p.job_id, p.endpoint, p.served_version, p.fence, (j.spec->'rollout'->>'max_num_seqs')::int,
@@ -107,9 +107,11 @@ async def phase_require_live(connection: Connection, claims: PhaseClaims) -> Non
         [claims.phase_id, claims.job_id, claims.fence, claims.role.value, _LIVE],
     )
     if await cursor.fetchone() is None:
-        raise ApiError(HTTPStatus.CONFLICT, "The phase is over or its fence is old.", code="stale_fence")
+        raise ApiError(
+            HTTPStatus.CONFLICT, "The phase is over, or its fence is out of date.", code="stale_fence"
+        )
 
 
 def month_of(moment: datetime.datetime) -> datetime.date:
-    """Return the partition of a session that was opened at `moment` (UTC)."""
+    """Return the month of `moment` in UTC: the partition of the nodes of a session opened then."""
     return moment.astimezone(datetime.UTC).date().replace(day=1)

@@ -1,7 +1,7 @@
 """Checks API tokens at the gateway, by the same table of roles and scopes as the REST API.
 
-`token_projects` takes a secret and returns the projects in which its bearer may work with external sessions. It notes
-the use of the token, at most once in USE_NOTED_S.
+`token_projects` takes a token and returns the projects in which its bearer may work with external sessions. It records
+when the token was used, at most once per USE_NOTED_S.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from seamlessflow.core.access.operations import Operation, Scope, roles_of, scop
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.connection import Connection
 
-# The column is for people; a write for each request would cost more than it is worth.
+# The column is only for people to read, so it is not worth a write per request.
 USE_NOTED_S = 60
 _ROLES = [role.value for role in roles_of(Operation.SESSION_OPEN)]
 _LIVE_TOKEN = """
@@ -32,9 +32,9 @@ _PROJECTS = """
 
 
 async def token_projects(connection: Connection, secret: str) -> frozenset[UUID]:
-    """Projects whose external sessions this API token may open, reward and close.
+    """Return the projects in which this API token may open, reward and close external sessions.
 
-    Raises ApiError: 401 for a token that is none, 403 for one without the scope or whose user lacks the role.
+    Raises ApiError: 401 for an invalid token, 403 for one without the scope or whose user lacks the role.
     """
     digest = hashlib.sha256(secret.encode()).hexdigest()
     cursor = await connection.execute(_LIVE_TOKEN, [USE_NOTED_S, digest])
@@ -56,7 +56,7 @@ async def token_projects(connection: Connection, secret: str) -> frozenset[UUID]
     projects = frozenset(project for (project,) in await cursor.fetchall())
     if not projects:
         raise _forbidden(
-            f"the token's user may not {Operation.SESSION_OPEN}: that needs the role {_ROLES[0]}"
+            f"the token's user may not {Operation.SESSION_OPEN}: this needs one of the roles {', '.join(_ROLES)}"
         )
     return projects
 
@@ -68,7 +68,7 @@ def _forbidden(reason: str) -> ApiError:
 
 
 async def _use_note(connection: Connection, token_id: UUID) -> None:
-    """Note the use of a token; of requests that come at once only one writes."""
+    """Record the use of a token; of several requests at the same time only one writes."""
     await connection.execute(
         """UPDATE accounts_token SET last_used_at = now()
            WHERE id = %s AND (last_used_at IS NULL OR last_used_at < now() - make_interval(secs => %s))""",

@@ -1,10 +1,10 @@
-"""The durable account of held time: how long infrastructure kept each session from going on.
+"""Records held time durably: how long infrastructure kept each session waiting.
 
-Two things count. A turn waits for an engine: the session's `StallTimer`, made durable within a second. The gateway
-itself was away, stood still or could not reach the database: the gap between two of its signs of life, one row for
-all sessions. What a clock counted within such a gap is dropped, so no second counts twice.
+Two things count. While a turn waits for an engine, the session's `StallTimer` runs; it is made durable within a second.
+When the gateway itself was down, blocked or without its database, the gap between two of its signs of life counts, in
+one row for all sessions. What a timer counted within such a gap is dropped, so no second counts twice.
 
-Invariant: after the death of a gateway the account of a session is wrong by no more than about a second.
+Invariant: after a gateway dies, the recorded time of a session is wrong by no more than about a second.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 
 log = logging.getLogger(__name__)
 
-SIGN_S = 1.0  # between two signs of life
-ABSENCE_S = 3.0  # a longer gap between two signs of one process is an absence
-NOTE_S = 0.2  # less than this waits in memory for the next time: most turns wait for a moment only
+SIGN_S = 1.0  # interval of the signs of life
+ABSENCE_S = 3.0  # a longer gap between two signs of one process counts as an absence
+NOTE_S = 0.2  # shorter times stay in memory until the next write: most turns wait only for a moment
 
 
 class SessionClocks(Protocol):
-    """Where the registry gets the clock of a session."""
+    """Gives the registry the stall timers of sessions."""
 
     def clock_new(self, key: SessionKey) -> StallTimer: ...
 
@@ -44,16 +44,16 @@ class SessionClocks(Protocol):
 
 @dataclass(slots=True)
 class _Active:
-    """A clock that changed since it was noted, or runs."""
+    """A timer that runs, or that has changed since it was recorded."""
 
     key: SessionKey
     clock: StallTimer
-    noted_stretch: int | None = None  # the stretch that its row says is still running
+    noted_stretch: int | None = None  # the stretch that is still running according to its row
 
 
 @dataclass(slots=True)
 class HeldTime:
-    """One per process. Clocks are moved by whoever holds a turn; `run` makes them durable."""
+    """One per process. Whoever holds a turn moves its session's timer; `run` makes the timers durable."""
 
     pool: Pool
     gateway: str  # its public address: the same after a restart
@@ -63,11 +63,11 @@ class HeldTime:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def clock_new(self, key: SessionKey) -> StallTimer:
-        """The clock of a session that was opened here just now."""
+        """Return the timer of a session that this gateway has just opened."""
         return StallTimer(on_change=lambda clock: self._changed(key, clock))
 
     async def clock_load(self, key: SessionKey) -> StallTimer:
-        """The clock of a session that is read back."""
+        """Return the timer of a session that is read back from the store."""
         if (active := self._active.get(key.session_id)) is not None:
             return active.clock
         clock = self.clock_new(key)
@@ -76,9 +76,9 @@ class HeldTime:
         return clock
 
     async def held_s(self, job_id: UUID, session_ids: Sequence[UUID]) -> dict[UUID, float]:
-        """For how long sessions of the job were held so far; 0 for those that it does not have."""
+        """Return how long sessions of the job were held so far; 0 for a session that is not the job's."""
         async with self._lock:
-            await self._note()  # a standstill that ended just now counts already
+            await self._note()  # a standstill that has just ended counts already
             async with self.pool.connection() as connection:
                 rows = await sessions_held_read(connection, self.gateway, job_id, session_ids)
             now_s = self.clock()
@@ -89,16 +89,16 @@ class HeldTime:
             return held
 
     async def run(self) -> None:
-        """Give a sign of life each second until cancelled; a database that is away is waited for."""
+        """Give a sign of life each second until cancelled. If the database is unreachable, try again."""
         while True:
             await asyncio.sleep(SIGN_S)
             try:
                 await self.note()
             except DATABASE_AWAY as error:
-                log.warning("held time is not noted, the database is away: %s", str(error).strip())
+                log.warning("held time is not recorded, the database is unreachable: %s", str(error).strip())
 
     async def note(self) -> None:
-        """Give a sign of life and write down what changed. The first call of a process ends its predecessor's time."""
+        """Give a sign of life and record what has changed. A process's first call ends its predecessor's time."""
         async with self._lock:
             await self._note()
 
@@ -123,14 +123,14 @@ class HeldTime:
         )
 
     async def _sign(self, connection: Connection, now_s: float) -> bool:
-        """Whether this gateway was away since the last sign."""
+        """Give a sign of life. Returns whether this gateway was away since the last one."""
         gap_s = None if self._last_sign_s is None else now_s - self._last_sign_s
         began_at, ended_at = await life_sign(connection, self.gateway, gap_s=gap_s)
         if began_at is None or (gap_s is not None and gap_s <= ABSENCE_S):
             return False
         await absence_open_holds_close(connection, self.gateway, began_at)
         await absence_record(connection, self.gateway, began_at, ended_at)
-        log.warning("this gateway was away for %.1f s", (ended_at - began_at).total_seconds())
+        log.warning("this gateway was down or blocked for %.1f s", (ended_at - began_at).total_seconds())
         return True
 
     def _due(self, now_s: float, was_away: bool) -> list[tuple[UUID, _Active]]:
@@ -141,7 +141,7 @@ class HeldTime:
         ]
 
     def _row(self, session: UUID, taken: dict[UUID, float], was_away: bool) -> HoldRow | None:
-        """What is to be written of a session; None while its row goes on telling the truth."""
+        """Return the row to write for a session; None if its row is still correct."""
         active = self._active[session]
         is_told = active.clock.is_running and active.noted_stretch == active.clock.stretch
         if is_told and not was_away:

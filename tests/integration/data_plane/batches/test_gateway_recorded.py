@@ -189,7 +189,7 @@ async def test_recorded_groups_that_are_gone_are_named_as_the_reason(gateway_wor
     ]
     assert sorted(status for status, _ in answers) == [200] * (PLAN.batches_per_epoch - 1) + [410]
     (gone,) = (raw for status, raw in answers if status == 410)
-    assert b"recorded groups are gone" in gone
+    assert b"recorded groups were deleted" in gone
 
 
 async def test_nobody_opens_a_session_in_a_job_on_recorded_trajectories(gateway_world: GatewayWorld) -> None:
@@ -198,7 +198,7 @@ async def test_nobody_opens_a_session_in_a_job_on_recorded_trajectories(gateway_
     world.make_token()
     imitate(world, groups)
     status, raw = await world.post("/v1/sessions", {"job": str(world.job_id)}, world.api_token)
-    assert (status, b"takes no sessions" in raw) == (400, True)
+    assert (status, b"only jobs with environment" in raw) == (400, True)
 
 
 def test_the_epochs_of_these_tests_are_uneven() -> None:

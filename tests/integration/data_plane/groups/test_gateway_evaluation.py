@@ -251,4 +251,4 @@ async def test_an_evaluation_ends_with_its_job(gateway_world: GatewayWorld, stat
         """SELECT e.ended_at IS NOT NULL, v.reason FROM trajectory_evaluation e
            JOIN common_event v ON v.job_id = e.job_id AND v.to_state = 'cancelled'"""
     )
-    assert (ended, reason) == (True, f"version 0 was not measured whole: the job is {state}")
+    assert (ended, reason) == (True, f"the evaluation of version 0 was not completed: the job is {state}")

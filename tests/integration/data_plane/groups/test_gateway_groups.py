@@ -278,7 +278,10 @@ async def test_groups_beyond_the_staleness_bound_are_dropped_with_a_reason(
     assert world.sql("SELECT state, reason FROM trajectory_group") == [
         (
             "dropped",
-            "sampled by version 0; the oldest that may train now is 1, and 0 sessions keep to it, fewer than 2",
+            (
+                "its oldest token was sampled by version 0, but the oldest version that may train now is 1 "
+                "(sessions within the bound: 0, needed: 2)"
+            ),
         )
     ]
 

@@ -182,4 +182,4 @@ async def test_turns_do_not_notice_a_broker_that_is_away(
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     await world.chat(group["sessions"][0]["api_key"], [USER])
     check_row(world, engine)
-    assert b"the events broker is away" in (world.folder / "gateway.log").read_bytes()
+    assert b"the events broker is unreachable" in (world.folder / "gateway.log").read_bytes()

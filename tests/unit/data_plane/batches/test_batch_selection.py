@@ -25,7 +25,8 @@ def test_a_group_with_too_few_fresh_sessions_is_stale_and_says_why() -> None:
     (stale,) = selection.stale
     assert stale.group_id == OLD.group_id
     assert stale.reason == (
-        "sampled by version 3; the oldest that may train now is 5, and 1 sessions keep to it, fewer than 2"
+        "its oldest token was sampled by version 3, but the oldest version that may train now is 5 "
+        "(sessions within the bound: 1, needed: 2)"
     )
 
 
@@ -35,7 +36,7 @@ def test_an_aged_group_with_enough_fresh_sessions_trains() -> None:
 
 def test_a_group_of_no_known_version_is_stale() -> None:
     (stale,) = select(ReadyGroup(uuid4(), None, None)).stale
-    assert stale.reason == "it holds no sampled token of a known version"
+    assert stale.reason == "it has no sampled token of a known version"
 
 
 def test_a_group_of_a_version_that_the_trainer_lacks_waits() -> None:

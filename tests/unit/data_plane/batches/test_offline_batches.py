@@ -78,7 +78,7 @@ async def test_a_batch_whose_groups_are_gone_is_refused_and_says_how_many() -> N
     store = recorded(job)
     store.positions.clear()
 
-    with pytest.raises(ApiError, match="2 of its 2 recorded groups are gone") as refused:
+    with pytest.raises(ApiError, match="2 of its 2 recorded groups were deleted") as refused:
         await offline_batch(store, job, asked(1))
 
     assert refused.value.status == HTTPStatus.GONE

@@ -1,6 +1,6 @@
-"""Evaluations: rows of versions measured on held-out tasks, begun under the job's lock, finished with their last group.
+"""Rows of evaluations: versions measured on held-out tasks, begun under the job's lock, finished with the last group.
 
-Figures, metric points and the event commit together with the outcome that completes them, so none is ever half-counted.
+Figures, metric points and the event commit together with the outcome that completes them, so none is ever partial.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -29,7 +29,7 @@ _TERMINAL = sorted(state.value for state in TERMINAL_JOB_STATES)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The evaluation under way; groups of tasks 0 … num_begun - 1 exist."""
+    """The running evaluation; groups of tasks 0 … num_begun - 1 exist."""
 
     version: int
     num_tasks: int
@@ -48,7 +48,7 @@ async def evaluation_running(connection: Connection, job_id: UUID) -> Running | 
 
 
 async def version_due(connection: Connection, job_id: UUID, spec: JobSpec) -> int | None:
-    """Return the newest version if it must be evaluated now; None while there is no need."""
+    """Return the newest version if it is due for evaluation; None otherwise."""
     cursor = await connection.execute(
         """SELECT j.latest_version, j.published_batch,
                   (SELECT max(version) FROM trajectory_evaluation e WHERE e.job_id = j.id)
@@ -95,12 +95,12 @@ async def evaluation_insert(
 async def evaluation_finish_if_whole(
     connection: Connection, job_id: UUID, version: int, spec: JobSpec
 ) -> bool:
-    """Finish an evaluation all of whose groups are evaluated; call with the last one's move in this transaction.
+    """Finish an evaluation once all its groups are evaluated. Call it in the transaction that moves a group.
 
-    It is named after the oldest version that sampled a token of it. That is a later version than the one it was begun
-    for, if engines had moved on before its first turn.
+    It is named after the oldest version that sampled a token of it. This is a later version than the one it was begun
+    for if engines had updated before its first turn.
     """
-    # The row's lock: of two groups that end at once, the later one sees both.
+    # The lock on the row: if two groups end at the same time, the later one sees both.
     cursor = await connection.execute(
         """SELECT project_id, num_tasks FROM trajectory_evaluation
            WHERE job_id = %s AND version = %s AND state = %s FOR UPDATE""",
@@ -154,7 +154,7 @@ async def evaluation_finish_if_whole(
 
 
 async def evaluations_cancel(connection: Connection) -> None:
-    """End the evaluations whose jobs are over: nobody runs what is left of them. Their figures stay unknown."""
+    """Cancel the evaluations of jobs that are over, because nobody runs their remaining tasks. Figures stay null."""
     EVALUATION_MOVES.check(EvaluationState.RUNNING, EvaluationState.CANCELLED)
     async with connection.transaction():
         cursor = await connection.execute(
@@ -171,14 +171,14 @@ async def evaluations_cancel(connection: Connection) -> None:
                 kind="evaluation.state",
                 from_state=EvaluationState.RUNNING.value,
                 to_state=EvaluationState.CANCELLED.value,
-                reason=f"version {version} was not measured whole: the job is {job_state}",
+                reason=f"the evaluation of version {version} was not completed: the job is {job_state}",
                 data={"version": version},
             )
 
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """Means over tasks; None where no task has outcomes enough."""
+    """Means over tasks; None if no task has enough outcomes."""
 
     num_rewarded: int
     num_sampled_tokens: int
@@ -189,7 +189,7 @@ class _Figures:
     pass_at: dict[int, float]
 
     def metrics(self, version: int, max_version: int | None) -> dict[str, float]:
-        """Return the metrics under the catalogue's names; unknown ones are left out."""
+        """Return the metrics under the names of the catalogue, without those that are None."""
         known: dict[str, float | None] = {
             "eval/reward_mean": self.reward_mean,
             **{f"eval/pass_at_{k}": estimate for k, estimate in self.pass_at.items()},

@@ -1,9 +1,9 @@
-"""Rollout groups and their sessions: leased to agent runners, finished by outcomes.
+"""Rows of rollout groups and their sessions: leased to agent runners, completed by outcomes.
 
-States move as `core.lifecycle.groups` allows, each by compare-and-set with an event row. A group whose lease ran out
-or whose phase is dead is leased again; its unfinished sessions fail and their slots run again until three have failed.
-Sessions that a drain requeued (a pause, a retag) fail without counting. Then the group trains on the
-k ≥ max(2, G/2) outcomes that it has, or is dropped.
+States move as `core.lifecycle.groups` allows, each move by compare-and-set with an event row. A group whose lease has
+expired or whose phase is dead is leased again: its unfinished sessions fail, and each slot may run until three of its
+sessions have failed. Sessions that a drain requeued (a pause, a retag) fail without counting. Once no slot can run, the
+group trains if it has k ≥ min(G, max(2, G/2)) outcomes, and is dropped otherwise.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -58,7 +58,7 @@ _LEASABLE = """
 
 @dataclass(frozen=True, slots=True)
 class OpenGroup:
-    """A group that a runner may take; `is_abandoned`: its holder is gone. It trains unless it is of an evaluation."""
+    """A running group. `is_abandoned`: its runner is gone. It trains unless it has an `evaluation_version`."""
 
     group_id: UUID
     index: int
@@ -86,7 +86,7 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The newest attempt of one slot; state None: the slot never ran. Requeued attempts are no failures."""
+    """The newest attempt of one slot; the state is None if the slot never ran. Requeued attempts are not failures."""
 
     slot: int
     attempt: int
@@ -110,7 +110,7 @@ def num_rewarded_needed(size: int) -> int:
 
 
 def session_api_key(session_id: UUID, secret: str | None = None) -> str:
-    """Return a random key, or one that ends with `secret`."""
+    """Return the API key of a session, with `secret` or a random secret as its last part."""
     shown = show_id(IdKind.SESSION, session_id).partition("_")[2]
     return f"{KEY_PREFIX}{shown}_{secret or secrets.token_urlsafe(24)}"
 
@@ -120,14 +120,14 @@ def key_digest(api_key: str) -> bytes:
 
 
 async def job_lock(connection: Connection, job_id: UUID) -> None:
-    """Serialise group admission and batch assembly of one job, until the transaction ends."""
+    """Lock the job until the transaction ends, so that admission and batch assembly of one job are serialised."""
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", [job_id.int & ((1 << 63) - 1)])
 
 
 async def groups_leasable(
     connection: Connection, claims: PhaseClaims, state: GroupState = GroupState.OPEN
 ) -> list[OpenGroup]:
-    """Lock and return the running groups that this phase holds or that nobody holds any more, oldest first."""
+    """Lock and return the running groups that this phase holds, or that no live phase holds, oldest first."""
     cursor = await connection.execute(
         _LEASABLE,
         {
@@ -142,7 +142,7 @@ async def groups_leasable(
 
 
 async def group_open_of_key(connection: Connection, job_id: UUID, external_key: str) -> OpenGroup | None:
-    """Lock and return the newest open group to which external agents gave this key."""
+    """Lock and return the newest open group that external agents opened under this key; None if there is none."""
     cursor = await connection.execute(
         """SELECT id, index, task, size FROM trajectory_group
            WHERE job_id = %s AND state = %s AND external_key = %s ORDER BY index DESC LIMIT 1 FOR UPDATE""",
@@ -178,7 +178,7 @@ async def groups_hold(
 
 
 async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: float) -> None:
-    """Renew the leases of groups whose sessions spoke, for their holders. Locks in the order of `groups_lock`."""
+    """Renew the leases of groups whose sessions sent requests. Locks rows in the same order as `groups_lock`."""
     await connection.execute(
         """UPDATE trajectory_group SET lease_expires_at = now() + make_interval(secs => %s)
            WHERE id IN (SELECT id FROM trajectory_group WHERE id = ANY(%s) AND state = ANY(%s)
@@ -188,7 +188,7 @@ async def groups_renew(connection: Connection, group_ids: list[UUID], lease_s: f
 
 
 async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]:
-    """Fail the open sessions of a group whose runner is gone; a drained runner requeued them, reported or not."""
+    """Fail the open sessions of a group whose runner is gone; they count as requeued if its phase was drained."""
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
         f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner is gone',
@@ -204,13 +204,13 @@ async def sessions_abandon(connection: Connection, group_id: UUID) -> list[UUID]
 async def sessions_recall(
     connection: Connection, group_ids: Sequence[UUID], *, held: Sequence[UUID], least_age_s: float
 ) -> list[UUID]:
-    """Requeue open sessions that the runner of these groups does not have: it never got the answer that named them.
+    """Requeue open sessions that the runner of these groups does not hold, because it never received their lease.
 
-    Sessions younger than `least_age_s` are left alone: they may be on their way to the runner.
+    Sessions younger than `least_age_s` are left alone, because their lease may still be on its way.
     """
     SESSION_MOVES.check(SessionState.OPEN, SessionState.FAILED)
     cursor = await connection.execute(
-        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner never got it',
+        f"""UPDATE trajectory_session SET state = {_SESSION_FAILED}, reason = 'its runner never received it',
                   closed_at = now(), is_requeued = true
            WHERE group_id = ANY(%s) AND state = {_SESSION_OPEN} AND NOT id = ANY(%s)
              AND opened_at < now() - make_interval(secs => %s) RETURNING id""",
@@ -234,7 +234,7 @@ async def slots_read(connection: Connection, groups: Sequence[OpenGroup]) -> dic
 
 
 def slots_new(group: OpenGroup) -> list[Slot]:
-    """Return the slots of a group none of whose sessions began."""
+    """Return the slots of a group in which no session has begun."""
     return [Slot(slot, 0, None) for slot in range(group.size)]
 
 
@@ -248,7 +248,7 @@ async def sessions_insert(
     now: datetime,
     make_key: Callable[[UUID], str] | None = None,
 ) -> list[LeasedSession]:
-    """Open the next attempt of each slot, in one round trip. `make_key`: of a session's id; by default it is random."""
+    """Open the next attempt of each slot, in one round trip. `make_key` makes a session's key; default: random."""
     leased = []
     for slot in slots:
         session_id = new_id()
@@ -282,7 +282,10 @@ async def group_move(
     reason: str,
     cause: DropCause | None = None,
 ) -> bool:
-    """Move a group by compare-and-set and write its event; False if it was in another state. `cause`: why it drops."""
+    """Move a group by compare-and-set and write its event. Returns False if it was in another state.
+
+    `cause`: why the group is dropped.
+    """
     GROUP_MOVES.check(source, target)
     cursor = await connection.execute(
         """UPDATE trajectory_group SET state = %s, reason = %s, drop_cause = %s,

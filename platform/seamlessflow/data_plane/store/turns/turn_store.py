@@ -43,7 +43,7 @@ _COUNT_TURNS = """
 
 
 class TurnRefused(Exception):
-    """The turn contradicts what is stored: another gateway wrote this session."""
+    """The turn conflicts with stored rows, because another gateway wrote to this session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class TurnWriter:
                 _resolve(turns, TurnRefused(f"the turn could not be stored: {error}"))
                 log.exception("a turn could not be stored")
                 return
-            for turn in turns:  # one of them is at fault; the others are not to suffer
+            for turn in turns:  # one of them is at fault, and only that one is refused
                 await self._flush_each([turn])
             return
         _resolve(turns, None)
@@ -104,7 +104,7 @@ class TurnWriter:
                 metrics.FLUSH.observe(time.monotonic() - started_s)
                 return
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                log.warning("the database is away, the flush will be repeated: %s", str(error).strip())
+                log.warning("the database is unreachable, the flush will be repeated: %s", str(error).strip())
                 is_in_doubt = True
                 self._connection = None
                 await asyncio.sleep(RETRY_S)
@@ -162,7 +162,7 @@ class PostgresTurns:
 
 
 async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> list[PendingTurn]:
-    """Return the turns that are not stored; turns are written whole, so one node is enough to tell."""
+    """Return the turns that are not stored. A turn is written in one transaction, so checking one node suffices."""
     present = await nodes_present(connection, [row for turn in turns for row in turn.rows])
     return [
         turn
@@ -186,7 +186,7 @@ def _counts(turns: Sequence[PendingTurn]) -> tuple[list[UUID], list[int], list[i
 def _resolve(turns: Sequence[PendingTurn], error: Exception | None) -> None:
     for turn in turns:
         if turn.done.done():
-            continue  # whoever waited was cancelled
+            continue  # the waiting request was cancelled
         if error is None:
             turn.done.set_result(None)
         else:

@@ -1,8 +1,7 @@
-"""Listens for changes of the engine table on a connection of its own, and keeps proving that it is alive.
+"""Listens for changes of the engine table on its own connection, and checks that the connection is alive.
 
-A lost notification looks like one that was never sent, so the listener queries the server each CHECK_S and gives up a
-connection that does not answer. Maintenance polls as well: a lost connection costs a second of latency until it is
-back.
+A lost notification looks like one that was never sent, so the listener queries the server every CHECK_S and closes a
+connection that does not answer. Maintenance polls too, so a lost connection costs at most a second of latency.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ ANSWER_S = 5.0
 
 
 async def notices_hear(database_url: str, heard: Callable[[str], Awaitable[None]]) -> None:
-    """Call `heard` with each payload, until cancelled."""
+    """Call `heard` with the payload of each notification, until cancelled."""
     while True:
         try:
             connection = await AsyncConnection.connect(
@@ -36,7 +35,9 @@ async def notices_hear(database_url: str, heard: Callable[[str], Awaitable[None]
                         await heard(notify.payload)
                     await _ask(connection, "SELECT 1")
         except DATABASE_AWAY as error:
-            log.warning("listening for engines begins anew: %s", str(error).strip())
+            log.warning(
+                "the connection that listens for engines was lost and is reopened: %s", str(error).strip()
+            )
         await asyncio.sleep(RETRY_S)
 
 

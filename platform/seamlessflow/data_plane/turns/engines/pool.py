@@ -1,10 +1,10 @@
-"""The table of routable engines: it takes rows of rollout phases and chooses one engine per request.
+"""The engine table: takes the rows of rollout phases and chooses one engine per request.
 
-The pool chooses the engine that served the session last (its prompt cache is there), unless it is much busier than the
-idlest; otherwise it chooses the least loaded. An engine gets no more requests than it can decode at once and a few to
-follow: the others wait here for the first engine with room, even one that joins later. Sessions that began earlier go
-first, so what was handed over is not overtaken and groups become whole. An engine that failed gets nothing for a moment
-or until its row changes; a suspected engine gets nothing until it is trusted again.
+The pool chooses the engine that served the session last (its prompt cache is there) unless that engine is much busier
+than the least loaded one, which it chooses otherwise. An engine gets as many requests as it can decode at once and a
+few to queue. All others wait here for the first engine with room, including engines that join later. Sessions that
+began earlier go first, so requests that were handed over are not overtaken and groups finish. An engine that failed
+gets nothing for a moment or until its row changes; a suspected engine gets nothing until it is trusted again.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 
-COOLDOWN_S = 0.5  # an engine that failed is not asked again sooner
-STICKY_SLACK = 8  # requests that the session's own engine may have more than the idlest
-# Turns that queue at the engine, so that a slot that becomes free is filled without asking here: enough for what ends
-# while the gateway is busy, few enough that an engine that joins finds turns to take.
+COOLDOWN_S = 0.5  # an engine that failed gets no request for this long
+STICKY_SLACK = 8  # how many more requests the session's own engine may have than the least loaded one
+# Turns that queue at the engine, so that it can fill a free slot without asking the gateway: enough to cover the
+# moments in which the gateway is busy, few enough that an engine that joins finds turns to take.
 FOLLOWING_MIN = 4
-FOLLOWING_SHARE = 4  # one for so many slots
+FOLLOWING_SHARE = 4  # one queued turn per this many slots
 
 
 class TooManyHeld(Exception):
-    """The queue of turns that wait for an engine is full."""
+    """Too many turns already wait for an engine."""
 
 
 class JobOver(Exception):
-    """No engine will ever serve this job again."""
+    """The job is over, so no engine will serve it again."""
 
 
 @dataclass(slots=True)
@@ -51,12 +51,12 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """What a turn asks of an engine. `order` counts sessions as they began."""
+    """What a turn asks of an engine. `order` is the session's place: lower places get an engine first."""
 
     job_id: UUID
     order: int = 0
     min_version: int = 0
-    preferred: UUID | None = None  # phase that served the session last
+    preferred: UUID | None = None  # the phase that served the session last
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,13 +69,13 @@ class _Waiter:
 
 @dataclass(slots=True)
 class EnginePool:
-    """Entries by phase. `table_set` replaces the table; `acquire` waits for an engine with room."""
+    """`table_set` replaces the engine table; `acquire` waits for an engine with room."""
 
     clock: Callable[[], float]  # monotonic seconds
     max_held: int
     jobs_over: set[UUID] = field(default_factory=set)
     _entries: dict[UUID, _Entry] = field(default_factory=dict)
-    _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # a heap for each job
+    _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _num_held: int = 0
 
@@ -85,7 +85,7 @@ class EnginePool:
             known = self._entries.get(engine.phase_id)
             if known is None or known.engine.endpoint != engine.endpoint:
                 known = _Entry(engine)
-            elif engine.version >= known.engine.version:  # a 409 may have told a newer version already
+            elif engine.version >= known.engine.version:  # a 409 may have revealed a newer version already
                 if engine.version > known.engine.version:
                     known.cooldown_until_s = 0.0
                 known.engine = engine
@@ -95,11 +95,9 @@ class EnginePool:
 
     @asynccontextmanager
     async def acquire(self, request: EngineRequest, hold: StallTimer | None = None) -> AsyncIterator[Engine]:
-        """An engine of the job at the requested version or newer, counted as busy inside the block.
+        """Yield an engine of the job with at least the requested version; it counts as busier inside the block.
 
-        While the turn waits for one, `hold` runs.
-
-        Raises TooManyHeld and JobOver.
+        `hold` runs while the turn waits for an engine. Raises TooManyHeld and JobOver.
         """
         entry = None if self._waiters.get(request.job_id) else self._choose(request)
         if entry is not None:
@@ -117,7 +115,7 @@ class EnginePool:
             self._release(entry)
 
     def cool_down(self, engine: Engine) -> None:
-        """Leave an engine that failed alone for a moment."""
+        """Give an engine that failed no requests for COOLDOWN_S."""
         if entry := self._entries.get(engine.phase_id):
             entry.cooldown_until_s = self.clock() + COOLDOWN_S
             asyncio.get_running_loop().call_later(COOLDOWN_S, self._serve, engine.job_id)
@@ -133,12 +131,12 @@ class EnginePool:
             self._serve(entry.engine.job_id)
 
     def engine(self, phase_id: UUID) -> Engine | None:
-        """Return the engine as the table and its own answers describe it now."""
+        """Return the engine as the table and its own answers describe it now; None if it is gone."""
         entry = self._entries.get(phase_id)
         return None if entry is None else entry.engine
 
     def version_seen(self, engine: Engine, version: int | None) -> None:
-        """Take the version that the engine really serves, or another job, from its 409."""
+        """Note the version from an engine's 409; None means that it serves another job."""
         entry = self._entries.get(engine.phase_id)
         if entry is None:
             return
@@ -180,18 +178,18 @@ class EnginePool:
         if request.job_id in self.jobs_over:
             raise JobOver(f"job {request.job_id} is over")
         if self._num_held >= self.max_held:
-            raise TooManyHeld(f"{self._num_held} turns wait for an engine already")
+            raise TooManyHeld(f"{self._num_held} turns are already waiting for an engine")
         chosen: asyncio.Future[_Entry] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(request.order, next(self._numbers), request, chosen)
         heapq.heappush(self._waiters.setdefault(request.job_id, []), waiter)
         self._num_held += 1
         metrics.HELD.inc()
-        self._serve(request.job_id)  # somebody may wait for a newer version than this one needs
+        self._serve(request.job_id)  # turns ahead of it may wait for a newer version than it needs
         try:
             return await chosen
         except asyncio.CancelledError:
             if chosen.done() and not chosen.cancelled() and chosen.exception() is None:
-                self._release(chosen.result())  # it was given an engine while it was being cancelled
+                self._release(chosen.result())  # it got an engine while it was being cancelled
             raise
         finally:
             self._num_held -= 1
@@ -202,7 +200,7 @@ class EnginePool:
             self._serve(job_id)
 
     def _serve(self, job_id: UUID) -> None:
-        """Give engines with room to the waiting turns, in order; a turn that fits none goes on waiting."""
+        """Give engines with room to the waiting turns, in order; a turn that fits none keeps waiting."""
         queue = self._waiters.get(job_id)
         passed_over = []
         while queue and (job_id in self.jobs_over or self._open(job_id)):

@@ -1,7 +1,7 @@
 """Reports suspected engines: one event when the suspicion begins, one when the engine is back.
 
-It takes suspicions as they happen and writes the job's `engine.suspected` and `engine.rejoined` in their order, once
-the database takes them; the watch never waits for that.
+It takes suspicions as they happen and writes the job's events `engine.suspected` and `engine.rejoined` in order, as
+soon as the database is reachable; the watch never waits for that.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from seamlessflow.data_plane.store.jobs import Engine
 log = logging.getLogger(__name__)
 
 SUSPECTED, REJOINED = "engine.suspected", "engine.rejoined"
-NUM_UNTOLD_MAX = 1000  # while the database is away
+NUM_UNTOLD_MAX = 1000  # events kept while the database is unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class SuspicionLog:
         self._add(
             engine,
             SUSPECTED,
-            f"the engine on {engine.machine} yielded nothing for {silent_s:.1f} s while it held {turns}; "
-            "it gets no more until it proves itself",
+            f"the engine on {engine.machine} yielded no token for {silent_s:.1f} s while it held {turns}; "
+            "it gets no more turns until it samples again",
             {"seconds": round(silent_s, 3), "num_turns": num_turns},
         )
 
@@ -60,7 +60,7 @@ class SuspicionLog:
         )
 
     async def run(self) -> None:
-        """Write the events that are still unwritten, until cancelled."""
+        """Write events as they come, until cancelled."""
         while True:
             event = await self._untold.get()
             while not await self._told(event):  # noqa: ASYNC110 - the database: there is no event
@@ -73,7 +73,7 @@ class SuspicionLog:
                     connection, job_id=event.job_id, kind=event.kind, reason=event.reason, data=event.data
                 )
         except DATABASE_AWAY as error:
-            log.warning("the database is away: %s", str(error).strip())
+            log.warning("the database is unreachable: %s", str(error).strip())
             return False
         return True
 
@@ -83,4 +83,4 @@ class SuspicionLog:
         try:
             self._untold.put_nowait(_Event(engine.job_id, kind, reason, data))
         except asyncio.QueueFull:
-            log.warning("the event %s is not recorded: the database has been away for too long", kind)
+            log.warning("the event %s is lost: the database has been unreachable for too long", kind)

@@ -1,4 +1,4 @@
-"""Watches engines that hold requests: suspects those that yield nothing, and lets them prove themselves.
+"""Watches engines that hold requests: suspects an engine that yields nothing, and trusts it once it samples again.
 
 It takes requests as they begin and end, the engine table and the clock. It cuts requests off from a suspected engine,
 tells the pool which engines to leave out, and reports each suspicion and its end as an event. `core.liveness.stall`
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.25
 PREFILL_TOKENS_PER_S = 4000.0
-FIRST_UPDATE_S = 5.0  # the assumed length of an update until one was seen
+FIRST_UPDATE_S = 5.0  # assumed length of a weight update until one was seen
 MOST_UPDATE_S = 10.0
 PROVE_EVERY_S = 1.0
 PROVE_TIMEOUT_S = 5.0
@@ -45,8 +45,8 @@ class _Watched:
     engine: Engine
     stall: StallWatch = field(default_factory=StallWatch)
     lifelines: set[Lifeline] = field(default_factory=set)
-    counters: str | None = None  # at the last probe,
-    counted_at_s: float = 0.0  # so far into the silence
+    counters: str | None = None  # at the last probe
+    counted_at_s: float = 0.0  # how long the silence had lasted then
     probing: "asyncio.Task[None] | None" = None
     proving: "asyncio.Task[None] | None" = None
     behind_since_s: float | None = None
@@ -57,7 +57,7 @@ class _Watched:
         return self.proving is not None
 
     def prefill_s(self) -> float:
-        """Return how long the longest prompt without tokens yet may take."""
+        """Return how long the prefill of the longest prompt that has no tokens yet may take."""
         waiting = (line.num_prompt_tokens for line in self.lifelines if not line.has_tokens)
         return max(waiting, default=0) / PREFILL_TOKENS_PER_S
 
@@ -117,8 +117,8 @@ class EngineWatch:
 
     @contextmanager
     def request(self, engine: Engine, hold: StallTimer, request: GenerateRequest) -> Iterator[Lifeline]:
-        """The engine works on a request of `hold`'s session inside the block."""
-        watched = self._watched.get(engine.phase_id) or _Watched(engine)  # its row may have gone just now
+        """Watch a request while the engine works on it; `hold` is its session's stall timer."""
+        watched = self._watched.get(engine.phase_id) or _Watched(engine)  # its row may just have gone
         lifeline = Lifeline(self._clock, watched.stall, len(request.token_ids) // TOKEN_BYTES)
         if not watched.lifelines:
             watched.stall.rested()
@@ -163,7 +163,7 @@ class EngineWatch:
         watched.counters = None
         self._pool.suspect(engine.phase_id)
         for lifeline in watched.lifelines:
-            lifeline.cut(f"the engine is suspected: nothing came from it for {suspicion.silent_s:.1f} s")
+            lifeline.cut(f"the engine is suspected: it yielded no token for {suspicion.silent_s:.1f} s")
         watched.proving = task_supervised(
             self._until_proved(watched), name="suspected engine", may_return=True
         )
@@ -181,7 +181,7 @@ class EngineWatch:
         self._count()
 
     async def _proves_itself(self, phase_id: UUID) -> bool:
-        """Return whether the engine samples one token, of any prompt, under the version that it serves now."""
+        """Return whether the engine samples one token, for any prompt, under the version that it serves now."""
         engine = self._pool.engine(phase_id)
         if engine is None:
             return False
@@ -197,7 +197,7 @@ class EngineWatch:
         except EngineRefused:
             return True  # it read the request
         except (EngineUnavailable, TimeoutError) as error:
-            log.debug("the engine of phase %s does not prove itself: %s", phase_id, error)
+            log.debug("the engine of phase %s stays suspected: %s", phase_id, error)
         return False
 
     def _count(self) -> None:

@@ -1,8 +1,8 @@
 """The helper processes of a gateway, which make prompts within limits of time, memory and output.
 
 `PromptHelpers` takes a `PromptRequest` and returns its `Prompt`, or raises a `PromptRefused` that names the limit.
-Invariants: the event loop never runs a template; a request that breaks a limit fails alone; the number of helpers and
-the queue before them are bounded; a dead helper is replaced when the next request comes; none outlives the gateway.
+Invariants: the event loop never runs a template; a request that exceeds a limit fails alone; the number of helpers and
+their queue are bounded; a dead helper is replaced at the next request; no helper outlives the gateway.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from seamlessflow.runtime.tasks import task_supervised
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 4096
-NUM_TRIES = 2  # a helper may have been killed by somebody else
+NUM_TRIES = 2  # a helper may have been killed for another reason
 LOOK_S = 0.25
 SUSPICIOUS_CPU_S = 1.0
 WALL_FACTOR = (
-    6  # on a machine with much else to do, processor time is the fair measure; this is the end of patience
+    6  # processor time is the fair measure on a busy machine; wall time is limited to this multiple of it
 )
 MODULE = "seamlessflow.data_plane.turns.rendering.helper"
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -47,7 +47,7 @@ class HelperLimits:
 
 
 class PromptRefused(ApiError):
-    """The prompt could not be made within the limits, or the template refused the messages."""
+    """The prompt could not be made within the limits (422), or the template refused the messages (400)."""
 
     def __init__(self, message: str, code: str) -> None:
         is_refused = code == HelperOutcome.REFUSED
@@ -63,12 +63,12 @@ class _Work:
 
 
 class _HelperGone(Exception):
-    """The helper ended in the middle of a request."""
+    """The helper died while it worked on a request."""
 
 
 @dataclass(slots=True)
 class _Helper:
-    """One process and the request it works on."""
+    """One helper process and the request it works on."""
 
     process: asyncio.subprocess.Process
     job: Hashable = None
@@ -76,9 +76,8 @@ class _Helper:
     is_busy: bool = False
     is_tokenising: bool = False
     has_overrun: bool = False
-    seen: tuple[int, float, float] = field(
-        default=(0, 0.0, 0.0)
-    )  # request, processor time, clock when first looked at
+    # The request's number, the processor time and the clock when the watch first saw the request.
+    seen: tuple[int, float, float] = field(default=(0, 0.0, 0.0))
 
     async def ask(self, job: Hashable, request: PromptRequest) -> HelperReply:
         """Return the helper's reply to one request. Raises _HelperGone."""
@@ -112,16 +111,18 @@ class _Helper:
 
 
 class PromptHelpers:
-    """One per gateway; `start` it before use. Helpers begin with the first request that needs them."""
+    """One per gateway; `start` it before use. A helper process starts with the first request that needs it."""
 
     def __init__(self, limits: HelperLimits) -> None:
         self._limits = limits
         self._line: WaitingLine[_Work] = WaitingLine(num_helpers=limits.num_helpers)
-        self._idle: list[asyncio.Future[None]] = []  # the helper busy last is taken first: it is warm
+        self._idle: list[
+            asyncio.Future[None]
+        ] = []  # the helper that was busy last is taken first: it is warm
         self._helpers: dict[int, _Helper] = {}
 
     def start(self) -> "list[asyncio.Task[None]]":
-        """Start the tasks that do the work until they are cancelled."""
+        """Start the tasks that run the helpers until they are cancelled."""
         keepers = [
             task_supervised(self._keep(number), name=f"prompt helper {number}")
             for number in range(self._limits.num_helpers)
@@ -133,7 +134,7 @@ class PromptHelpers:
         if len(self._line) >= MAX_WAITING:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "Too many requests wait to be rendered; try again.",
+                "Too many requests are waiting for their prompts to be rendered; try again.",
                 code="overloaded",
                 headers={"retry-after": "1"},
             )
@@ -153,7 +154,7 @@ class PromptHelpers:
                 return
 
     async def _keep(self, number: int) -> None:
-        """Serve one request after another with one helper, which is started when it is needed."""
+        """Serve one request after another with one helper process, which is started when it is needed."""
         try:
             while True:
                 while (taken := self._line.take(time.monotonic())) is None:
@@ -161,11 +162,11 @@ class PromptHelpers:
                     await waiting
                 job, work = taken
                 try:
-                    if not work.answer.done():  # its client may have left
+                    if not work.answer.done():  # its client may have disconnected
                         await self._serve(number, job, work)
                 finally:
                     self._line.done(job)
-                    self._wake()  # a job that had to wait for this one may begin now
+                    self._wake()  # another job may have waited for this one
         finally:
             if helper := self._helpers.pop(number, None):
                 helper.kill()
@@ -179,7 +180,8 @@ class PromptHelpers:
             self._gone(number, job, work)
             return
         except OSError as error:
-            _resolve(work, ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"No helper could be started: {error}."))
+            message = f"The gateway could not start a process that renders prompts: {error}."
+            _resolve(work, ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message))
             return
         except ValueError as error:  # what JSON cannot hold
             _resolve(work, PromptRefused(f"The messages cannot be rendered: {error}.", HelperOutcome.REFUSED))
@@ -197,25 +199,31 @@ class PromptHelpers:
                     work, PromptRefused(f"The messages cannot be rendered: {reply.message}.", reply.outcome)
                 )
             case HelperOutcome.OUT_OF_MEMORY:
-                message = f"Rendering the messages takes more than {self._limits.memory_mb} MiB of memory."
+                message = (
+                    f"Rendering the messages took more than {self._limits.memory_mb} MiB of memory, the limit of "
+                    "this gateway."
+                )
                 _resolve(work, PromptRefused(message, reply.outcome))
             case _:
                 _resolve(work, PromptRefused(f"The messages cannot be used: {reply.message}.", reply.outcome))
 
     def _gone(self, number: int, job: Hashable, work: _Work) -> None:
-        """Refuse the request if it broke a limit; after any other death of the helper, try it once more."""
+        """Refuse the request if it exceeded a limit; if the helper died for another reason, try once more."""
         helper = self._helpers.get(number)
         self._drop(number)
         if helper is not None and helper.has_overrun:
             is_text = helper.is_tokenising
-            what = "The text of the messages" if is_text else "The model's chat template"
-            doing = "be tokenised" if is_text else "render the messages"
-            message = f"{what} could not {doing} within {self._limits.cpu_s:g} s of processor time."
+            what = (
+                "Tokenising the messages"
+                if is_text
+                else "Rendering the messages with the model's chat template"
+            )
+            message = f"{what} took more than {self._limits.cpu_s:g} s of processor time, the limit of this gateway."
             _resolve(work, PromptRefused(message, "text_too_long" if is_text else "template_too_slow"))
         elif work.num_tries < NUM_TRIES:
             self._line.put(job, work, is_first=True)
         else:
-            message = "The process that rendered the messages died, most likely for want of memory."
+            message = "The process that rendered the messages died, most likely because memory ran out."
             _resolve(work, PromptRefused(message, HelperOutcome.OUT_OF_MEMORY))
 
     async def _spawn(self, number: int) -> _Helper:
@@ -248,14 +256,14 @@ class PromptHelpers:
         if used_s > SUSPICIOUS_CPU_S:
             self._line.suspect(helper.job, now_s)
         if used_s > self._limits.cpu_s or now_s - began_s > WALL_FACTOR * self._limits.cpu_s:
-            log.warning("a prompt of job %s took too long; its helper is killed", helper.job)
+            log.warning("a prompt of job %s took too long; its helper process is killed", helper.job)
             helper.has_overrun = True
             helper.kill()
 
 
 def _resolve(work: _Work, answer: Prompt | ApiError) -> None:
     if work.answer.done():
-        return  # its client left
+        return  # its client disconnected
     if isinstance(answer, Prompt):
         work.answer.set_result(answer)
     else:

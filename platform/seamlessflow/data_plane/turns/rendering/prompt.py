@@ -1,8 +1,8 @@
-"""Turns messages into a prompt's tokens: the part of a turn whose cost a model's author or an agent decides.
+"""Turns messages into a prompt's tokens: the part of a turn whose cost depends on the template and the agent.
 
-It takes messages and the places of the session's answers among them (`Cut`s, the likeliest first). It returns the first
-cut whose rendering the whole one continues, and the tokens of the text after it. Templates are programs and texts may
-be long, so the gateway has a helper process do this (`helpers`), which it can kill.
+It takes messages and the positions of the session's answers among them (`Cut`s, the likeliest first). It returns the
+first cut whose rendering is a prefix of the whole rendering, and the tokens of the text after it. Templates are
+programs and texts may be long, so the gateway does this in helper processes (`helpers`), which it can kill.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,46 +14,46 @@ from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 from seamlessflow.data_plane.turns.rendering.output_parser import THINK
 
 MAX_CHARS_PER_TOKEN = (
-    1024  # no vocabulary has tokens so long: a text of more cannot fit and need not be tokenised
+    1024  # no vocabulary has longer tokens, so a longer text cannot fit and is not tokenised
 )
 LONG_TEXT_CHARS = 64 << 10
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """An answer after `num_messages` of the messages. `ends_turn`: its last token is an end-of-turn mark."""
+    """An answer that ends the first `num_messages` messages; `ends_turn`: its last token is an end-of-turn mark."""
 
     num_messages: int
     ends_turn: bool
 
 
 class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
-    model: str  # its folder
+    model: str  # the model folder
     messages: Sequence[Mapping[str, Any]]  # as templates expect them
     tools: Sequence[Any] | None
     arguments: Mapping[str, Any]
     cuts: Sequence[Cut]
-    max_tokens: int  # of the model's context
+    max_tokens: int  # the model's context length
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):
-    cut: int | None  # which of the cuts the new tokens follow; None: they are the whole prompt
+    cut: int | None  # the index of the cut that the new tokens follow; None: they are the whole prompt
     new_ids: bytes  # packed int32
     starts_in_reasoning: bool
 
 
 class TextTooLong(ValueError):
-    """The text cannot fit the model's context, whatever its tokens are."""
+    """The text cannot fit the model's context, however it is tokenised."""
 
 
 def prompt_make(
     text: ModelText, request: PromptRequest, *, on_long_text: Callable[[], None] = lambda: None
 ) -> Prompt:
-    """Make a prompt. `on_long_text` is called before a long tokenising. Raises TemplateRefused and TextTooLong."""
+    """Make a prompt. Calls `on_long_text` before tokenising a long text. Raises TemplateRefused and TextTooLong."""
     full = _render(text, request, len(request.messages), add_generation_prompt=True)
     cut, new = _first_continued(text, request, full)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
         raise TextTooLong(
-            f"the text of the messages has {len(new)} characters, and the model's maximum context length is "
+            f"their text has {len(new)} characters, too many for the model's maximum context length of "
             f"{request.max_tokens} tokens"
         )
     if len(new) > LONG_TEXT_CHARS:
@@ -70,10 +70,10 @@ def _first_continued(text: ModelText, request: PromptRequest, full: str) -> tupl
 
 
 def _new_text(full: str, known: str, text: ModelText, *, ends_turn: bool) -> str | None:
-    """Return what `full` says after the tokens of the path that ends in an answer; None when history reads differently.
+    """Return the part of `full` after the tokens of a path that ends in an answer; None if `full` does not continue it.
 
-    What follows the last end-of-turn mark (a line break, usually) was never sampled: it is new. So is the mark itself
-    after an answer that was cut short.
+    Text after the last end-of-turn mark (usually a line break) was never sampled, so it is new. After an answer that
+    was cut short, the mark itself is new too.
     """
     if not full.startswith(known):
         return None

@@ -1,17 +1,16 @@
-"""Live jobs and sessions, in memory or read back from their rows; beyond a bound the longest idle are dropped."""
+"""Keeps live jobs and sessions in memory, reads others back from their rows, and drops the longest idle ones."""
 
 import asyncio
 import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import TypeVar
 from uuid import UUID
 
 from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
-from seamlessflow.core.types.ids import IdKind, parse_id
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.groups.group_rows import KEY_PREFIX, key_digest
@@ -23,11 +22,16 @@ from seamlessflow.data_plane.turns.rendering.model_text import ModelUnusable
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob, LiveSession, Turn, live_job
 
 MAX_JOBS = 256
-Loaded = TypeVar("Loaded")
+
+
+def job_not_found(job_id: UUID) -> ApiError:
+    return ApiError(
+        HTTPStatus.NOT_FOUND, f"There is no job {show_id(IdKind.JOB, job_id)}.", code="job_not_found"
+    )
 
 
 class Registry:
-    """One per process."""
+    """Holds the live jobs and sessions of this process."""
 
     def __init__(self, store: TurnStore, held: SessionClocks, *, max_sessions: int) -> None:
         self.store = store
@@ -41,13 +45,13 @@ class Registry:
         self._growing: dict[UUID, dict[UUID, Turn]] = {}
 
     def turn_begin(self, turn: Turn) -> None:
-        """List the turn among those of its group until `turn_end`, because its answers grow."""
+        """List the turn as growing in its group until `turn_end`."""
         self._growing.setdefault(turn.session.group_id, {})[turn.turn_id] = turn
 
     def turn_end(self, turn: Turn) -> None:
         group_id = turn.session.group_id
         turns = self._growing.get(group_id, {})
-        if turns.get(turn.turn_id) is turn:  # a retry may have taken it up
+        if turns.get(turn.turn_id) is turn:  # a retry may have taken it over
             del turns[turn.turn_id]
             if not turns:
                 del self._growing[group_id]
@@ -64,12 +68,12 @@ class Registry:
         return list(self._sessions.values())
 
     def groups_spoken(self) -> set[UUID]:
-        """Return the groups whose sessions spoke since the last call."""
+        """Return the groups whose sessions have sent requests since the last call."""
         spoken, self._spoken_groups = self._spoken_groups, set()
         return spoken
 
     def sessions_spoken(self) -> dict[UUID, float]:
-        """Return the times to live of outside sessions that spoke since the last call, or whose turns run."""
+        """Return the times to live of external sessions with requests since the last call or with turns in flight."""
         spoken, self._spoken_sessions = self._spoken_sessions, {}
         for session in self._sessions.values():
             if session.in_flight and (ttl_s := session.job.session_ttl_s) is not None:
@@ -77,16 +81,18 @@ class Registry:
         return spoken
 
     async def job(self, job_id: UUID) -> LiveJob:
-        """Return a live job. Raises ApiError when the job does not exist or cannot be served."""
+        """Return a live job. Raises ApiError: 404 if it does not exist, 400 if it cannot be served."""
         if job_id not in self._jobs:
             await self._once(job_id, self._load_job)
         self._jobs.move_to_end(job_id)
         return self._jobs[job_id]
 
     async def session_by_key(self, api_key: str) -> LiveSession:
-        """Return the session that an API key opens. Raises ApiError (401)."""
+        """Return the session that an API key belongs to. Raises ApiError (401)."""
         body, separator, _ = api_key.removeprefix(KEY_PREFIX).partition("_")
-        refused = ApiError(HTTPStatus.UNAUTHORIZED, "The API key opens no session.", code="invalid_api_key")
+        refused = ApiError(
+            HTTPStatus.UNAUTHORIZED, "The API key belongs to no session.", code="invalid_api_key"
+        )
         if not api_key.startswith(KEY_PREFIX) or not separator:
             raise refused
         try:
@@ -110,7 +116,7 @@ class Registry:
         return session
 
     def doubted_s(self, session_id: UUID, job_id: UUID, now_s: float) -> float:
-        """Return how long a session of the job has waited for engines that may be standing still."""
+        """Return how long a session of the job has waited for engines that may be stalled."""
         session = self._sessions.get(session_id)
         if session is None or session.job.job_id != job_id:
             return 0.0
@@ -119,18 +125,18 @@ class Registry:
     def begin(
         self, key: SessionKey, *, job: LiveJob, group_id: UUID, api_key: str, evaluation_version: int | None
     ) -> None:
-        """Add a session that was just opened here: it has no turns to read back."""
+        """Add a session that this gateway has just opened; it has no turns to read back."""
         session = LiveSession(key, job, group_id, key_digest(api_key), True, evaluation_version)
         session.affinity.hold = self._held.clock_new(key)
         self._add(session)
 
     def forget(self, session_id: UUID) -> None:
-        """Drop a session that is over, or whose tree and rows may disagree: the next turn reads it back."""
+        """Drop a session that is over, or whose tree may disagree with its rows; its next request reads it back."""
         self._sessions.pop(session_id, None)
         metrics.LIVE_SESSIONS.set(len(self._sessions))
 
     def close(self, session_id: UUID) -> None:
-        """Close a session that has its outcome: turns in flight end, and none begins."""
+        """Close a session that has its outcome: cancel its turns in flight and accept no new ones."""
         session = self._sessions.get(session_id)
         if session is None:
             return
@@ -140,7 +146,7 @@ class Registry:
         self.forget(session_id)
 
     async def _once(self, key: UUID, load: Callable[[UUID], Awaitable[None]]) -> None:
-        """Read a thing once for all concurrent requests for it."""
+        """Load a job or session once for all concurrent requests for it."""
         while (loading := self._loading.get(key)) is not None:
             await asyncio.wait([loading])
         if key in self._sessions or key in self._jobs:
@@ -154,7 +160,7 @@ class Registry:
     async def _load_job(self, job_id: UUID) -> None:
         row = await self.store.job(job_id)
         if row is None:
-            raise ApiError(HTTPStatus.NOT_FOUND, "There is no such job.", code="job_not_found")
+            raise job_not_found(job_id)
         try:
             job = await asyncio.to_thread(live_job, row)  # a tokenizer may have many megabytes
         except (ModelUnusable, TemplateRefused, InvalidJobSpec) as error:

@@ -147,7 +147,7 @@ async def test_engines_of_other_jobs_are_out_of_reach_and_a_job_that_is_over_wai
 async def test_the_queue_is_bounded(pool: EnginePool, turns: Turns) -> None:
     for number in range(10):
         await turns.start(str(number), EngineRequest(JOB))
-    with pytest.raises(TooManyHeld, match="10 turns wait"):
+    with pytest.raises(TooManyHeld, match="10 turns are already waiting"):
         async with pool.acquire(EngineRequest(JOB)):
             pass
     for task in turns.tasks.values():
