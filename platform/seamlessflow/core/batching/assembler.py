@@ -1,6 +1,6 @@
 """Turns ready rollout groups into one numbered batch: advantages, flattened trees, packed arrays.
 
-`core.batching.group_weights` computes what a token weighs. The same groups always give the same batch.
+`core.batching.group_weights` computes the weights of tokens. The same groups always give the same batch.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from seamlessflow.core.trajectory.flatten import FlatTrees, flatten, unroll
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What the header of a batch says beyond the samples, and how the samples are made."""
+    """How the samples of a batch are made, and what its header says beside them."""
 
     job_id: str
     number: int
@@ -42,9 +42,9 @@ class BatchPlan:
 
 
 def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> Batch:
-    """Pack groups, each a sequence of sessions, in the order given.
+    """Make a batch of groups, each a sequence of sessions, in the given order.
 
-    A batch in which nothing can be trained is still a batch: it takes its number and teaches nothing, so no job stalls.
+    If nothing can be trained, the batch still gets its number but its tokens no advantage, so the job does not stall.
     """
     parts = [_part(group, plan) for group in groups]
     if not any(part.trees.loss_mask.any() for part in parts):

@@ -1,8 +1,8 @@
-"""Finished sessions, which batches are made of: which of them are too old to train, and the metrics of a batch's.
+"""Finished sessions, of which batches are made: marks those that are too old to train, and computes their metrics.
 
-A session is judged by its oldest sampled token. Beyond the staleness bound it loses its tokens but keeps its outcome,
-which the others are compared with, so one very long answer does not cost the group its other sessions. Metrics have the
-names of the metric catalogue (docs/metrics.md).
+The age of a session is that of its oldest sampled token. Beyond the staleness bound, a session loses its tokens but
+keeps its outcome, which the others are compared with, so one very long answer does not cost the group its other
+sessions. Metrics have the names of the metric catalogue (docs/metrics.md).
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class FinishedSession:
 
 
 def marked_stale(sessions: Sequence[FinishedSession], *, oldest_allowed: int) -> list[FinishedSession]:
-    """Return the same sessions; those with a token sampled by an older version than allowed are marked as stale."""
+    """Return the sessions; those with a token sampled by an older version than allowed are marked as stale."""
     return [
         dataclasses.replace(session, is_stale=True) if _is_stale(session, oldest_allowed) else session
         for session in sessions
@@ -84,7 +84,7 @@ def rollout_metrics(groups: Sequence[Sequence[FinishedSession]], *, overlong_lim
 
 
 def _num_given_tokens(session: FinishedSession) -> int:
-    """Count the tokens that were not sampled: prompts, tool results, text of templates."""
+    """Count the tokens that were not sampled: prompts, tool results and template text."""
     given = (len(node.token_ids) for node in session.nodes if node.kind is not NodeKind.SAMPLED)
     return sum(given) // TOKEN_BYTES
 

@@ -1,14 +1,14 @@
 """The bytes of a training batch: packed arrays of trees of samples, as one safetensors buffer.
 
-Samples are concatenated; sample s spans `sample_starts[s]:sample_starts[s + 1]` and continues from token
-`sample_parents[s]` (`core.batching.tree_layout`). Three arrays say what a token weighs
+Samples are concatenated: sample s spans `sample_starts[s]:sample_starts[s + 1]` and continues from token
+`sample_parents[s]` (`core.batching.tree_layout`). Three arrays have the weights of tokens
 (`core.algorithms.tree_weights`). The same batch always gives the same bytes (arrays are written in a fixed order), so a
 replay after a crash is exact.
 
-Rewards are kept for every session, even if nothing of it is trained, because baselines compare all of them.
+Rewards are kept for every session, even if none of its tokens is trained, because baselines compare all sessions.
 
-Versions 1 and 2 are still read. Version 2 had only the rewards of trained sessions; version 1 had no trees (no
-`sample_parents`), one array `advantages`, and neither sessions nor groups.
+Format versions 1 and 2 can still be read. Version 2 had only the rewards of trained sessions. Version 1 had no trees
+(no `sample_parents`), one array `advantages`, and neither sessions nor groups.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class BatchHeader(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     number: int  # 1, 2, 3, … without gaps
     policy_version: int  # version of the trainer when the batch was assembled
-    temperature: float  # that of the sampler; logits are divided by it
+    temperature: float  # of the sampler; logits are divided by it
     num_groups: int
     reward_mean: float
     reward_std: float
@@ -55,7 +55,7 @@ class Batch:
     advantages_negative: NDArray[np.float32]  # [T] A⁻ ≤ 0; 0 where the mask is 0
     loss_weights: NDArray[np.float32]  # [T] w > 0 where the mask is 1, else 0; their sum is the denominator
     versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
-    rewards: NDArray[np.float32]  # [S] that of its session
+    rewards: NDArray[np.float32]  # [S] reward of its session
     sessions: NDArray[np.int32]  # [S] number of the session within the batch, from 0 to M - 1
     groups: NDArray[np.int32]  # [S] number of its group within the batch
     session_rewards: NDArray[np.float64]  # [M] of all sessions with an outcome, after the overlong rule
@@ -67,7 +67,7 @@ class Batch:
 
     @property
     def layout(self) -> TreeLayout:
-        """The samples as trees. Raises InvalidTreeLayout."""
+        """Return the samples as trees. Raises InvalidTreeLayout."""
         return TreeLayout(self.sample_starts.astype(np.int64), self.sample_parents.astype(np.int64))
 
 
@@ -127,7 +127,7 @@ def _with_trees(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def _with_session_rewards(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Upgrade a batch of version 2, which names only sessions with samples: number them again, without gaps."""
+    """Upgrade a batch of version 2, which has only sessions with samples: renumber them without gaps."""
     _, firsts, numbers = np.unique(arrays["sessions"], return_index=True, return_inverse=True)
     return {
         **arrays,

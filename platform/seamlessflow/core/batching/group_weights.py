@@ -1,7 +1,7 @@
-"""What the tokens of finished groups weigh: the overlong rule, the advantages, then the three arrays of a batch.
+"""Computes the weights of tokens in finished groups: applies the overlong rule, then advantages, then makes arrays.
 
-Baselines are taken over sessions, never over branches; every trained token of a session carries its session's advantage
-(or that of its span). A sampled token belongs to one session, so branches that share it agree on its advantage.
+Baselines are computed over sessions, never over branches. Every trained token has the advantage of its session (or of
+its span within the session). A sampled token belongs to one session, so branches that share it agree on its advantage.
 """
 
 import dataclasses
@@ -32,21 +32,24 @@ class GroupPart:
     objective: TrainObjective
     rewards: Floats  # [M] after the overlong rule
     has_advantage: NDArray[np.bool_]  # [M]
-    is_on: NDArray[np.bool_] | None = None  # [M] chose to think; needed by mode-aware advantages
+    is_on: NDArray[np.bool_] | None = None  # [M] chose to think; needed for mode-aware advantages
 
     @property
     def token_sessions(self) -> NDArray[np.int64]:
-        """The session of each token, [T]."""
+        """Return the session of each token, [T]."""
         return self.trees.sample_sessions[self.trees.layout.samples]
 
     @property
     def sample_rewards(self) -> Floats:
-        """The reward of each sample, [S]."""
+        """Return the reward of each sample, [S]."""
         return self.rewards[self.trees.sample_sessions]
 
     @property
     def num_trained_tokens(self) -> NDArray[np.int64]:
-        """[M] counted as often as they count in the loss, so that a tree weighs as much as its branches."""
+        """Return each session's number of trained tokens, [M], each counted as often as it counts in the loss.
+
+        So a tree weighs as much as its branches written out.
+        """
         trees, trained = self.trees, self.trees.loss_mask != 0
         no_advantages = np.zeros(trees.layout.num_samples)
         weights = token_weights(trees.layout, trees.loss_mask, no_advantages, self.objective).weights
@@ -61,7 +64,7 @@ class JudgedSession:
 
 
 def judged_session(session: FinishedSession, markers: JudgeMarkers) -> JudgedSession:
-    """Return what a session chose, judged by all its sampled tokens in order, trained or not."""
+    """Return whether a session chose to think, and its judge span, from all its sampled tokens, trained or not."""
     answers = {
         node.index: np.frombuffer(node.token_ids, dtype="<i4")
         for node in session.nodes
@@ -91,7 +94,7 @@ def group_part(
     """Apply the overlong rule to a group: to its rewards, its mask, or its advantages.
 
     `limit` bounds the sampled tokens of a session, `turn_limit` those of one answer. Sessions that the rule filters, or
-    that are no examples to imitate, leave the loss; without `may_mask` they lose only their advantage.
+    whose reward is too low to imitate, are masked; without `may_mask` they only lose their advantage.
     """
     overlong = algorithm.overlong
     rewards = np.array([session.reward for session in group], dtype=np.float64)
@@ -120,8 +123,7 @@ def group_part(
 def _soft_penalties(
     group: Sequence[FinishedSession], overlong: OverlongSection, *, limit: int, turn_limit: int | None
 ) -> Floats:
-    """Return the penalty of the session or of its longest answer, [M], whichever is worse: one turn can fill its
-    budget."""
+    """Return the penalty of each session or of its longest answer, [M], whichever is worse."""
     lengths = [(limit, [session.num_sampled_tokens for session in group])]
     if turn_limit is not None:
         lengths.append((turn_limit, [session.longest_answer_tokens for session in group]))
@@ -141,7 +143,7 @@ def _soft_penalties(
 def token_weights_of(
     parts: Sequence[GroupPart], algorithm: AlgorithmSection, installed: Estimator | None = None
 ) -> list[TokenWeights]:
-    """Return the arrays of each part. `installed`: the estimator that the algorithm names, if it is not built in."""
+    """Return the weights of each part. `installed` is the estimator that the algorithm names if it is not built in."""
     if algorithm.advantage is AdvantageEstimator.MODE_AWARE:
         return [_mode_aware_weights(part, algorithm.judge) for part in parts]
     sizes = [len(part.rewards) for part in parts]

@@ -1,4 +1,4 @@
-"""Subtracts the KL to the reference model from a batch's rewards: the trainer's side of `kl_placement: reward`."""
+"""Subtracts the KL divergence from the reference model from a batch's rewards, for `kl_placement: reward`."""
 
 import dataclasses
 
@@ -11,8 +11,10 @@ from seamlessflow.core.batching.format import Batch
 
 
 def kl_into_rewards(batch: Batch, reference_logprobs: Floats, algorithm: AlgorithmSection) -> Batch:
-    """Return the batch with advantages of the shaped rewards. `reference_logprobs` is [T]; only trained tokens
-    count."""
+    """Return the batch with advantages computed from the shaped rewards.
+
+    `reference_logprobs` is [T]; only trained tokens are used.
+    """
     trained = np.flatnonzero(batch.loss_mask)
     token_sessions = np.repeat(batch.sessions, np.diff(batch.sample_starts))[trained]
     difference = reference_logprobs[trained] - batch.behaviour_logprobs[trained].astype(np.float64)

@@ -1,12 +1,12 @@
-"""Groups samples of trees into packs within a token budget, and deals packs to ranks: pure, deterministic.
+"""Groups samples of trees into packs within a token budget, and deals packs to ranks. Pure and deterministic.
 
-A pack is what one forward and backward pass computes: some samples and, as context, all tokens before them on their
-paths, each once. A tree within the budget stays whole; a larger one is cut between branches in depth-first order, and
-each part computes what the parts share. Parts are then packed together, largest first, wherever they fit (first-fit
+A pack is the input of one forward and backward pass: some samples and, as context, all tokens before them on their
+paths, each once. A tree within the budget stays whole. A larger tree is cut between branches in depth-first order, and
+each part computes the shared tokens again. Parts are then packed together, largest first, wherever they fit (first-fit
 decreasing). Finding the best cut is NP-hard ("Tree Training", arXiv 2511.00413); this one is linear in the samples.
 
-Invariants: every sample is in exactly one pack; a pack keeps the budget unless it is a single sample whose path alone
-is longer; the ranks get equally many packs, and their loads differ by no more than the largest pack.
+Invariants: every sample is in exactly one pack; a pack stays within the budget unless it is one sample whose path alone
+is longer; ranks get equally many packs except in the last round, and their loads differ by at most the largest pack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """`tokens`: all tokens to compute, in rising order, together with all tokens before them on their paths."""
+    """`tokens` are all tokens to compute, in rising order, including all tokens before the samples on their paths."""
 
     samples: tuple[int, ...]
     tokens: Ints
 
     def layout(self, whole: TreeLayout) -> tuple[TreeLayout, Ints]:
-        """Return the pack's own trees and, for each token, the place of its predecessor in the pack (NO_PARENT:
-        none)."""
+        """Return the pack's own trees and each token's predecessor in the pack (NO_PARENT if it has none)."""
         before = whole.predecessors[self.tokens]
         parents = np.where(before == NO_PARENT, NO_PARENT, np.searchsorted(self.tokens, before))
         begins = (parents == NO_PARENT) | (parents != np.arange(-1, len(parents) - 1))
@@ -38,7 +37,7 @@ class Pack:
 
 
 def pack_samples(layout: TreeLayout, num_inputs: Mapping[int, int], budget: int) -> list[Pack]:
-    """Pack the samples that `num_inputs` names; it says how many of a sample's own tokens are needed."""
+    """Pack the samples in `num_inputs`, which gives for each sample how many of its own tokens are needed."""
     paths = list(layout.paths())
     parts: list[Pack] = []
     for tree in layout.trees():

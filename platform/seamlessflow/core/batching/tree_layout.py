@@ -1,14 +1,14 @@
-"""How trees of tokens lie in one flat array: depth first, each token once.
+"""Lays trees of tokens out in one flat array: depth first, each token once.
 
-A tree of conversations is cut into *samples*, one for each branch. The first branch holds its whole path; every later
-one holds only what no branch before it has, and continues from a token of an earlier sample, its parent. In a batch
-without any sharing, no sample has a parent.
+A tree of conversations is cut into *samples*, one per branch. The first branch holds its whole path. Every later branch
+holds only the tokens that no earlier branch has, and continues from a token of an earlier sample, its parent. In a
+batch without any sharing, no sample has a parent.
 
     tokens   a b c d | e f | g          sample_starts   0 4 6 7
     sample      0       1    2          sample_parents  -1 2 0      paths: abcd, abcef, ag
 
-Invariant (`TreeLayout` refuses anything else): the order is depth first, so a parent lies on the path of the sample
-before. Therefore the descendants of a token are one contiguous range after it, and the branches through a token are one
+Invariant (`TreeLayout` refuses anything else): the order is depth first, so a parent is on the path of the previous
+sample. Therefore the descendants of a token are one contiguous range after it, and the branches through a token are one
 contiguous range of samples. No loop over tokens runs in Python.
 """
 
@@ -30,14 +30,13 @@ class InvalidTreeLayout(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TreeLayout:
-    """T tokens in S samples. Raises InvalidTreeLayout. Computes the derived arrays once."""
+    """T tokens in S samples. Computes the derived arrays at construction. Raises InvalidTreeLayout."""
 
     sample_starts: Ints  # [S + 1]
     sample_parents: Ints  # [S] the token that the sample continues from; NO_PARENT: it begins a tree
     positions: Ints = field(init=False)  # [T] tokens before it on its path
-    descendant_ends: Ints = field(
-        init=False
-    )  # [T] u descends from t, or is t, iff t <= u < descendant_ends[t]
+    # [T] u descends from t, or is t, iff t <= u < descendant_ends[t]
+    descendant_ends: Ints = field(init=False)
 
     def __post_init__(self) -> None:
         lengths = np.diff(self.sample_starts)
@@ -65,26 +64,28 @@ class TreeLayout:
 
     @property
     def num_linear_tokens(self) -> int:
-        """The number of tokens if all branches were written out one by one."""
+        """Return the number of tokens if all branches were written out one by one."""
         ends = self.sample_starts[1:] - 1
         return int((self.positions[ends] + 1).sum())
 
     @property
     def predecessors(self) -> Ints:
-        """[T] the token before each token on its path; NO_PARENT at the beginning of a tree."""
+        """Return the token before each token on its path, [T]; NO_PARENT at the beginning of a tree."""
         before = np.arange(-1, self.num_tokens - 1)
         before[self.sample_starts[:-1]] = self.sample_parents
         return before
 
     @property
     def samples(self) -> Ints:
-        """[T] the sample that holds each token."""
+        """Return the sample that holds each token, [T]."""
         return np.repeat(np.arange(self.num_samples), np.diff(self.sample_starts))
 
     @property
     def last_samples(self) -> Ints:
-        """[T] the last branch through each token. The sample that holds it is the first; all between go through it
-        too."""
+        """Return the last branch through each token, [T].
+
+        The first is the sample that holds the token, and all branches in between go through it too.
+        """
         last: Ints = np.searchsorted(self.sample_starts, self.descendant_ends, side="left") - 1
         return last
 
@@ -124,8 +125,7 @@ class TreeLayout:
         return positions, ends
 
     def _open_pieces(self) -> Iterator[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-        """Yield for each sample the pieces it leaves for good, and those of its own path (valid until the next
-        step)."""
+        """Yield for each sample the pieces that no later path has, and those of its own path (valid for one step)."""
         pieces: list[tuple[int, int]] = []
         starts, parents = self.sample_starts.tolist(), self.sample_parents.tolist()
         for sample, parent in enumerate(parents):
@@ -135,7 +135,7 @@ class TreeLayout:
             if parent != NO_PARENT:
                 if not pieces or not pieces[-1][0] <= parent < pieces[-1][1]:
                     raise InvalidTreeLayout(
-                        f"sample {sample} goes on from token {parent}, which is not on the path of the sample before it"
+                        f"sample {sample} continues from token {parent}, which is not on the path of the sample before"
                     )
                 start, end = pieces.pop()
                 pieces.append((start, parent + 1))

@@ -1,1 +1,1 @@
-"""Trajectory trees: longest-prefix match, version spans, resumption, flattening."""
+"""Trajectory trees: longest-prefix match, version spans, answers across engines, flattening."""

@@ -1,9 +1,10 @@
 """Turns conversations of one or more sessions into trees of tokens, depth first (`core.batching.tree_layout`).
 
-Context that sessions or branches share at their beginning is stored once, compared by its tokens; sampled tokens are
-never merged, because every draw is a sample of its own. Partial answers are left out (what follows them continues from
-the node above), and so is context after the last trained token of a branch. Tokens of unknown version, tokens without a
-finite logprob and masked tokens are kept as context and never trained. The same sessions always give the same trees.
+Context that sessions or branches share at their beginning is stored once; it is compared by its tokens. Sampled tokens
+are never merged, because every draw is a sample of its own. Partial answers are left out (what follows them continues
+from the node above), and so is context after the last trained token of a branch. Tokens of unknown version, tokens
+without a finite logprob and masked tokens are kept as context and never trained. The same sessions always give the same
+trees.
 
 Source: "Tree Training" (arXiv 2511.00413), where the flat sequence is attended to by ancestors only.
 """
@@ -22,12 +23,14 @@ from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_expand
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-NodeMarks = Mapping[int, int]  # for a session: the index of an answer's node → how many of its first tokens
+NodeMarks = Mapping[
+    int, int
+]  # for one session: index of an answer's node → how many of its first tokens to mark
 
 
 @dataclass(frozen=True, slots=True)
 class FlatTrees:
-    """T tokens of S branches."""
+    """Flattened trees: T tokens of S branches."""
 
     layout: TreeLayout
     sample_sessions: NDArray[np.int64]  # [S] index of the session whose branch it is
@@ -65,9 +68,9 @@ class _Piece:
 
 
 def flatten(sessions: Sequence[Sequence[Node]], marks: Sequence[NodeMarks] | None = None) -> FlatTrees:
-    """Build the trees of all branches that train something. The nodes of a session are in order of their index.
+    """Build the trees of all branches with a trained token. The nodes of a session must be in order of their index.
 
-    `marks`: for each session, the number of first tokens to mark in some of its answers.
+    `marks` gives, for each session, how many first tokens of some of its answers to mark.
     """
     top: list[_Piece] = []
     for number, nodes in enumerate(sessions):
@@ -84,7 +87,7 @@ def flatten(sessions: Sequence[Sequence[Node]], marks: Sequence[NodeMarks] | Non
 
 
 def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
-    """Write each branch out whole, as one sample; a shared answer is trained in the first branch or in all of them."""
+    """Write each whole branch out as one sample. A shared answer is trained in the first branch, or in all of them."""
     layout = trees.layout
     own_starts = layout.sample_starts[:-1]
     parts, masks = [], []
@@ -106,7 +109,7 @@ def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
 
 
 def _session_roots(number: int, nodes: Sequence[Node], marks: NodeMarks) -> list[_Piece]:
-    """Return the session's own trees, without what trains nothing."""
+    """Return the session's trees, without branches and trailing context that train nothing."""
     below: defaultdict[int | None, list[_Piece]] = defaultdict(list)  # by parent, newest first
     for node in reversed(nodes):
         children = below.pop(node.index, [])
@@ -124,7 +127,7 @@ def _session_roots(number: int, nodes: Sequence[Node], marks: NodeMarks) -> list
 
 
 def _insert(siblings: list[_Piece], piece: _Piece) -> None:
-    """Add a piece; context is merged with the sibling that begins with the same tokens."""
+    """Add a piece. Context is merged with a sibling that begins with the same tokens."""
     if not piece.is_sampled:
         for place, other in enumerate(siblings):
             num_shared = 0 if other.is_sampled else _num_shared(other.token_ids, piece.token_ids)

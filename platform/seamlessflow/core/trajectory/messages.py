@@ -1,8 +1,9 @@
-"""Canonical digests of chat messages. A request is matched on these before tokens prove the match.
+"""Canonical digests of chat messages. A request is matched on them before its text proves the match.
 
-Takes messages in the OpenAI chat format and returns 16 bytes per message. Messages that a template can only render the
-same get the same digest: it ignores key order, absent against null or empty content, text in parts or in a string,
-identifiers of tool calls, arguments as object or as JSON text, and reasoning that an agent left out.
+Takes messages in the OpenAI chat format and returns 16 bytes per message. Messages that every template renders the same
+get the same digest. It does not depend on the order of keys, on whether empty content is absent, null or "", on whether
+text is in parts or in a string and arguments are an object or JSON text, on identifiers of tool calls, or on reasoning
+that an agent left out.
 """
 
 import hashlib
@@ -17,8 +18,7 @@ _THINK = re.compile(r"\A\s*(?:<think>)?.*?</think>", re.DOTALL)
 
 
 def message_text(content: Any) -> str:
-    """Return the text of a content field: a string, a list of text parts, or nothing. Raises ValueError on other
-    parts."""
+    """Return the text of a content field: a string, a list of text parts, or None. Raises ValueError otherwise."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -33,7 +33,7 @@ def _is_text_part(part: Any) -> bool:
 
 
 def tool_arguments(arguments: Any) -> Any:
-    """Return the arguments of a tool call as an object if they are one; other text stays as it is."""
+    """Return the arguments of a tool call parsed from JSON; text that is not JSON is returned unchanged."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -59,6 +59,6 @@ def message_digests(messages: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
 
 
 def value_digest(value: Any) -> bytes:
-    """Return the digest of any JSON value, whatever the order of its keys."""
+    """Return the digest of a JSON value. It does not depend on the order of keys."""
     raw = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(raw, digest_size=DIGEST_BYTES).digest()

@@ -1,8 +1,8 @@
 """The trajectory tree of one session: nodes that hold only their own tokens, as packed bytes.
 
-`match` takes a request as canonical message digests (and the digest of what else its prompt depends on, e.g. its
-tools); it returns the deepest answer whose path carries exactly a prefix of those messages. The caller then proves on
-rendered text and tokens that the request really continues that path.
+`match` takes a request as canonical message digests (and a digest of everything else that its prompt depends on, such
+as its tools). It returns the deepest answer whose path has exactly a prefix of those messages. The caller then verifies
+on rendered text that the request really continues that path.
 
 Invariants: a node's index is its place in `nodes`; a parent comes before its children; a sampled node's parent is a
 prompt or root node; token ids never change once a node is added.
@@ -18,7 +18,7 @@ TOKEN_BYTES = 4  # int32
 
 
 class NodeKind(IntEnum):
-    """Values as stored."""
+    """The values are stored in the database."""
 
     ROOT = 0  # a task prompt, shared by the sessions that begin with it
     PROMPT = 1  # tokens the agent added
@@ -26,7 +26,7 @@ class NodeKind(IntEnum):
 
 
 class Drift(StrEnum):
-    """How a request joined its tree: clean (appended), realign (known messages, other text), fork (other messages)."""
+    """How a request joined its tree: clean (appended), realign (same messages, other text), fork (other messages)."""
 
     CLEAN = "clean"
     REALIGN = "realign"
@@ -34,7 +34,7 @@ class Drift(StrEnum):
 
 
 class ForkCause(StrEnum):
-    """Why a request is not clean."""
+    """Why the drift of a request is not clean."""
 
     NEW_ROOT = "the conversation begins differently"
     CONTEXT = "tools or template arguments changed"
@@ -45,7 +45,7 @@ class ForkCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`digests` are those of the messages it added; `num_path_tokens` counts the tokens from the root to its end."""
+    """`digests` are those of the messages that it added; `num_path_tokens` counts tokens from the root to its end."""
 
     index: int
     parent: int | None
@@ -66,11 +66,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The answer that a request continues, and how many of the request's messages its path holds."""
+    """The answer that a request continues, and how many of the request's messages its path has."""
 
     node: Node | None
     num_messages: int
-    cause: ForkCause | None  # why the match is not the newest answer
+    cause: ForkCause | None  # why the request does not simply continue its tree
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class PrefixTree:
         return Match(None, 0, ForkCause.CONTEXT if is_other_context else ForkCause.NEW_ROOT)
 
     def prompt_child(self, parent: int | None, digests: tuple[bytes, ...], context: bytes) -> Node | None:
-        """Find the prompt node that adds exactly these messages under `parent`, if a request added it before."""
+        """Find the prompt node under `parent` with exactly these messages, if an earlier request added one."""
         for index in self.children.get(parent, ()):
             node = self.nodes[index]
             if node.kind != NodeKind.SAMPLED and node.digests == digests and node.context == context:

@@ -1,8 +1,8 @@
-"""One answer in progress, across engines: what it has, what it may still take, where it may continue.
+"""One answer in progress, across engines: its tokens, its remaining budget, and which engines may continue it.
 
 `AnswerProgress` takes pieces as packed bytes with the versions that sampled them. The next engine is asked to continue
-from the prompt and all tokens so far. Invariants: budget, tokens and spans are those of one call, however often it
-moved; the version never goes down within a turn, so `min_version` only rises.
+from the prompt and all tokens so far. Invariants: budget, tokens and spans are those of one call, however often the
+answer changes engines; the version never decreases within a turn, so `min_version` only rises.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from seamlessflow.core.trajectory.version_spans import Spans, spans_bounds, span
 
 
 class FinishReason(StrEnum):
-    """As engines report it. `abort` is not an end: the answer continues elsewhere."""
+    """Why an engine stopped, in the engines' words. After `abort` the answer continues on another engine."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -36,7 +36,7 @@ class Piece:
 
 @dataclass(slots=True)
 class AnswerProgress:
-    """States: growing (finish_reason None) → finished. Moved by `add` and `cut`."""
+    """States: growing (finish_reason is None) → finished. `add` and `cut` move it."""
 
     prompt_ids: bytes
     max_tokens: int
@@ -45,7 +45,7 @@ class AnswerProgress:
     spans: Spans = ()
     finish_reason: FinishReason | None = None
     num_handovers: int = 0
-    handover_at: tuple[int, ...] = ()  # how many tokens it had at each hand-over
+    handover_at: tuple[int, ...] = ()  # the number of tokens at each hand-over
     num_continuations: int = 0
     num_wasted_tokens: int = 0
     max_gap_s: float = 0.0
@@ -63,12 +63,12 @@ class AnswerProgress:
 
     @property
     def min_version(self) -> int:
-        """No engine below this version may continue the answer."""
+        """Return the version that an engine must have at least to continue the answer."""
         return spans_bounds(self.spans)[1] or 0
 
     @property
     def next_prompt(self) -> bytes:
-        """The input of the next engine: the prompt and all tokens sampled so far."""
+        """Return the input of the next engine: the prompt and all tokens sampled so far."""
         return self.prompt_ids + bytes(self.token_ids)
 
     def add(self, piece: Piece) -> None:
@@ -85,14 +85,14 @@ class AnswerProgress:
             self.finish_reason = FinishReason.LENGTH
 
     def moved(self) -> None:
-        """Note that the engine gave the answer up and another one continues."""
+        """Record a hand-over: the engine gave up the answer, and another one continues it."""
         self.num_handovers += 1
         self.handover_at += (self.num_tokens,)
         if self.token_ids:
             self.num_continuations += 1
 
     def cut(self, num_tokens: int) -> None:
-        """Finish the answer at token `num_tokens`, which completed a stop string; later ones are waste."""
+        """Finish the answer after its first `num_tokens` tokens, which complete a stop string; drop the others."""
         self.num_wasted_tokens += self.num_tokens - num_tokens
         del self.token_ids[num_tokens * TOKEN_BYTES :]
         del self.logprobs[num_tokens * TOKEN_BYTES :]

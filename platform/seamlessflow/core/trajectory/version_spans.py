@@ -1,8 +1,8 @@
 """Which policy version sampled which token of an answer: run-length spans.
 
-A span list is flat, `(start, version, start, version, …)`: from token `start` on, until the next start, tokens were
-sampled by `version`. Invariant: the first start is 0, starts rise strictly, neighbours differ; without tokens there are
-no spans. UNKNOWN_VERSION marks tokens whose version cannot be proven; they are never trained.
+A span list is flat, `(start, version, start, version, …)`: tokens from `start` up to the next start were sampled by
+`version`. Invariants: the first start is 0, starts rise strictly, neighbouring versions differ; an answer without
+tokens has no spans. UNKNOWN_VERSION marks tokens whose version cannot be proven; they are never trained.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def spans_truncate(spans: Spans, num_tokens: int) -> Spans:
 
 
 def spans_expand(spans: Spans, num_tokens: int) -> NDArray[np.int32]:
-    """Return one version per token, int32 [num_tokens]. Raises ValueError if the spans do not begin at token 0."""
+    """Return one version per token, int32 [num_tokens]. Raises ValueError if the spans do not cover the tokens."""
     if num_tokens == 0:
         return np.empty(0, dtype=np.int32)
     starts = np.asarray(spans[0::2], dtype=np.int64)
