@@ -1,1 +1,1 @@
-"""Tables of the data plane (migrated here, written by gateways) and their read-only views."""
+"""The data plane's tables (migrated here, written by gateways), and their read-only REST API."""

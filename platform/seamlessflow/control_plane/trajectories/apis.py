@@ -1,4 +1,4 @@
-"""Rollout groups, sessions with their trees, and the audit of a job, over REST. Read-only."""
+"""REST API of rollout groups, sessions with their trees, evaluations, and the audit of a job. Read-only."""
 
 from uuid import UUID
 
@@ -50,7 +50,7 @@ class JobGroupListApi(ProjectApi):
             OpenApiParameter(
                 "evaluation",
                 OpenApiTypes.INT,
-                description="The groups of the evaluation of this version; left out: those that train.",
+                description="Only the groups that evaluate this version. Without it: the groups that train.",
             ),
         ],
         responses=page_serializer(GroupOutput),
@@ -104,7 +104,7 @@ class SessionDetailApi(ProjectApi):
         parameters=[
             OpenApiParameter("tokens", OpenApiTypes.BOOL, description="Add token ids and logprobs."),
             OpenApiParameter(
-                "from_node", OpenApiTypes.INT, description="First node by index; 0 if left out."
+                "from_node", OpenApiTypes.INT, description="Index of the first node to return; by default 0."
             ),
         ],
         responses=SessionDetailOutput,
@@ -131,7 +131,7 @@ class SessionDetailApi(ProjectApi):
 class JobAuditApi(ProjectApi):
     @extend_schema(operation_id="job_audit", responses=AuditOutput)
     def get(self, request: Request, job_id: UUID) -> Response:
-        """Check whether everything that a job left behind is complete.
+        """Check whether a job's records are complete.
 
         Each check looks for something lost or stored twice: batches, versions, sessions, tokens,
         time. `ok` is true if all checks passed.

@@ -1,4 +1,4 @@
-"""Django's entry for this app; after each migration the token table has its partitions."""
+"""Django's configuration of this app; it makes the partitions of the token table after each migration."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Checks that a job's records are whole: nothing is lost or doubled. Read-only; used after injected faults.
+"""Checks that a job's records are complete: nothing is lost or stored twice. Read-only; used after injected faults.
 
-Each check is a function from the job to a `Check`; SQL over the tables of both planes counts what is wrong.
+Each check is a function from the job to a `Check`; SQL over the tables of both planes counts the faults.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -37,7 +37,10 @@ class AuditReport:
 
 
 def job_audit(job: Job) -> AuditReport:
-    """Run every check on the job as it is now. It is strictest on an ended job. Deleted nodes prove nothing."""
+    """Run every check on the job's current rows; if its nodes were deleted, without the checks of nodes.
+
+    Checks are strictest once the job has ended.
+    """
     gone = OF_NODES if job.trajectories_deleted_at is not None else ()
     checks = [check(job) for check in CHECKS if check not in gone]
     return AuditReport(ok=all(check.ok for check in checks), checks=checks)
@@ -64,7 +67,7 @@ def batches_published_once(job: Job) -> Check:
 
 
 def batches_numbered_without_gaps(job: Job) -> Check:
-    """Stored batches are 1..M, M ≥ N; those before N are applied or forgotten (N itself is noted a moment later)."""
+    """Stored batches are 1..M, M ≥ N; those before N are applied or forgotten (N itself follows a moment later)."""
     ((count, newest, distinct, not_applied),) = _rows(
         "SELECT count(*), coalesce(max(number), 0), count(DISTINCT number), "
         f"count(*) FILTER (WHERE number < %s AND state = '{BatchState.LEASED}') "
@@ -77,7 +80,7 @@ def batches_numbered_without_gaps(job: Job) -> Check:
 
 
 def groups_in_one_batch(job: Job) -> Check:
-    """A group carries a batch number exactly when it is batched, and each batch has the groups it says it has."""
+    """A group has a batch number if and only if it is batched, and each batch has as many groups as its row says."""
     ((strays,),) = _rows(
         "SELECT count(*) FROM trajectory_group "
         f"WHERE job_id = %s AND (state = '{GroupState.BATCHED}') <> (batch_number IS NOT NULL)", [job.id])  # fmt: skip
@@ -103,7 +106,7 @@ def batched_sessions_closed(job: Job) -> Check:
 
 
 def trees_are_whole(job: Job) -> Check:
-    """Node indexes of a session are 0, 1, 2, …; parents exist and come before; only roots have none."""
+    """The node indexes of a session are 0, 1, 2, …; a parent exists and comes first; only roots have no parent."""
     ((gaps,),) = _rows(
         "SELECT count(*) FROM (SELECT session_id FROM trajectory_node WHERE job_id = %s GROUP BY session_id "
         "HAVING min(node_index) <> 0 OR max(node_index) <> count(*) - 1) s", [job.id])  # fmt: skip
@@ -117,7 +120,7 @@ def trees_are_whole(job: Job) -> Check:
 
 
 def version_spans_add_up(job: Job) -> Check:
-    """Spans of a sampled node start at 0, only grow and end within its tokens; their extremes are the node's."""
+    """The spans of a sampled node start at 0, rise and end within its tokens; their extremes are those of its row."""
     ((total, wrong, unknown),) = _rows(
         """
         SELECT count(*), count(*) FILTER (WHERE NOT coalesce(
@@ -136,7 +139,7 @@ def version_spans_add_up(job: Job) -> Check:
 
 
 def logprobs_match_tokens(job: Job) -> Check:
-    """Every sampled token has four bytes of id and four of logprob: read from the frame headers, without unpacking."""
+    """Every sampled token has four bytes of id and four of logprob; sizes are read from the headers of the frames."""
     rows = _rows(
         "SELECT num_tokens, substring(token_ids FOR %s), substring(logprobs FOR %s) FROM trajectory_node "
         "WHERE job_id = %s AND kind = 2", [ZSTD_HEADER_BYTES, ZSTD_HEADER_BYTES, job.id])  # fmt: skip
@@ -147,7 +150,7 @@ def logprobs_match_tokens(job: Job) -> Check:
 
 
 def turns_recorded_once(job: Job) -> Check:
-    """A turn's nodes are in one session, under one parent, and each session counts the turns it acknowledged."""
+    """A turn's nodes are in one session, under one parent, and each session counts its acknowledged turns."""
     ((spread,),) = _rows(
         "SELECT count(*) FROM (SELECT turn_id FROM trajectory_node WHERE job_id = %s AND kind = 2 AND NOT is_partial "
         "GROUP BY turn_id HAVING count(DISTINCT session_id) > 1 OR count(DISTINCT parent_index) > 1) t",
@@ -170,7 +173,7 @@ def turns_recorded_once(job: Job) -> Check:
 
 
 def ledger_sums_to_wall_time(job: Job) -> Check:
-    """The intervals of each machine the job used touch, from its first to its last within the job's time."""
+    """The ledger intervals of each machine that the job used are adjacent, from the first to the last in its time."""
     rows = _rows(
         """
         SELECT m.name, count(*), count(*) FILTER (WHERE i.gap_s > %s OR i.gap_s < -%s),
@@ -238,7 +241,7 @@ def staleness_bound_kept(job: Job) -> Check:
 
 
 def held_out_never_trained(job: Job) -> Check:
-    """Groups of evaluations, and only those, have the states of evaluations; none is in a batch."""
+    """Groups of evaluations, and only these, have the states of evaluations; none of them is in a batch."""
     ((strays,),) = _rows(
         "SELECT count(*) FROM trajectory_group WHERE job_id = %s AND ((evaluation_version IS NOT NULL) <> "
         f"(state IN ('{GroupState.EVALUATING}', '{GroupState.EVALUATED}')) "

@@ -1,6 +1,6 @@
-"""Bytes for browsers: a JSON header, then little-endian arrays that can be viewed in place.
+"""Encodes answers as bytes for browsers: a JSON header, then little-endian arrays that can be viewed in place.
 
-Layout: uint32 length of the header, the header padded with spaces to a multiple of four, the arrays one after another.
+Layout: the header's length as uint32, the header padded with spaces to a multiple of four bytes, then the arrays.
 """
 
 import gzip
@@ -11,7 +11,7 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 
 ALIGNMENT = 4
-GZIP_LEVEL = 1  # sparse integers: a tenth of the bytes for little time
+GZIP_LEVEL = 1  # sparse integers shrink to a tenth in little time
 MIN_GZIP_BYTES = 2048
 CONTENT_TYPE = "application/octet-stream"
 
@@ -23,7 +23,7 @@ def binary_encode(header: Mapping[str, Any], arrays: Iterable[bytes]) -> bytes:
 
 
 def binary_response(request: HttpRequest, body: bytes, *, is_immutable: bool) -> HttpResponse:
-    """Answer with bytes. `is_immutable`: this address always gives these bytes, so the browser may keep them."""
+    """Answer with bytes. With `is_immutable`, this address always gives these bytes, so the browser may cache them."""
     headers = {"Cache-Control": "private, max-age=86400, immutable" if is_immutable else "private, no-store"}
     if len(body) >= MIN_GZIP_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, GZIP_LEVEL)

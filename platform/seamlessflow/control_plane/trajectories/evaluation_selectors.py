@@ -1,4 +1,4 @@
-"""Reads evaluations: those of a job, and the versions that retention must keep for them."""
+"""Reads the evaluations of a job, and the versions that retention must keep for them."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -29,7 +29,7 @@ def evaluation_list(*, job: Job) -> QuerySet[Evaluation]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredVersions:
-    """Versions that retention must keep: the best one, and all that the running evaluation may measure."""
+    """The versions that retention must keep: the best one, and those that the running evaluation may measure."""
 
     best: int | None
     running_from: int | None

@@ -1,6 +1,7 @@
-"""The forest of a group over REST: an overview of its nodes, their tokens, and what tokens stand for. Read-only.
+"""REST API of a group's forest: an overview of its nodes, their tokens, and the text of tokens. Read-only.
 
-Nodes and tokens are sent as bytes (`binary.py`): a forest may have tens of thousands of nodes, a branch 100,000 tokens.
+Nodes and tokens are sent as bytes (`binary.py`), because a forest may have tens of thousands of nodes and a branch
+100,000 tokens.
 """
 
 from http import HTTPStatus
@@ -45,10 +46,12 @@ class GroupForestApi(ProjectApi):
         operation_id="group_forest",
         parameters=[
             OpenApiParameter(
-                "session", OpenApiTypes.STR, description="Begin with this session of the group."
+                "session", OpenApiTypes.STR, description="The session of the group to begin with."
             ),
-            OpenApiParameter("node", OpenApiTypes.INT, description="Begin with this node of it."),
-            OpenApiParameter("limit", OpenApiTypes.INT, description=f"Nodes; at most {MAX_PAGE_NODES}."),
+            OpenApiParameter("node", OpenApiTypes.INT, description="The node of this session to begin with."),
+            OpenApiParameter(
+                "limit", OpenApiTypes.INT, description=f"Number of nodes to return, at most {MAX_PAGE_NODES}."
+            ),
         ],
         responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES},
     )
@@ -57,8 +60,8 @@ class GroupForestApi(ProjectApi):
 
         The body is a JSON header followed by one little-endian array for each of its `columns`. A
         group with more nodes than `limit` is read page by page: `next` in the header names the
-        session and the node that the next page begins with. Trajectories that were deleted are
-        answered 410.
+        session and the node with which the next page begins. Deleted trajectories are answered
+        with 410.
         """
         group = group_get_visible(access=self.access, group_id=group_id)
         nodes_check(group.job)
@@ -93,8 +96,8 @@ class SessionTokensApi(ProjectApi):
     @extend_schema(
         operation_id="session_tokens",
         parameters=[
-            OpenApiParameter("node", OpenApiTypes.INT, description="Begin with this node."),
-            OpenApiParameter("start", OpenApiTypes.INT, description="Begin with this token of it."),
+            OpenApiParameter("node", OpenApiTypes.INT, description="The node to begin with."),
+            OpenApiParameter("start", OpenApiTypes.INT, description="The token of this node to begin with."),
         ],
         responses={(HTTPStatus.OK, "application/octet-stream"): _BYTES},
     )
@@ -102,7 +105,7 @@ class SessionTokensApi(ProjectApi):
         """Read the tokens and logprobs of consecutive nodes of a session as binary arrays.
 
         The body is a JSON header followed by little-endian arrays. `next` in the header names the
-        node and the token to begin the next page with. Trajectories that were deleted are answered
+        node and the token with which the next page begins. Deleted trajectories are answered with
         410.
         """
         session = session_get_visible(access=self.access, session_id=session_id)
@@ -110,7 +113,7 @@ class SessionTokensApi(ProjectApi):
         page = session_tokens(session=session, node=_number(request, "node"), start=_number(request, "start"))
         header = {"parts": page.parts, "next": page.next, "arrays": ["token_ids:int32", "logprobs:float32"]}
         body = binary_encode(header, [page.token_ids, page.logprobs])
-        # An open session may get further nodes; what follows the page's end tells whether it may.
+        # An open session may get further nodes, so only a page with a successor never changes.
         return binary_response(request, body, is_immutable=page.next is not None)
 
 
@@ -122,7 +125,7 @@ class JobVocabularyApi(ProjectApi):
         """Read the bytes of every token of a job's tokenizer.
 
         The body is a JSON header, then the end of each token as uint32, then the bytes of all
-        tokens in order of their ids. A tokenizer that cannot be read is answered 404.
+        tokens in order of their ids. If the tokenizer cannot be read, the answer is 404.
         """
         job = job_get_visible(access=self.access, job_id=job_id)
         try:

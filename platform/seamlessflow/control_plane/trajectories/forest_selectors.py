@@ -1,7 +1,7 @@
-"""Reads the forest of a group: an overview of its nodes, and the tokens of a few of them.
+"""Reads the forest of a group: an overview of its nodes, and the tokens of some of them.
 
-It returns nodes as packed columns (one COPY reads 30,000 of them, without Python per node), and single nodes of a live
-forest as rows with the same content. A node never changes, so a client asks only for what it lacks.
+It returns nodes as packed columns (one COPY reads 30,000 nodes, without Python code per node), and new nodes of a live
+forest as rows with the same content. A node never changes, so a client asks only for nodes that it lacks.
 """
 # ruff: noqa: S608 - statements are put together from constants of this module, values are parameters
 
@@ -25,11 +25,11 @@ from seamlessflow.core.types.ids import IdKind, show_id
 
 MAX_PAGE_NODES = 50_000
 MAX_PAGE_TOKENS = 65_536
-MAX_NEW_NODES = 2_000  # told in one tick
+MAX_NEW_NODES = 2_000  # sent in one tick
 FINISH_REASONS = ("", "stop", "length", "tool_calls", "abort")
 PARTIAL_BIT = 8  # in the column `marks`: finish reason in bits 0 to 2, then this, then hand-overs
 HANDOVER_SHIFT = 4
-# Integer and float columns of a page, in this order; all four bytes wide so that a browser views them in place.
+# Integer and float columns of a page, in this order; all are four bytes wide, so a browser can view them in place.
 COLUMNS = (
     "session", "index", "parent", "kind", "num_tokens", "min_version", "max_version", "prompt", "turn", "marks",
     "mean_logprob",
@@ -38,9 +38,9 @@ _MARKS = f"""
     (coalesce(array_position(ARRAY['stop', 'length', 'tool_calls', 'abort'], n.finish_reason), 0)
      + CASE WHEN n.is_partial THEN {PARTIAL_BIT} ELSE 0 END + (n.num_handovers << {HANDOVER_SHIFT}))
 """
-# The first four bytes of the prompt's identifier, itself a digest, tell which roots of a group are the same.
+# The first four bytes of the prompt's identifier, which is a digest, show which roots of a group are equal.
 _PROMPT = "coalesce(('x' || left(n.prompt_id::text, 8))::bit(32)::int4, 0)"
-# The last four bytes of the turn's identifier, which are random, tell within a session which growing answer this was.
+# The last four bytes of the turn's identifier are random; in a session they show which growing answer this was.
 _TURN = "('x' || right(n.turn_id::text, 8))::bit(32)::int4"
 _ASKED = """
     unnest(%(sessions)s::uuid[], %(months)s::date[], %(from)s::int4[]) WITH ORDINALITY
@@ -93,7 +93,7 @@ _COPY_ROW = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class ForestSession:
-    """Where a session's nodes lie, and how many there are. `row` is what people see."""
+    """Where a session's nodes are stored, and how many there are. `row` is what people see."""
 
     session_id: UUID
     month: Any
@@ -103,7 +103,7 @@ class ForestSession:
 
 @dataclass(frozen=True, slots=True)
 class ForestPage:
-    """Nodes in order; their sessions are places in the list that was asked for. `details`: what no number tells."""
+    """Nodes in order; a session is its index in the requested list. `details` has what the columns cannot express."""
 
     columns: Mapping[str, NDArray[Any]]
     details: list[list[Any]]  # [session, index, version spans, hand-overs]
@@ -121,7 +121,7 @@ class TokenPage:
 
 
 def forest_sessions(groups: Sequence[RolloutGroup]) -> dict[UUID, list[ForestSession]]:
-    """Return the sessions of each group by slot. `group.job` must be loaded."""
+    """Return each group's sessions in order of their slots. `group.job` must be loaded."""
     with connection.cursor() as cursor:
         cursor.execute(_SESSIONS, [[group.id for group in groups]])
         names = [column.name for column in cursor.description or ()]
@@ -135,7 +135,7 @@ def forest_sessions(groups: Sequence[RolloutGroup]) -> dict[UUID, list[ForestSes
 def forest_page(
     sessions: Sequence[ForestSession], *, start: tuple[int, int] = (0, 0), limit: int = MAX_PAGE_NODES
 ) -> ForestPage:
-    """Return the nodes from session `start[0]`, node `start[1]` on."""
+    """Return at most `limit` nodes, beginning with node `start[1]` of session `start[0]`."""
     parameters = _asked([(session, 0) for session in sessions]) | {"limit": limit + 1}
     parameters["from"] = [
         start[1] if ordinal == start[0] else 0 if ordinal > start[0] else 2**31 - 1
@@ -160,14 +160,14 @@ def forest_page(
 
 
 def forest_nodes_new(heads: Sequence[tuple[ForestSession, int]]) -> list[NodeRow]:
-    """Return rows of the nodes that each session has beyond the number given with it."""
+    """Return the nodes of each session beyond the number that is given with it, as rows."""
     with connection.cursor() as cursor:
         cursor.execute(_NEW_NODES, _asked(heads) | {"limit": MAX_NEW_NODES})
         return [_node_row(values) for values in cursor.fetchall()]
 
 
 def session_tokens(*, session: Session, node: int, start: int, limit: int = MAX_PAGE_TOKENS) -> TokenPage:
-    """Return at most `limit` tokens, from token `start` of node `node` on."""
+    """Return at most `limit` tokens, beginning with token `start` of node `node`."""
     parts: list[tuple[int, int, int]] = []
     ids: list[NDArray[np.int32]] = []
     logprobs: list[NDArray[np.float32]] = []
@@ -197,7 +197,7 @@ def session_tokens(*, session: Session, node: int, start: int, limit: int = MAX_
 
 
 def _token_rows(session: Session, node: int) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """Yield rows from a node on. Reads a few at a time, because only their tokens show how many are needed."""
+    """Yield rows beginning with a node. Reads a few at a time, because only their tokens show how many are needed."""
     num_rows = 64
     while True:
         with connection.cursor() as cursor:
@@ -218,16 +218,16 @@ def _asked(heads: Sequence[tuple[ForestSession, int]]) -> dict[str, Any]:
 
 
 def _num_rows(raw: bytes) -> int:
-    """Return the number of rows between the header and the two bytes that end the copy."""
+    """Return the number of rows between the header and the two bytes at the end of the copy."""
     return (len(raw) - _COPY_HEAD_BYTES - 2) // _COPY_ROW.itemsize
 
 
-# Estimators whose advantages need nothing but the rewards of one group.
+# Estimators that need only the rewards of one group.
 _OF_THE_GROUP_ALONE = (AdvantageEstimator.GROUP, AdvantageEstimator.LEAVE_ONE_OUT)
 
 
 def _with_advantages(group: RolloutGroup, rows: list[dict[str, Any]]) -> list[ForestSession]:
-    """Add advantages, computed over the sessions that would be trained; those of an open group may still change."""
+    """Add advantages, computed over the sessions that would train; in an open group they may still change."""
     trained = [row for row in rows if row["state"] == SessionState.CLOSED and row["reward"] is not None]
     algorithm = group.job.resolved_spec.algorithm
     is_held_out = group.evaluation_version is not None

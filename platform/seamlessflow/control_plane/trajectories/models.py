@@ -43,7 +43,7 @@ class RolloutGroup(models.Model):
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
     index = models.PositiveBigIntegerField()
     evaluation_version = models.PositiveBigIntegerField(
-        null=True, help_text="Held out: the evaluation of this version it belongs to. Never trained."
+        null=True, help_text="Set for held-out groups, which are never trained: the version they evaluate."
     )
     external_key = models.CharField(max_length=200, blank=True, default="")
     task_index = models.PositiveIntegerField(null=True)
@@ -56,7 +56,9 @@ class RolloutGroup(models.Model):
     num_rewarded = models.PositiveIntegerField(default=0)
     reward_mean = models.FloatField(null=True)
     reward_std = models.FloatField(null=True)
-    min_version = models.BigIntegerField(null=True, help_text="Oldest version that sampled a token of it.")
+    min_version = models.BigIntegerField(
+        null=True, help_text="Oldest version that sampled one of its tokens."
+    )
     max_version = models.BigIntegerField(null=True)
     batch_number = models.PositiveBigIntegerField(null=True)
     drop_cause = models.CharField(
@@ -68,14 +70,14 @@ class RolloutGroup(models.Model):
         help_text="Why it was dropped.",
     )
     replaced_for = models.PositiveBigIntegerField(
-        null=True, help_text="Dropped: the batch that was made meanwhile, which counts it as waste."
+        null=True, help_text="Set for dropped groups: the number of the batch that counts it as waste."
     )
     lease_phase_id = models.UUIDField(null=True, help_text="The agent phase that runs it.")
     lease_fence = models.PositiveBigIntegerField(null=True)
     lease_expires_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     ready_at = models.DateTimeField(null=True)
-    finalized_at = models.DateTimeField(null=True, help_text="When no session of it could run any more.")
+    finalized_at = models.DateTimeField(null=True, help_text="When none of its sessions could run any more.")
 
     class Meta:
         db_table = "trajectory_group"
@@ -93,13 +95,13 @@ class RolloutGroup(models.Model):
         ]
         indexes = [
             models.Index(fields=["job", "state", "index"], name="trajectory_group_state"),
-            # What an update learned from: the newest one's rewards are on every row of the list of jobs.
+            # The groups of an update: the list of jobs shows the rewards of each job's newest update.
             models.Index(
                 fields=["job", "batch_number"],
                 name="trajectory_group_batch",
                 condition=models.Q(batch_number__isnull=False),
             ),
-            # The newest ones tell whether the job's agents fail.
+            # The newest finalized groups show whether the job's agents fail.
             models.Index(
                 fields=["job", "finalized_at"],
                 name="trajectory_group_finalized",
@@ -112,9 +114,9 @@ class RolloutGroup(models.Model):
 
 
 class Lull(models.Model):
-    """A time in which nothing more of a job waited: its runners had room, and no group or session was left to begin.
+    """A time in which a job's runners had room, but no group or session was left to begin.
 
-    It ends with the next session that begins. At most one of a job is open.
+    It ends when the next session begins. At most one lull of a job is open.
     """
 
     id = models.UUIDField(primary_key=True)
@@ -142,10 +144,10 @@ class TaskEpoch(models.Model):
     id = models.UUIDField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
-    number = models.PositiveIntegerField(help_text="0, 1, 2, … of the job.")
+    number = models.PositiveIntegerField(help_text="Counts the job's epochs: 0, 1, 2, …")
     stage = models.PositiveIntegerField(default=0, help_text="Index into algorithm.stages.")
     stage_request = models.PositiveIntegerField(
-        default=0, help_text="jobs.Job.stage_request when it was made: later ones start a new epoch."
+        default=0, help_text="jobs.Job.stage_request when it was made; a later request starts a new epoch."
     )
     first_index = models.PositiveBigIntegerField(help_text="Index of its first group.")
     num_tasks = models.PositiveIntegerField()
@@ -162,10 +164,10 @@ class TaskEpoch(models.Model):
 
 
 class Evaluation(models.Model):
-    """One version measured on held-out tasks. Its figures are null until it is finished; then nothing changes any more.
+    """One version measured on held-out tasks. Its figures are null until it is finished; afterwards nothing changes.
 
-    It begins for the newest version. Once finished, it is named after the oldest version that sampled a token of it.
-    If updates came meanwhile, later versions up to `max_version` sampled the rest.
+    It begins for the newest version. Once finished, it is named after the oldest version that sampled one of its
+    tokens. If updates came meanwhile, later versions up to `max_version` sampled the rest.
     """
 
     id = models.UUIDField(primary_key=True)
@@ -181,11 +183,13 @@ class Evaluation(models.Model):
     samples_per_task = models.PositiveIntegerField()
     num_rewarded = models.PositiveIntegerField(null=True)
     num_sampled_tokens = models.PositiveBigIntegerField(null=True)
-    min_version = models.BigIntegerField(null=True, help_text="Oldest version that sampled a token of it.")
+    min_version = models.BigIntegerField(
+        null=True, help_text="Oldest version that sampled one of its tokens."
+    )
     max_version = models.BigIntegerField(null=True)
     reward_mean = models.FloatField(null=True)
     pass_at_1 = models.FloatField(null=True)
-    pass_at_k = models.JSONField(default=dict, help_text="Estimates by k.")
+    pass_at_k = models.JSONField(default=dict, help_text="pass@k estimates by k.")
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 
@@ -203,7 +207,7 @@ class Evaluation(models.Model):
 
 
 class Session(models.Model):
-    """One agent episode, which owns a trajectory tree. A slot may fail three times; a requeued one is no failure."""
+    """One agent episode with its trajectory tree. A slot may fail three times; a requeued session does not count."""
 
     id = models.UUIDField(primary_key=True)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
@@ -220,10 +224,12 @@ class Session(models.Model):
     reward = models.FloatField(null=True)
     is_timeout = models.BooleanField(default=False)
     is_requeued = models.BooleanField(
-        default=False, db_default=False, help_text="Cut by a drain of its runner: no try of the task's three."
+        default=False,
+        db_default=False,
+        help_text="Ended by a drain of its runner; does not count as one of its slot's three failures.",
     )
     is_late = models.BooleanField(
-        default=False, help_text="The reward came after its batch: stored, not trained."
+        default=False, help_text="The reward arrived after its batch was made; it is stored and not trained."
     )
     metrics = models.JSONField(default=dict)
     num_turns = models.PositiveIntegerField(default=0)
@@ -231,10 +237,13 @@ class Session(models.Model):
     opened_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
     expires_at = models.DateTimeField(
-        null=True, help_text="External: open, it expires then; its calls put it off."
+        null=True,
+        help_text="External sessions: when it expires if it is still open; its requests postpone this.",
     )
     open_key = models.CharField(  # noqa: DJ001 - null is no key, and nulls are not unique
-        max_length=200, null=True, help_text="External: Idempotency-Key of the request that opened it."
+        max_length=200,
+        null=True,
+        help_text="External sessions: Idempotency-Key of the request that opened it.",
     )
     open_digest = models.BinaryField(null=True, help_text="SHA-256 of the body of that request.")
 
@@ -275,7 +284,9 @@ class SessionHold(models.Model):
     )
     gateway = models.TextField(help_text="Public address of the gateway that wrote it.")
     held_s = models.FloatField(default=0.0)
-    held_since = models.DateTimeField(null=True, help_text="Since when a turn has been held without a break.")
+    held_since = models.DateTimeField(
+        null=True, help_text="Since when at least one of its turns has been held without a break."
+    )
 
     class Meta:
         db_table = "trajectory_session_hold"
@@ -305,7 +316,7 @@ class GatewayLife(models.Model):
 
 
 class GatewayAbsence(models.Model):
-    """When a gateway was away, stood still or could not reach the database: held time of all sessions open then."""
+    """A time in which a gateway was down, blocked or without its database: held time of all sessions open then."""
 
     gateway = models.TextField()
     began_at = models.DateTimeField()
@@ -320,7 +331,7 @@ class GatewayAbsence(models.Model):
 
 
 class DatasetGroup(models.Model):
-    """A recorded group that a job trains on, with the sessions chosen of it, as they were when it was submitted.
+    """A recorded group that a job trains on, with its selected sessions, as they were when the job was submitted.
 
     Written once, by the control plane with the job; `position` counts the job's groups: 0, 1, 2, …
     """
@@ -329,7 +340,7 @@ class DatasetGroup(models.Model):
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="+")
     position = models.PositiveBigIntegerField()
     group = models.ForeignKey(RolloutGroup, on_delete=models.CASCADE, related_name="+")
-    session_ids = ArrayField(models.UUIDField(), help_text="By slot and attempt.")
+    session_ids = ArrayField(models.UUIDField(), help_text="In order of slot and attempt.")
 
     class Meta:
         db_table = "trajectory_dataset"
@@ -358,9 +369,9 @@ class Batch(models.Model):
     state = models.CharField(
         max_length=16, choices=[(s.value, s.value) for s in BatchState], default=BatchState.LEASED.value
     )
-    payload = models.BinaryField(null=True, help_text="Null once forgotten.")
+    payload = models.BinaryField(null=True, help_text="Null once a durable checkpoint contains it.")
     payload_sha256 = models.CharField(max_length=64)
-    policy_version = models.BigIntegerField(help_text="The trainer's version when it was assembled.")
+    policy_version = models.BigIntegerField(help_text="The trainer's policy version when it was assembled.")
     num_groups = models.PositiveIntegerField()
     num_samples = models.PositiveIntegerField()
     num_tokens = models.PositiveBigIntegerField()

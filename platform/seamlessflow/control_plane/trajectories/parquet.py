@@ -1,9 +1,9 @@
-"""Writes a job's trajectories as two Parquet tables, for other tools and for the time after retention.
+"""Writes a job's trajectories as two Parquet tables, for other tools and to keep them after retention.
 
-Takes rows of ended sessions and of their nodes. Returns `sessions` (a row per session: task, reward, counts) and
-`nodes` (a row per node of a tree: tokens, logprobs, version and mask of each token), as a stream of bytes or as files.
-A path from the root to a leaf of `nodes` holds exactly the tokens that the engine saw. Invariant: memory holds the
-nodes of SESSIONS_PER_GROUP sessions, however many there are.
+Takes rows of ended sessions and of their nodes. Returns `sessions` (one row per session: task, reward, counts) and
+`nodes` (one row per node: tokens, and logprob, version and mask of each token), as a stream of bytes or as files. A
+path of `nodes` from a root to a leaf has exactly the tokens that the engine saw. Invariant: at most the nodes of
+SESSIONS_PER_GROUP sessions are in memory.
 """
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
@@ -59,7 +59,7 @@ class ParquetTable(StrEnum):
 
 
 def parquet_chunks(job_id: UUID, table: ParquetTable) -> Iterator[bytes]:
-    """Yield the bytes of a table of the job as it is now, one row group at a time."""
+    """Yield the bytes of a table with the job's current rows, one row group at a time."""
     # Imported here because it takes 100 MB of memory, which only exports need.
     import pyarrow.parquet as pq
 
@@ -74,7 +74,7 @@ def parquet_chunks(job_id: UUID, table: ParquetTable) -> Iterator[bytes]:
 
 
 def parquet_write(job_id: UUID, folder: Path) -> None:
-    """Write both tables as files of `folder`, which appears whole or not at all. Raises OSError."""
+    """Write both tables as files in `folder`, which appears complete or not at all. Raises OSError."""
     aside = folder.with_name(f".writing-{folder.name}")
     aside.mkdir(parents=True, exist_ok=True)  # files of an interrupted export are overwritten
     for table in ParquetTable:
@@ -87,7 +87,7 @@ def parquet_write(job_id: UUID, folder: Path) -> None:
 
 
 class _Sink(io.RawIOBase):
-    """Keeps what the writer writes until `taken` returns it."""
+    """Collects what the writer writes until `taken` returns it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ def _columns(rows: Rows, count: int) -> list[list[Any]]:
 
 
 def _lists(arrays: list[NDArray[Any] | None], of: "pa.DataType") -> "pa.ListArray":
-    """Join the rows' arrays to one list column, without a Python object per token."""
+    """Join the rows' arrays into one list column, without a Python object per token."""
     import pyarrow as pa
 
     lengths = [0 if array is None else len(array) for array in arrays]
@@ -207,7 +207,7 @@ def _versions(flat: list[int] | None, num_tokens: int) -> NDArray[np.int32] | No
 def _mask(
     packed: bytes | memoryview | None, flat: list[int] | None, num_tokens: int
 ) -> NDArray[np.bool_] | None:
-    """Return the mask of sampled tokens. If none is stored, all of them may be trained."""
+    """Return the loss mask of sampled tokens. If none is stored, all of them may be trained."""
     if flat is None:
         return None
     if packed is None:

@@ -1,4 +1,4 @@
-"""Makes monthly partitions of `trajectory_node` before they are needed, and drops those that nobody keeps.
+"""Makes monthly partitions of `trajectory_node` before they are needed, and drops those whose sessions are all deleted.
 
 Invariant: a month that already has rows in the default partition gets no partition of its own; its rows stay there.
 """
@@ -10,7 +10,7 @@ from django.db import OperationalError, connection, transaction
 
 LOCK_WAIT = "2s"
 _log = logging.getLogger(__name__)
-# Tells whether somebody keeps a session of the month.
+# Whether any session of the month must be kept.
 _IS_KEPT = """
     SELECT EXISTS (
         SELECT FROM trajectory_session s JOIN jobs_job j ON j.id = s.job_id
@@ -27,11 +27,11 @@ def node_partitions_ensure(*, today: date) -> list[str]:
 
 
 def node_partitions_drop(*, today: date) -> list[str]:
-    """Drop the months of which nobody keeps a node: whole tables instead of single rows. Returns their names.
+    """Drop the partitions of months in which no session is kept. Returns their names.
 
-    A month is dropped once every session opened in it belongs to a job that is deleted, or whose trajectories are. This
-    month and the last one stay, because sessions may still be open. Gateways wait for the lock. If it is not free
-    within `LOCK_WAIT`, the next run tries again, and the rows are deleted in batches meanwhile.
+    A month is dropped once every session opened in it belongs to a job that is deleted or whose trajectories are. The
+    current and the previous month stay, because their sessions may still be open. Gateways wait while the lock is held.
+    If it is not free within `LOCK_WAIT`, the next run tries again, and meanwhile rows are deleted in batches.
     """
     past = [name for name in _month_partitions() if name < f"trajectory_node_{_month_before(today):%Y_%m}"]
     return [name for name in past if _drop(name)]
@@ -68,7 +68,7 @@ def _month_before(day: date) -> date:
 
 
 def _is_migrated() -> bool:
-    """Tell whether the table exists; it does not after migrating back to zero."""
+    """Return whether the table exists; it does not after migrating back to zero."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass('trajectory_node') IS NOT NULL")
         return bool(cursor.fetchone() == (True,))

@@ -1,4 +1,4 @@
-"""Reads rollout groups, sessions and their token trees, narrowed to what the caller may see.
+"""Reads rollout groups, sessions and their token trees, limited to what the caller may see.
 
 Token arrays are stored as zstd frames of little-endian int32 (ids) and float32 (logprobs); here they become lists.
 """
@@ -34,7 +34,7 @@ _NODES = """
 
 @dataclass(frozen=True, slots=True)
 class VersionSpan:
-    """Tokens `start` to `end` of a node were sampled by `version`; -1: unknown, never trained."""
+    """Tokens `start` to `end` of a node were sampled by `version`; -1 means unknown and never trained."""
 
     start: int
     end: int
@@ -44,7 +44,7 @@ class VersionSpan:
 def group_list(
     *, job: Job, state: str | None = None, evaluation: int | None = None
 ) -> QuerySet[RolloutGroup]:
-    """List groups, newest first: those that train, or those of the evaluation of one version."""
+    """List groups, newest first: those that train, or those that evaluate one version."""
     groups = RolloutGroup.objects.filter(job=job, evaluation_version=evaluation).order_by("-index")
     return groups if state is None else groups.filter(state=state)
 
@@ -96,7 +96,7 @@ def session_node(*, session: Session, index: int) -> dict[str, Any]:
 def session_nodes(
     *, session: Session, with_tokens: bool, first: int = 0, limit: int = MAX_NODES
 ) -> list[dict[str, Any]]:
-    """Return the tree's nodes in order of their index, from `first` on. Raises ApplicationError (410)."""
+    """Return at most `limit` nodes in order of their index, beginning with `first`. Raises ApplicationError (410)."""
     nodes_check(session.job)
     parameters: dict[str, date | UUID | int | bool] = {
         "month": session.month, "session_id": session.id, "from": first, "limit": limit, "with_tokens": with_tokens
@@ -110,7 +110,7 @@ def session_nodes(
 
 
 def version_spans_decode(flat: list[int] | None, *, num_tokens: int) -> list[VersionSpan]:
-    """`[0, 3, 10, 4]` over 12 tokens gives tokens 0 to 10 of version 3 and 10 to 12 of version 4."""
+    """Decode stored spans: `[0, 3, 10, 4]` over 12 tokens gives tokens 0 to 10 of version 3, 10 to 12 of version 4."""
     pairs = list(zip((flat or [])[::2], (flat or [])[1::2], strict=True))
     ends = [*(start for start, _ in pairs[1:]), num_tokens][: len(pairs)]
     return [VersionSpan(start, end, version) for (start, version), end in zip(pairs, ends, strict=True)]

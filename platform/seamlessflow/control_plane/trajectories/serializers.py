@@ -1,4 +1,4 @@
-"""What the API says of groups, sessions, nodes and audits."""
+"""The representations of groups, sessions, nodes, evaluations and audits in the API."""
 
 from rest_framework import serializers
 
@@ -12,7 +12,7 @@ class GroupOutput(serializers.Serializer):
     index = serializers.IntegerField()
     task_index = serializers.IntegerField(allow_null=True)
     evaluation_version = serializers.IntegerField(
-        allow_null=True, help_text="Held out: the version that is measured. Null for what trains."
+        allow_null=True, help_text="The version that the group evaluates; null for a group that trains."
     )
     size = serializers.IntegerField()
     state = serializers.CharField()
@@ -48,13 +48,13 @@ class SessionOutput(serializers.Serializer):
 class VersionSpanOutput(serializers.Serializer):
     start = serializers.IntegerField()
     end = serializers.IntegerField()
-    version = serializers.IntegerField(help_text="-1: unknown, never trained.")
+    version = serializers.IntegerField(help_text="-1 if unknown; such tokens are never trained.")
 
 
 class NodeOutput(serializers.Serializer):
     node_index = serializers.IntegerField()
     parent_index = serializers.IntegerField(allow_null=True)
-    kind = serializers.CharField(help_text="root, prompt or sampled")
+    kind = serializers.CharField(help_text="`root`, `prompt` or `sampled`.")
     num_tokens = serializers.IntegerField()
     versions = VersionSpanOutput(many=True)
     messages = serializers.JSONField(allow_null=True)
@@ -82,13 +82,15 @@ class GroupDetailOutput(GroupOutput):
 
 
 class SessionDetailOutput(SessionOutput):
-    nodes = NodeOutput(many=True, help_text="By index; at most 5000.")
+    nodes = NodeOutput(many=True, help_text="In order of their index, at most 5000.")
     truncated = serializers.BooleanField(help_text="Whether more nodes follow.")
-    next_node = serializers.IntegerField(allow_null=True, help_text="The `from_node` that goes on.")
+    next_node = serializers.IntegerField(
+        allow_null=True, help_text="The `from_node` of the next page; null on the last page."
+    )
 
 
 class EvaluationOutput(serializers.Serializer):
-    """Figures are null until it is finished."""
+    """All figures are null until the evaluation is finished."""
 
     version = serializers.IntegerField()
     state = serializers.CharField(help_text=", ".join(EvaluationState))
@@ -98,14 +100,14 @@ class EvaluationOutput(serializers.Serializer):
     num_rewarded = serializers.IntegerField(allow_null=True)
     num_sampled_tokens = serializers.IntegerField(allow_null=True)
     min_version = serializers.IntegerField(
-        allow_null=True, help_text="Oldest version that sampled a token of it; never older than `version`."
+        allow_null=True, help_text="Oldest version that sampled one of its tokens; at least `version`."
     )
     max_version = serializers.IntegerField(
-        allow_null=True, help_text="Newest one, where updates came meanwhile."
+        allow_null=True, help_text="Newest version that sampled one of its tokens."
     )
     reward_mean = serializers.FloatField(allow_null=True)
     pass_at_1 = serializers.FloatField(allow_null=True)
-    pass_at_k = serializers.DictField(child=serializers.FloatField(), help_text="Estimates by k.")
+    pass_at_k = serializers.DictField(child=serializers.FloatField(), help_text="pass@k estimates by k.")
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 

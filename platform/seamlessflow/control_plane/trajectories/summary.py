@@ -1,4 +1,4 @@
-"""Sums up a job: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
+"""Summarises a job: learning, throughput, hand-overs. Read-only SQL over the data plane's tables."""
 
 # ruff: noqa: S608 - statements are put together from constants, values are parameters
 
@@ -13,7 +13,7 @@ from seamlessflow.core.lifecycle.groups import GroupState, SessionState
 
 
 class Summary(TypedDict):
-    """What is absent is None, never zero."""
+    """The summary of a job. Unknown values are None, never zero."""
 
     num_groups_trained: int
     num_groups_dropped: int
@@ -59,7 +59,10 @@ _BATCHES = "SELECT coalesce(sum(num_trained_tokens), 0) FROM trajectory_batch WH
 
 
 def job_summary(job: Job, *, now: datetime) -> Summary:
-    """Sum up a job with six queries, none of which reads token bytes. Deleted trajectories count as far as kept."""
+    """Summarise a job with six queries, none of which reads token bytes.
+
+    If its trajectories were deleted, only the remaining rows count.
+    """
     if job.kept_summary is not None:
         kept: Summary = job.kept_summary
         return kept

@@ -8,5 +8,5 @@ from seamlessflow.control_plane.trajectories import partitions
 
 @shared_task(name="seamlessflow.node_partitions_ensure")
 def node_partitions_ensure(**unknown: object) -> None:
-    """Make the partitions. Keywords of newer senders are ignored."""
+    """Make the partitions of this month and the next. Ignores keywords of newer senders."""
     partitions.node_partitions_ensure(today=timezone.now().date())

@@ -1,8 +1,8 @@
-"""Reads the bytes that each token of a model stands for, from the `tokenizer.json` in its folder.
+"""Reads the bytes of each token of a model, from the `tokenizer.json` in its folder.
 
-Takes the folder; returns one byte string per token id. The concatenated pieces of an answer are its text, so a browser
-shows tokens without a tokenizer. Byte-level vocabularies (GPT-2 and its heirs) write a byte as a printable character;
-those of SentencePiece write a space as `▁` and a lone byte as `<0x0A>`. Raises VocabularyUnreadable.
+Takes the folder and returns one byte string per token id. The concatenated pieces of an answer are its text, so a
+browser can show tokens without a tokenizer. Byte-level vocabularies (GPT-2 and its successors) write a byte as a
+printable character; SentencePiece vocabularies write a space as `▁` and a single byte as `<0x0A>`.
 """
 
 import functools
@@ -17,11 +17,14 @@ _LONE_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class VocabularyUnreadable(ValueError):
-    """The folder has no tokenizer.json, or one of an unsupported kind."""
+    """The folder has no tokenizer.json, or an unsupported one."""
 
 
 def vocabulary_read(folder: str) -> tuple[bytes, ...]:
-    """Return pieces by token id, empty for an id without a token. Cached until the file changes."""
+    """Return the bytes of each token by id, empty for an id without a token; cached until the file changes.
+
+    Raises VocabularyUnreadable.
+    """
     path = Path(folder) / "tokenizer.json"
     try:
         return _vocabulary(path, path.stat().st_mtime_ns)
@@ -47,7 +50,7 @@ def _vocabulary(path: Path, mtime_ns: int) -> tuple[bytes, ...]:
 
 
 def _tokens(model: dict[str, Any]) -> dict[str, int]:
-    """Return ids by token. BPE and WordPiece store them so; Unigram lists tokens with their scores."""
+    """Return ids by token. BPE and WordPiece store this mapping; Unigram lists tokens with their scores."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, list):
         return {entry[0]: number for number, entry in enumerate(vocabulary)}
@@ -61,7 +64,7 @@ def _decoder_types(decoder: dict[str, Any] | None) -> set[str]:
 
 
 def _byte_level(token: str) -> bytes:
-    """Decode a byte-level token. One with characters outside the alphabet was added as plain text."""
+    """Decode a byte-level token. A token with characters outside the alphabet was added as plain text."""
     try:
         return bytes(_ALPHABET[character] for character in token)
     except KeyError:
@@ -74,7 +77,7 @@ def _sentence_piece(token: str) -> bytes:
 
 
 def _alphabet() -> dict[str, int]:
-    """Return GPT-2's alphabet: printable bytes stand for themselves, the others follow from U+0100 on, in order."""
+    """Return GPT-2's alphabet: printable bytes stand for themselves, all others for U+0100, U+0101, … in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     shifted = {chr(0x100 + place): byte for place, byte in enumerate(others)}

@@ -68,13 +68,14 @@ class Migration(migrations.Migration):
                     models.BooleanField(
                         db_default=False,
                         default=False,
-                        help_text="Cut by a drain of its runner: no try of the task's three.",
+                        help_text="Ended by a drain of its runner; does not count as one of its slot's three failures.",
                     ),
                 ),
                 (
                     "is_late",
                     models.BooleanField(
-                        default=False, help_text="The reward came after its batch: stored, not trained."
+                        default=False,
+                        help_text="The reward arrived after its batch was made; it is stored and not trained.",
                     ),
                 ),
                 ("metrics", models.JSONField(default=dict)),
@@ -85,13 +86,14 @@ class Migration(migrations.Migration):
                 (
                     "expires_at",
                     models.DateTimeField(
-                        help_text="External: open, it expires then; its calls put it off.", null=True
+                        help_text="External sessions: when it expires if it is still open; its requests postpone this.",
+                        null=True,
                     ),
                 ),
                 (
                     "open_key",
                     models.CharField(
-                        help_text="External: Idempotency-Key of the request that opened it.",
+                        help_text="External sessions: Idempotency-Key of the request that opened it.",
                         max_length=200,
                         null=True,
                     ),
@@ -133,7 +135,7 @@ class Migration(migrations.Migration):
                 (
                     "evaluation_version",
                     models.PositiveBigIntegerField(
-                        help_text="Held out: the evaluation of this version it belongs to. Never trained.",
+                        help_text="Set for held-out groups, which are never trained: the version they evaluate.",
                         null=True,
                     ),
                 ),
@@ -162,7 +164,9 @@ class Migration(migrations.Migration):
                 ("reward_std", models.FloatField(null=True)),
                 (
                     "min_version",
-                    models.BigIntegerField(help_text="Oldest version that sampled a token of it.", null=True),
+                    models.BigIntegerField(
+                        help_text="Oldest version that sampled one of its tokens.", null=True
+                    ),
                 ),
                 ("max_version", models.BigIntegerField(null=True)),
                 ("batch_number", models.PositiveBigIntegerField(null=True)),
@@ -184,7 +188,7 @@ class Migration(migrations.Migration):
                 (
                     "replaced_for",
                     models.PositiveBigIntegerField(
-                        help_text="Dropped: the batch that was made meanwhile, which counts it as waste.",
+                        help_text="Set for dropped groups: the number of the batch that counts it as waste.",
                         null=True,
                     ),
                 ),
@@ -195,7 +199,9 @@ class Migration(migrations.Migration):
                 ("ready_at", models.DateTimeField(null=True)),
                 (
                     "finalized_at",
-                    models.DateTimeField(help_text="When no session of it could run any more.", null=True),
+                    models.DateTimeField(
+                        help_text="When none of its sessions could run any more.", null=True
+                    ),
                 ),
                 (
                     "job",
@@ -227,7 +233,7 @@ class Migration(migrations.Migration):
                 (
                     "session_ids",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.UUIDField(), help_text="By slot and attempt.", size=None
+                        base_field=models.UUIDField(), help_text="In order of slot and attempt.", size=None
                     ),
                 ),
                 (
@@ -274,7 +280,8 @@ class Migration(migrations.Migration):
                 (
                     "held_since",
                     models.DateTimeField(
-                        help_text="Since when a turn has been held without a break.", null=True
+                        help_text="Since when at least one of its turns has been held without a break.",
+                        null=True,
                     ),
                 ),
             ],
@@ -309,13 +316,13 @@ class Migration(migrations.Migration):
             name="TaskEpoch",
             fields=[
                 ("id", models.UUIDField(primary_key=True, serialize=False)),
-                ("number", models.PositiveIntegerField(help_text="0, 1, 2, … of the job.")),
+                ("number", models.PositiveIntegerField(help_text="Counts the job's epochs: 0, 1, 2, …")),
                 ("stage", models.PositiveIntegerField(default=0, help_text="Index into algorithm.stages.")),
                 (
                     "stage_request",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="jobs.Job.stage_request when it was made: later ones start a new epoch.",
+                        help_text="jobs.Job.stage_request when it was made; a later request starts a new epoch.",
                     ),
                 ),
                 ("first_index", models.PositiveBigIntegerField(help_text="Index of its first group.")),
@@ -353,11 +360,14 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
-                ("payload", models.BinaryField(help_text="Null once forgotten.", null=True)),
+                (
+                    "payload",
+                    models.BinaryField(help_text="Null once a durable checkpoint contains it.", null=True),
+                ),
                 ("payload_sha256", models.CharField(max_length=64)),
                 (
                     "policy_version",
-                    models.BigIntegerField(help_text="The trainer's version when it was assembled."),
+                    models.BigIntegerField(help_text="The trainer's policy version when it was assembled."),
                 ),
                 ("num_groups", models.PositiveIntegerField()),
                 ("num_samples", models.PositiveIntegerField()),
@@ -419,12 +429,14 @@ class Migration(migrations.Migration):
                 ("num_sampled_tokens", models.PositiveBigIntegerField(null=True)),
                 (
                     "min_version",
-                    models.BigIntegerField(help_text="Oldest version that sampled a token of it.", null=True),
+                    models.BigIntegerField(
+                        help_text="Oldest version that sampled one of its tokens.", null=True
+                    ),
                 ),
                 ("max_version", models.BigIntegerField(null=True)),
                 ("reward_mean", models.FloatField(null=True)),
                 ("pass_at_1", models.FloatField(null=True)),
-                ("pass_at_k", models.JSONField(default=dict, help_text="Estimates by k.")),
+                ("pass_at_k", models.JSONField(default=dict, help_text="pass@k estimates by k.")),
                 ("started_at", models.DateTimeField()),
                 ("ended_at", models.DateTimeField(null=True)),
                 (
