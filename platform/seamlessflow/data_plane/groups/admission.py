@@ -75,7 +75,7 @@ def _held_out_task(job: LiveJob, index: int) -> Task:
     tasks = tasks_load(job.evaluation_tasks_path)
     if index >= len(tasks):
         raise tasks_unusable(
-            f"the tasks file {job.evaluation_tasks_path} has become shorter: it has {len(tasks)} tasks, and task "
+            f"The tasks file {job.evaluation_tasks_path} has become shorter: it has {len(tasks)} tasks, and task "
             f"{index + 1} is needed"
         )
     return tasks[index]

@@ -45,10 +45,10 @@ def tasks_load(path: str) -> tuple[Task, ...]:
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise tasks_unusable(f"the tasks file {path} cannot be read: {error.strerror}") from error
+        raise tasks_unusable(f"The tasks file {path} cannot be read: {error.strerror}") from error
     tasks = tuple(_task(path, number, line) for number, line in enumerate(lines, start=1) if line.strip())
     if not tasks:
-        raise tasks_unusable(f"the tasks file {path} has no tasks")
+        raise tasks_unusable(f"The tasks file {path} has no tasks")
     return tasks
 
 
@@ -61,7 +61,7 @@ def _task(path: str, number: int, line: bytes) -> Task:
         return msgspec.json.decode(line, type=Task)
     except msgspec.DecodeError as error:
         raise tasks_unusable(
-            f"line {number} of the tasks file {path} is not a JSON object: {error}"
+            f"Line {number} of the tasks file {path} is not a JSON object: {error}"
         ) from error
 
 
@@ -133,7 +133,7 @@ def _pool(spec: JobSpec, tasks: tuple[Task, ...], stage: int) -> "np.ndarray[tup
     if len(pool) == 0:
         assert section is not None
         raise tasks_unusable(
-            f"no task has one of the domains of stage {section.name!r}: {', '.join(section.domains)}"
+            f"No task has one of the domains of stage {section.name!r}: {', '.join(section.domains)}"
         )
     return pool
 

@@ -159,7 +159,7 @@ async def test_a_stage_without_tasks_is_refused_by_name(gateway_world: GatewayWo
     body = {"max_sessions": 2, "wait_s": 0.0}
     status, raw = await world.phase_post(agent, "/runner/v1/groups/lease", body)
     assert status == 400
-    assert b"no task has one of the domains of stage 'a': none" in raw
+    assert b"No task has one of the domains of stage 'a': none" in raw
 
 
 async def test_updates_wait_for_groups_that_the_next_version_would_make_stale(
