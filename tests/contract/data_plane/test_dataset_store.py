@@ -1,4 +1,4 @@
-"""One suite for offline datasets: in memory and in PostgreSQL."""
+"""One suite for the stores of offline datasets, in memory and in PostgreSQL."""
 
 import asyncio
 import datetime
@@ -39,7 +39,7 @@ PROMPT = np.arange(3, dtype="<i4").tobytes()
 
 
 def nodes(number: int) -> list[Node]:
-    """A prompt, and an answer that tells sessions apart."""
+    """A prompt, and an answer that identifies the session."""
     answer = np.array([100 + number], dtype="<i4").tobytes()
     logprob = np.array([-0.5], dtype="<f4").tobytes()
     return [
@@ -49,7 +49,7 @@ def nodes(number: int) -> list[Node]:
 
 
 class Around(Protocol):
-    """A store, and the job that recorded and the submission that chose, which write beside it."""
+    """A store, and what the recording job and the submission of the training job write to it."""
 
     job_id: UUID
 
@@ -57,7 +57,7 @@ class Around(Protocol):
     def store(self) -> DatasetStore: ...
 
     async def record(self, position: int, rewards: Sequence[float], chosen: Sequence[int]) -> DatasetGroup:
-        """A recorded group with a session for each reward, at a position of the dataset; chosen by slot."""
+        """Add a recorded group at a position of the dataset, with one session per reward; `chosen` gives slots."""
         ...
 
     async def delete(self, group: DatasetGroup) -> None: ...

@@ -1,4 +1,4 @@
-"""One suite for the epochs of a job: in memory and in PostgreSQL."""
+"""One suite for the stores of epochs, in memory and in PostgreSQL."""
 
 import datetime
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ REWARD = "train/reward_mean"
 
 
 class Around(Protocol):
-    """A store, and what people, trainers and runners write beside it."""
+    """A store, and what people, trainers and runners write to it."""
 
     @property
     def store(self) -> EpochStore: ...
@@ -104,7 +104,7 @@ async def around(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     async with await AsyncConnection.connect(url, autocommit=True) as connection:
         await connection.execute(
             "SET session_replication_role = replica"
-        )  # rows without their partitions' owners
+        )  # rows without the rows that own them
         yield AroundPostgres(connection, world)
 
 

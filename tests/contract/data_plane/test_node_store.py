@@ -1,4 +1,4 @@
-"""The gateway's SQL against the tables that Django migrates: what is written is what is read, once."""
+"""The gateway's SQL on the tables that Django migrates: every node is written once and read back unchanged."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""One suite for the recorded turns of sessions: in memory and in PostgreSQL."""
+"""One suite for the stores of turns, in memory and in PostgreSQL."""
 
 import asyncio
 import datetime
@@ -38,7 +38,7 @@ SAID = {"role": "assistant", "content": "46"}
 
 
 class Around(Protocol):
-    """A store, and the control plane and the group feed, which write beside it."""
+    """A store, and what the control plane and the group feed write to it."""
 
     job_id: UUID
 

@@ -1,4 +1,4 @@
-"""Long polls wake when their job changed, and only then."""
+"""Long polls wake when their job has changed, and only then."""
 
 import asyncio
 from uuid import UUID

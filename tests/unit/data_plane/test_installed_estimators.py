@@ -1,4 +1,4 @@
-"""A batch of a job that names an installed estimator: it is used, or the trainer is told what is missing."""
+"""Batches of a job with an installed estimator: it is used, or the trainer learns what is missing."""
 
 import sys
 import types

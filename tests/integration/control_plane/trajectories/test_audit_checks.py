@@ -1,4 +1,4 @@
-"""The audit and the trajectory API on rows written as a gateway writes them: whole, then broken in one way each."""
+"""The audit and the trajectory API on rows as a gateway writes them: complete, then each with one fault."""
 
 import json
 from datetime import date, timedelta
@@ -50,7 +50,7 @@ def packed(num_tokens: int, dtype: str) -> bytes:
 
 @pytest.fixture
 def job(cast: Cast) -> Job:
-    """A running job with one trained batch of one group with one session of one turn."""
+    """A running job with one trained batch: one group, one session, one turn."""
     job = cast.job(is_running=True)
     now = timezone.now()
     common: dict[str, Any] = {"project_id": job.project_id, "job": job}

@@ -1,4 +1,4 @@
-"""Evaluations at the control plane: submission, the best version shown and kept, the end of a job, the audit."""
+"""Evaluations in the control plane: submission, showing and keeping the best version, the end of a job, the audit."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def evaluated_job(cast: Cast, **changes: Any) -> Job:
 def measured(
     job: Job, version: int, pass_at_1: float | None, reward: float = 0.0, state: str = "finished"
 ) -> Evaluation:
-    """An evaluation of one task as a gateway leaves it."""
+    """Write an evaluation of one task as a gateway does."""
     now = timezone.now()
     state_of_group = "evaluated" if state == "finished" else "evaluating"
     RolloutGroup.objects.create(

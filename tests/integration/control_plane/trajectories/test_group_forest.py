@@ -1,4 +1,4 @@
-"""The forest of a group: over REST as bytes, over the socket as it grows in the record."""
+"""The forest of a group: as bytes over REST, and as recorded nodes over the socket."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ def database_url() -> str:
 
 
 def decoded(answer: HttpResponse) -> tuple[dict[str, Any], bytes]:
-    """Header and arrays of a binary answer."""
+    """Return the header and arrays of a binary answer."""
     assert answer.status_code == 200, answer.content
     end = 4 + int.from_bytes(answer.content[:4], "little")
     return json.loads(answer.content[4:end]), answer.content[end:]
@@ -226,7 +226,7 @@ async def test_a_watched_forest_tells_new_nodes_and_outcomes(cast: Cast, embedde
         await tick(feeder)
         delta = await browser.hear()
         before, row = delta["data"]["sessions"]
-        # An outcome moves the baseline of the group, so the other session's advantage changes too.
+        # An outcome changes the baseline of the group, and so the other session's advantage.
         assert (before["num_nodes"], before["advantage"], row["advantage"]) == (4, -0.5, 0.5)
         assert (row["num_nodes"], row["state"]) == (5, "closed")
         (node,) = delta["data"]["nodes"]
@@ -261,7 +261,7 @@ async def test_many_sockets_of_one_group_are_one_watch(cast: Cast, embedded_valk
             await browser.say(subscribe=[name])
             assert (await browser.hear())["kind"] == "snapshot"
         feeder: Feeder = await database_sync_to_async(Feeder)()
-        await asyncio.sleep(0.05)  # the second asking goes to the broker after its snapshot
+        await asyncio.sleep(0.05)  # the second request reaches the broker after its snapshot
         assert feeder._publisher.watched() == {forest.group_id: 2}
         feeder.close()
 

@@ -1,4 +1,4 @@
-"""Trajectories as Parquet: the tokens of each node, and what is kept of what retention deletes."""
+"""Trajectories as Parquet: the tokens of each node, and an export before retention deletes them."""
 
 import asyncio
 import io

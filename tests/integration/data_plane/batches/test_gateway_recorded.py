@@ -1,4 +1,4 @@
-"""Batches of what another job recorded: its very tokens, each session once an epoch, the same after any death."""
+"""Batches from another job's sessions: exactly its tokens, each session once per epoch, the same after a restart."""
 
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ PLAN = EpochPlan(NUM_GROUPS, GROUPS_PER_BATCH, NUM_EPOCHS, SEED)
 
 
 async def record(world: GatewayWorld) -> list[UUID]:
-    """Groups of two sessions of two turns, rewards 0 and 1, whose answers differ; their ids in order."""
+    """Record groups of two sessions with two turns each, rewards 0 and 1 and different answers; return their ids."""
     await world.start_engines(
         lambda prompt: f"{len(prompt)} tokens<|im_end|>",
         algorithm={"max_staleness": 4},
@@ -42,7 +42,7 @@ async def record(world: GatewayWorld) -> list[UUID]:
 
 
 def imitate(world: GatewayWorld, groups: list[UUID], **train: Any) -> PhaseClaims:
-    """A second job that trains on the sessions of reward 1, with its train phase; the world's job from now on."""
+    """Add a second job that trains on the sessions with reward 1, with its train phase, as the world's job."""
     body = {
         "name": "imitation",
         "model": {"source": "model", "max_model_len": 512},
@@ -93,7 +93,7 @@ async def leased(world: GatewayWorld, trainer: PhaseClaims, number: int) -> byte
 
 
 def tokens_by_group(world: GatewayWorld, batch: Batch) -> list[tuple[str, list[str]]]:
-    """The whole text of each tree of a batch, and the pieces of it that are trained."""
+    """Return the text of each tree of a batch, and its trained pieces."""
     text = model_text_load(str(world.folder / "model"))
     found = []
     starts = batch.sample_starts
@@ -123,7 +123,7 @@ async def test_batches_hold_the_recorded_tokens_of_chosen_sessions_once_an_epoch
         asked = [f"{place} + {place}?" for place in expected.positions]
         assert all(question in whole for question, (whole, _) in zip(asked, texts, strict=True))
         for whole, trained in texts:
-            assert len(trained) == 2  # both answers, whole; nothing of what was given
+            assert len(trained) == 2  # both whole answers and nothing else
             assert all(piece.endswith(" tokens<|im_end|>") for piece in trained)
             assert "again 0" in whole
         assert (batch.header.number, batch.header.temperature) == (number, 1.0)

@@ -1,4 +1,4 @@
-"""Evaluations through a real gateway: begun when due, measured whole, never trained, second in the queue."""
+"""Evaluations through a real gateway: begun when due, measured completely, never trained, second in the queue."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ def answer(prompt: str) -> str:
 
 
 async def measure(world: GatewayWorld, agent: Any, *rewards: float | None) -> None:
-    """Run every session of the evaluation under way, one turn each; None: it has no outcome in three tries."""
+    """Run one turn in every session of the running evaluation; None: all three attempts of the slot fail."""
     groups = await world.lease(agent, is_evaluation=True)
     sessions = [session for group in groups for session in group["sessions"]]
     for reward, session in zip(rewards, sessions, strict=True):
@@ -34,7 +34,7 @@ async def measure(world: GatewayWorld, agent: Any, *rewards: float | None) -> No
 
 
 def publish(world: GatewayWorld, version: int) -> None:
-    """As the control plane notes a publication."""
+    """Record a publication as the control plane does."""
     world.sql("UPDATE jobs_job SET latest_version = %s, published_batch = %s", [version, version])
 
 
@@ -50,7 +50,7 @@ async def test_a_version_is_measured_whole_and_its_figures_are_metrics(gateway_w
         await world.chat(session["api_key"], [USER])
         assert world.sql(ROWS) == [(0, "running", None, None, None, {})]
         await world.finish(agent, session["session_id"], reward=reward)
-        await world.finish(agent, session["session_id"], reward=reward)  # said twice, noted once
+        await world.finish(agent, session["session_id"], reward=reward)  # reported twice, recorded once
 
     assert world.sql(ROWS) == [(0, "finished", 4, 0.375, 0.25, {"1": 0.25, "2": 0.5})]
     values = dict(world.sql("SELECT name, value FROM telemetry_metricpoint WHERE step = 0"))
@@ -72,11 +72,13 @@ async def test_held_out_groups_are_no_part_of_training(gateway_world: GatewayWor
         answer, evaluation=EVALUATION, algorithm={"max_staleness": 0, "sampling": {"dynamic": True}}
     )
     agent, trainer = world.make_phase(Role.AGENT), world.make_phase(Role.TRAIN)
-    await measure(world, agent, 1.0, 1.0, 1.0, 1.0)  # alike: dynamic sampling would drop such a group
+    await measure(
+        world, agent, 1.0, 1.0, 1.0, 1.0
+    )  # equal rewards: dynamic sampling would drop a training group
     status, _ = await world.phase_post(trainer, "/trainer/v1/batches/lease", BATCH)
     assert status == 204, "nothing to train"
 
-    (group,) = await world.lease(agent)  # the bound lets one begin: what was measured takes no room
+    (group,) = await world.lease(agent)  # the bound lets one begin: evaluated groups take no room
     assert (group["index"], group.get("evaluation_version")) == (0, None)
     for reward, session in enumerate(group["sessions"]):
         await world.chat(session["api_key"], [USER], temperature=0.5)
@@ -198,10 +200,10 @@ async def test_a_gateway_that_dies_measures_on_and_counts_nothing_twice(gateway_
     world.kill_gateway()
     await world.start_gateway()
 
-    await world.chat(second["api_key"], [USER])  # read back from its rows, and still an evaluation's
+    await world.chat(second["api_key"], [USER])  # read back from its rows, and still part of an evaluation
     assert engine.sampling["temperature"] == 0.5
     await world.finish(agent, second["session_id"], reward=1.0)
-    world.end_phase(agent, "failed")  # and its runner with it: the third session runs again
+    world.end_phase(agent, "failed")  # its runner is gone too: the third session runs again
     await measure(world, world.make_phase(Role.AGENT), 0.0, 0.0)
 
     assert third["attempt"] == 1
@@ -213,7 +215,7 @@ async def test_a_gateway_that_dies_measures_on_and_counts_nothing_twice(gateway_
 async def test_sessions_that_end_at_once_finish_it_once(
     gateway_world: GatewayWorld, num_gateway_deaths: int
 ) -> None:
-    """The last outcomes of several groups commit side by side: exactly one of them sees the evaluation whole."""
+    """The last outcomes of several groups commit at the same time: exactly one of them completes the evaluation."""
     world = gateway_world
     await world.start_engines(answer, evaluation=EVALUATION)
     agent = world.make_phase(Role.AGENT)

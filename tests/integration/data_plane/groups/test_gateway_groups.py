@@ -1,4 +1,4 @@
-"""Groups, outcomes, batches: leases that outlive runners, bounds of admission, staleness."""
+"""Groups, outcomes and batches: leases that outlive runners, bounds of admission, staleness."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ BATCH: dict[str, Any] = {"applied_batch": 0, "durable_batch": 0, "policy_version
 
 
 async def make_ready(world: GatewayWorld, agent: Any, *, num_groups: int) -> None:
-    """Finish groups with one turn a session, rewards 0 and 1."""
+    """Finish groups with one turn per session and rewards 0 and 1."""
     for _ in range(num_groups):
         (group,) = await world.lease(agent, max_sessions=2)
         for reward, session in enumerate(group["sessions"]):
@@ -55,7 +55,7 @@ async def test_asking_again_does_not_write_the_leases_of_what_runs_anew(gateway_
 
     assert world.sql(expiry, [group["group_id"]]) == before
     assert before[0][0] is not None
-    assert world.sql(expiry, [other["group_id"]])[0][0] > before[0][0]  # what is taken is held at once
+    assert world.sql(expiry, [other["group_id"]])[0][0] > before[0][0]  # a leased group is held at once
 
 
 async def test_the_scheduler_hears_of_whole_batches_not_of_every_group(gateway_world: GatewayWorld) -> None:
@@ -73,14 +73,14 @@ async def test_the_scheduler_hears_of_whole_batches_not_of_every_group(gateway_w
 
 
 async def test_a_lull_lasts_from_when_nothing_waits_to_the_next_session(gateway_world: GatewayWorld) -> None:
-    """Two groups of two may be under way: a runner with room for five sessions has room for two left."""
+    """Two groups of two may be open, so a runner with room for five sessions has room left."""
     world = gateway_world
     await world.start_engines(lambda prompt: "yes<|im_end|>", algorithm={"max_staleness": 1})
     agent = world.make_phase(Role.AGENT)
     lulls = "SELECT began_at, ended_at FROM trajectory_lull ORDER BY began_at"
 
     groups = await world.lease(agent, max_sessions=1)
-    assert world.sql(lulls) == []  # it took all that it had room for: more may wait
+    assert world.sql(lulls) == []  # it took as many as it had room for: more may be waiting
     groups += await world.lease(agent, max_sessions=5)
     ((began_at, ended_at),) = world.sql(lulls)
     assert ended_at is None
@@ -90,9 +90,7 @@ async def test_a_lull_lasts_from_when_nothing_waits_to_the_next_session(gateway_
 
     session = groups[0]["sessions"][0]
     await world.finish(agent, session["session_id"], failure="it broke")
-    assert (
-        len(await world.lease(agent, max_sessions=1)) == 1
-    )  # the slot runs again, and took the room there was
+    assert len(await world.lease(agent, max_sessions=1)) == 1  # the slot runs again and takes the only room
     ((began, ended),) = world.sql(lulls)
     assert began == began_at < ended
 
@@ -110,7 +108,7 @@ async def test_many_ends_are_taken_at_once_and_only_the_wrong_ones_refused(
     finishes += [{"session_id": broken[0], "reward": 1.0, "metrics": {"a\0b": 1.0}}]
     finishes += [{"session_id": broken[1], "failure": "it broke"}, {"session_id": stranger, "reward": 1.0}]
 
-    for _ in range(2):  # said again it changes nothing
+    for _ in range(2):  # repeating the report changes nothing
         status, raw = await world.phase_post(agent, "/runner/v1/sessions/ended", {"finishes": finishes})
         assert status == 200, raw
         assert json.loads(raw)["refused"].keys() == {broken[0], stranger}
@@ -137,7 +135,7 @@ async def test_a_slot_runs_three_times_then_the_group_is_dropped(gateway_world: 
     await world.finish(agent, good["session_id"], reward=1.0)
     for attempt in (2, 3):
         await world.finish(agent, bad["session_id"], failure="crashed")
-        await world.finish(agent, bad["session_id"], failure="crashed")  # said twice, noted once
+        await world.finish(agent, bad["session_id"], failure="crashed")  # reported twice, recorded once
         (again,) = await world.lease(agent)
         (bad,) = again["sessions"]
         assert (bad["attempt"], bad["slot"]) == (attempt, 1)
@@ -205,7 +203,7 @@ async def test_admission_keeps_to_the_staleness_bound_and_to_what_is_needed(
     )
     agent = world.make_phase(Role.AGENT)
     groups = await world.lease(agent)
-    assert len(groups) == 2  # one update, one to spare; the staleness bound alone would let three wait
+    assert len(groups) == 2  # one update and one batch to spare; the staleness bound alone would admit three
     assert await world.lease(agent) == []
     tasks = world.sql("SELECT task_index FROM trajectory_group ORDER BY index")
     assert len(set(tasks)) == 2
@@ -316,7 +314,7 @@ async def test_sessions_whose_runner_never_got_them_run_anew(gateway_world: Gate
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     agent = world.make_phase(Role.AGENT)
     (kept,) = await world.lease(agent, max_sessions=2)
-    (lost,) = await world.lease(agent, max_sessions=2)  # the answer went astray
+    (lost,) = await world.lease(agent, max_sessions=2)  # the answer was lost
     held = [session["session_id"] for session in kept["sessions"]]
     assert not await leased_again(world, agent, held), "they may be on their way"
     world.sql("UPDATE trajectory_session SET opened_at = opened_at - interval '1 minute'")
@@ -337,7 +335,7 @@ async def test_sessions_whose_runner_never_got_them_run_anew(gateway_world: Gate
 
 
 async def leased_again(world: GatewayWorld, agent: Any, held: list[str] | None) -> list[Any]:
-    """Sessions of groups that had begun before; no new group is asked for room beyond theirs."""
+    """Lease up to two sessions and return the groups that had begun before."""
     known = {str(row[0]) for row in world.sql("SELECT id FROM trajectory_group")}
     body = {"max_sessions": 2, "wait_s": 0.0, "held": held}
     _, raw = await world.phase_post(agent, "/runner/v1/groups/lease", body)

@@ -1,4 +1,4 @@
-"""Who may say what a session earned, and what is said twice or too late: nothing lies about an outcome."""
+"""Who may report a session's outcome, and reports that are repeated or late: a recorded outcome never changes."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ EVENTS = (
 
 
 async def external_session(world: GatewayWorld, **job: Any) -> tuple[str, str]:
-    """The path of a session opened from outside that has answered once, and its key."""
+    """Return the path and key of an external session with one turn."""
     await world.start_engines(lambda prompt: "yes<|im_end|>", environment="external", **job)
     world.make_token()
     return await another_session(world)

@@ -1,4 +1,4 @@
-"""Sessions of agents outside the platform: opened once, ended when they fall silent, admitted as any others."""
+"""Sessions of agents outside the platform: opened once, ended when they go silent, admitted like any others."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def let_a_day_pass(world: GatewayWorld, *, states: tuple[str, ...] = ("open",)) 
 
 
 def let_time_pass(world: GatewayWorld, interval: str, *, states: tuple[str, ...] = ("open",)) -> None:
-    """For sessions in these states: whatever is known of their time happened, or was due, so much earlier."""
+    """Move all recorded times of the sessions in these states into the past."""
     for (column,) in world.sql(MOMENTS):
         world.sql(
             f"UPDATE trajectory_session SET {column} = {column} - %s::interval WHERE state = ANY(%s)",
@@ -56,7 +56,7 @@ def let_time_pass(world: GatewayWorld, interval: str, *, states: tuple[str, ...]
 
 
 async def silence(world: GatewayWorld) -> None:
-    """Wait until no session is open. What was heard just before counts a second later, so days pass on and on."""
+    """Wait until no session is open. A recent request counts for another second, so days pass again and again."""
 
     async def nobody_is_open() -> bool:
         let_a_day_pass(world)
@@ -112,7 +112,7 @@ async def test_sessions_that_fell_silent_leave_their_places_and_their_group_trai
     await opened(world, "task 1")
     assert world.sql(SESSIONS)[3] == (2, 2, "open", None), "the place is free for another try of this group"
 
-    await silence(world)  # the try expires as well, and nobody opens another one
+    await silence(world)  # this attempt expires too, and nobody opens another one
     assert world.sql("SELECT state FROM trajectory_group") == [("open",)]
     let_a_day_pass(world, states=("closed", "failed"))
 
@@ -133,7 +133,7 @@ async def test_session_that_goes_on_calling_outlives_a_silent_one(gateway_world:
 
     async def silent_one_is_over() -> bool:
         await world.chat(calling["api_key"], [USER])
-        await asyncio.sleep(1.5)  # what was heard counts within a second
+        await asyncio.sleep(1.5)  # a request counts within a second
         let_time_pass(world, "5 minutes")
         return bool(world.sql(SESSIONS)[0][2] != "open")
 
@@ -173,7 +173,7 @@ async def test_groups_from_outside_keep_to_the_staleness_bound(gateway_world: Ga
     status, problem = await session_open(world, "task 2")
     assert status == 429
     assert "staleness bound" in problem["detail"]
-    second = await opened(world, "task 1")  # a group that has begun takes all of its sessions
+    second = await opened(world, "task 1")  # a group that has begun admits all of its sessions
     for reward, session in enumerate((first, second)):
         await world.chat(session["api_key"], [USER])
         assert (await report(world, session, reward=reward))[0] == 204

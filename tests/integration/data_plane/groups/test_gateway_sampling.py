@@ -18,7 +18,7 @@ def answer(prompt: str) -> str:
 
 
 async def run_group(world: GatewayWorld, agent: PhaseClaims, rewards: tuple[float, float]) -> int:
-    """Lease one group and finish it; the index of its task."""
+    """Lease one group, finish it and return the index of its task."""
     (group,) = await world.lease(agent, max_sessions=2)
     for reward, session in zip(rewards, group["sessions"], strict=True):
         await world.chat(session["api_key"], [USER])
@@ -183,7 +183,7 @@ async def test_updates_wait_for_groups_that_the_next_version_would_make_stale(
 
 
 async def test_history_resampling_on_policy_beside_evaluations(gateway_world: GatewayWorld) -> None:
-    """Staleness 0: one batch in the making at a time. What is measured is no history, though its tasks have numbers."""
+    """With staleness 0 one batch is made at a time. Evaluated groups are no history, although they name tasks."""
     world = gateway_world
     held_out = {"tasks": "held_out", "every_versions": 1, "samples_per_task": 2}
     await world.start_engines(
@@ -200,7 +200,7 @@ async def test_history_resampling_on_policy_beside_evaluations(gateway_world: Ga
         for group in await world.lease(agent, is_evaluation=True):
             for session in group["sessions"]:
                 await world.chat(session["api_key"], [USER])
-                await world.finish(agent, session["session_id"], reward=1.0)  # all correct, of every task
+                await world.finish(agent, session["session_id"], reward=1.0)  # all correct, for every task
         (group,) = await world.lease(agent, max_sessions=10)
         trained.append(int(group["task"]["question"]))
         for reward, session in zip(rewards[trained[-1]], group["sessions"], strict=True):

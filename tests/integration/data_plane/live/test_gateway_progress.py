@@ -1,4 +1,4 @@
-"""Growing answers of a real gateway, as the broker hears them: only of watched groups, exact, never in the way."""
+"""Growing answers of a real gateway at the broker: only of watched groups, exact, and without delaying turns."""
 
 import asyncio
 import base64
@@ -36,7 +36,7 @@ NUM_CANCELLED_AT = 200  # steps of the event loop; the first exchange of a feed 
 
 
 class Listener:
-    """A web process's ear: watches groups and hears what is said of them."""
+    """Watches groups as a web process does, and collects what is published of them."""
 
     def __init__(self, url: str) -> None:
         self.broker = redis.asyncio.Redis.from_url(url)
@@ -51,7 +51,7 @@ class Listener:
         await self.broker.eval(ASK, 1, ASKED_KEY, ASKED_TTL_S, show_id(IdKind.GROUP, group_id))  # type: ignore[misc]
 
     async def listen(self, group_id: UUID) -> AsyncIterator[dict[str, Any]]:
-        """Gains in order, put together by turn as a browser does."""
+        """Join the gains in order by turn, as a browser does."""
         async with self.broker.pubsub() as subscription:
             await subscription.subscribe(CHANNEL)
             async for message in subscription.listen():
@@ -106,7 +106,7 @@ async def test_a_watched_answer_is_told_as_it_grows_with_its_versions_and_hand_o
     (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
     group_id = parse_id(IdKind.GROUP, group["group_id"])
     await listener.watch(group_id)
-    await asyncio.sleep(0.6)  # longer than the gateway's poll of the list
+    await asyncio.sleep(0.6)  # longer than the gateway's poll interval for the list
     first.abort_after = second.abort_after = 8  # each gives up once, after eight tokens of its own
     session = group["sessions"][0]
     hearing = listener.listen(group_id)

@@ -1,4 +1,4 @@
-"""Whatever is sent to the gateway, the answer is a 4xx in OpenAI's shape; and nobody reaches what is another's."""
+"""Every faulty request gets a 4xx in OpenAI's format, and nobody reaches another project's data."""
 
 import hashlib
 import io
@@ -57,7 +57,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str]] = [
     ({"tool_choice": {"type": "function"}}, "tool_choice"), ({"model": 7}, "model"),
     ({"chat_template_kwargs": "x"}, "chat_template_kwargs"),
 ]  # fmt: skip
-# May be answered or refused, but nothing breaks.
+# It may be answered or refused, but must not fail.
 ODD_CHATS: list[dict[str, Any]] = [
     {"messages": [USER, {"role": "tool", "content": "46"}]},
     {"messages": [USER, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "content": None}]},
@@ -254,7 +254,7 @@ async def test_the_gateway_notes_the_use_of_a_token_once_a_minute(gateway_world:
 
 
 def other_project(world: GatewayWorld) -> str:
-    """A token of another project."""
+    """Return a token of another project."""
     project, user, secret = uuid4(), uuid4(), "sft_a-strangers-token"
     world.insert("accounts_project", id=project, slug="q", name="q", created_at="2026-01-01")
     world.insert(

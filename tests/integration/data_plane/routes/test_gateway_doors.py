@@ -1,4 +1,4 @@
-"""What strangers and slow clients can hold of the gateway: no memory, no connection for good."""
+"""Strangers and slow clients hold no memory of the gateway, and no connection forever."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ SHORT_TIMEOUTS = {
     "SEAMLESSFLOW_BODY_TIMEOUT_S": "2",
     "SEAMLESSFLOW_DRAIN_TIMEOUT_S": "2",
 }
-PATIENCE_S = 40.0  # for what takes two to four seconds on an idle machine
+PATIENCE_S = 40.0  # for things that take two to four seconds on an idle machine
 
 
 def rss_bytes(world: GatewayWorld) -> int:
@@ -71,9 +71,9 @@ def head(path: str, token: str, num_bytes: int) -> bytes:
 
 
 async def send_unfinished(wires: Wires, path: str, token: str = "sft_no-such-token") -> None:
-    """A large body without its end, as far as the gateway takes it."""
+    """Send a large body without its end, as far as the gateway reads it."""
     _, writer = await wires.open(head(path, token, BODY_BYTES))
-    # That the gateway takes no more of it is what this is for.
+    # The gateway is meant to stop reading here.
     with contextlib.suppress(TimeoutError, ConnectionError):
         async with asyncio.timeout(5.0):
             for _ in range(BODY_BYTES // len(PIECE) - 1):
@@ -82,7 +82,7 @@ async def send_unfinished(wires: Wires, path: str, token: str = "sft_no-such-tok
 
 
 async def answer_of(reader: asyncio.StreamReader) -> bytes:
-    """All that comes before the server closes the connection; b"open" if it does not."""
+    """Return everything up to the end of the connection; b"open" if the server does not close it."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             return await reader.read()
@@ -99,7 +99,7 @@ async def session_key(world: GatewayWorld) -> str:
 
 
 def is_connected(world: GatewayWorld, client_port: int) -> bool:
-    """Whether the gateway still holds the connection from this port."""
+    """Return whether the gateway still holds the connection from this port."""
     assert world.process is not None
     connections = psutil.Process(world.process.pid).net_connections("tcp")
     return any(c.raddr and c.raddr.port == client_port for c in connections)

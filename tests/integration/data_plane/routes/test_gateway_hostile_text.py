@@ -1,4 +1,4 @@
-"""Templates that never end and texts that are too long fail alone: others are served, and health checks answered."""
+"""Templates that never end and texts that are too long fail alone: other turns and health checks are answered."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ USER: dict[str, Any] = {"role": "user", "content": "12+34?"}
 SLOW = "{%- for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor -%}"
 LOUD = "{%- for i in range(99999) %}{{ 'x' * 10000 }}{% endfor -%}"
 GREEDY = "{%- set big = ('x' * 3000000000) -%}"
-ANSWER_S = 10.0  # an honest neighbour's turn, on a busy machine
+ANSWER_S = 10.0  # the turn of another, well-behaved job on a busy machine
 LONG_BYTES = 20 << 20
 
 
@@ -33,7 +33,7 @@ async def session_keys(world: GatewayWorld) -> list[str]:
 
 
 async def asked(world: GatewayWorld, key: str, content: str) -> tuple[int, dict[str, Any]]:
-    """Status and body of a turn; (0, {}) when no answer came in time."""
+    """Return status and body of a turn; (0, {}) if no answer came in time."""
     try:
         status, raw = await world.post("/v1/chat/completions", _body(content), key)
     except (TimeoutError, aiohttp.ClientError):
@@ -58,7 +58,7 @@ async def is_healthy(world: GatewayWorld) -> bool:
 
 
 async def start_hostile(world: GatewayWorld, **codes: str) -> tuple[str, str]:
-    """A job whose template does what the first message names; returns the keys of two sessions."""
+    """Make a job whose template does what the first message says; return the keys of two sessions."""
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     hostile = "".join(
         "{%- if messages[0].content == '" + name + "' %}" + code + "{% endif -%}"
@@ -98,7 +98,7 @@ async def test_templates_that_take_memory_or_write_without_end_fail_by_name(worl
 
 
 async def test_long_text_is_refused_while_others_are_served(world: GatewayWorld) -> None:
-    world.environ["SEAMLESSFLOW_RENDER_MEMORY_MB"] = "4096"  # so that it is the time that runs out
+    world.environ["SEAMLESSFLOW_RENDER_MEMORY_MB"] = "4096"  # so that the time limit is reached first
     await world.start_engines(lambda prompt: "yes<|im_end|>", model={"max_model_len": 200_000})
     long, honest = await session_keys(world)
     assert world.http is not None

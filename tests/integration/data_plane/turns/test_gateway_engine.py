@@ -1,4 +1,4 @@
-"""The gateway against the embedded engine's own HTTP surface: shapes, versions, gaps; and how the process starts."""
+"""The gateway with the embedded engine's real HTTP API: formats, versions, gaps; and how the process starts."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ NUM_TOKENS = 60
 
 
 async def serve(world: GatewayWorld, engine: FakeEngine) -> str:
-    """A gateway with one session at this engine; returns its key."""
+    """Start a gateway with one session at this engine; return the session's key."""
     world.make_job(rollout={"max_tokens_per_turn": NUM_TOKENS})
     world.make_phase(Role.ROLLOUT, endpoint=engine.base_url, version=0)
     await world.start_gateway()
@@ -33,7 +33,7 @@ async def serve(world: GatewayWorld, engine: FakeEngine) -> str:
 
 
 def check_recorded(world: GatewayWorld) -> list[int]:
-    """Every recorded token and logprob is what the engine computes under its recorded version; returns the versions."""
+    """Check that the engine computes every recorded token and logprob under its version; return the versions."""
     ((prompt,),) = world.sql("SELECT token_ids FROM trajectory_prompt")
     ((ids, logprobs, spans),) = world.sql(
         "SELECT token_ids, logprobs, version_spans FROM trajectory_node WHERE kind = 2"

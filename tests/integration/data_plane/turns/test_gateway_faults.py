@@ -1,4 +1,4 @@
-"""Turns while engines, the gateway, the database and clients fail: nothing lost, nothing doubled, nobody notices."""
+"""Turns while engines, the gateway, the database and clients fail: nothing is lost or stored twice."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def stream_text(client: openai.AsyncOpenAI) -> str:
 
 
 def check_row(world: GatewayWorld, engine: ScriptedEngine) -> tuple[Any, ...]:
-    """There is exactly one answer, whole and exact; returns its spans and counts."""
+    """Check that there is exactly one answer, complete and exact; return its spans and counts."""
     ((ids, logprobs, *rest),) = world.sql(ROW)
     tokens = np.frombuffer(unpacked(ids), dtype="<i4").tolist()
     assert tokens == engine.text.tokenizer.encode(ANSWER, add_special_tokens=False).ids
@@ -94,7 +94,7 @@ async def test_a_version_that_changes_in_mid_turn_is_recorded_token_by_token(
     async with client_of(gateway_world, key) as client:
         assert await stream_text(client) == TEXT
         assert check_row(gateway_world, engine)[0] == [0, 0, 7, 1]
-    engine.version_after = (5, 4)  # the table still says 0, the engine serves 1: a 409 tells
+    engine.version_after = (5, 4)  # the table still says 0, but the engine serves 1 and answers 409
     await gateway_world.chat(key, [USER])
     assert engine.num_statuses == {409: 1}
     spans = [row[2] for row in gateway_world.sql(ROW + " ORDER BY node_index")]
@@ -158,7 +158,7 @@ async def test_a_client_that_vanishes_frees_the_engine_and_its_retry_goes_on(
 
 
 async def test_a_request_that_arrives_twice_under_one_key_is_one_turn(gateway_world: GatewayWorld) -> None:
-    """As a network may deliver it: beside the first, after it, and with the same key in other words."""
+    """A repeat arrives during the first request, after it, and with the same key but another body."""
     (engine,) = await gateway_world.start_engines(script)
     key = await session_key(gateway_world)
     engine.step_s = 0.02

@@ -1,4 +1,4 @@
-"""The account of held time outlives its gateway: what infrastructure cost a session is never charged to its task."""
+"""Recorded held time outlives its gateway: time that infrastructure cost a session is never charged to its task."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from tests.fixtures.gateway_world import GatewayWorld
 USER = {"role": "user", "content": "?"}
 HELD_S = 2.5
 AWAY_S = 2.5
-ERROR_S = 2.0  # what an account may be wrong by
+ERROR_S = 2.0  # allowed error of the recorded time
 
 
 async def held_s(world: GatewayWorld, agent: Any, session: dict[str, Any]) -> float:
@@ -52,7 +52,7 @@ async def test_a_killed_gateway_leaves_its_account_of_held_time(gateway_world: G
     assert AWAY_S - ERROR_S <= of_calm <= back_s - killed_s + ERROR_S, "its absence holds all sessions"
 
     await world.start_engine(lambda prompt: "yes<|im_end|>")
-    await world.chat(held["api_key"], [USER])  # read back, it goes on from what is noted
+    await world.chat(held["api_key"], [USER])  # read back, it continues from the recorded time
     assert await held_s(world, agent, held) >= of_held
     world.kill_gateway()
     await world.start_gateway()

@@ -1,4 +1,4 @@
-"""Engines that stay behind, as one that hears of no update: they hold up neither groups nor turns."""
+"""Engines that lag behind, for example because they hear of no update, delay neither groups nor turns."""
 
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ def script(prompt: str) -> str:
 
 
 def publish(world: GatewayWorld, *, num_versions: int) -> None:
-    """As the trainer and the control plane leave it: versions, each of its batch of one group."""
+    """Write versions as the trainer and the control plane do, each with its batch of one group."""
     for number in range(num_versions + 1):
         world.insert(
             "policies_policyversion", id=uuid4(), project_id=world.project_id, job_id=world.job_id, version=number,
@@ -44,7 +44,7 @@ async def test_an_engine_beyond_the_staleness_bound_holds_nobody_up(gateway_worl
     publish(world, num_versions=3)
 
     groups = await world.lease(world.make_phase(Role.AGENT), max_sessions=4)
-    assert len(groups) == 2  # as many as the bound allows while the current engine samples
+    assert len(groups) == 2  # as many as the bound allows while the up-to-date engine samples
     for group in groups:
         for session in group["sessions"]:
             await world.chat(session["api_key"], [USER])

@@ -1,4 +1,4 @@
-"""Turns while an engine is stopped: connections stay open, nothing comes. They go on elsewhere, or are held."""
+"""Turns at an engine that is stopped while its connections stay open: they continue elsewhere, or are held."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def script(prompt: str) -> str:
 
 
 async def open_session(world: GatewayWorld) -> tuple[Any, str, str]:
-    """The claims of a runner, and the session that it leased: its id and its key."""
+    """Return the claims of a runner, and the id and key of the session that it leased."""
     claims = world.make_phase(Role.AGENT)
     (group,) = await world.lease(claims, max_sessions=2)
     session = group["sessions"][0]
@@ -40,7 +40,7 @@ def events(world: GatewayWorld) -> list[tuple[str, dict[str, Any]]]:
 
 
 def check_answer(world: GatewayWorld, engine: ScriptedEngine) -> int:
-    """There is exactly one answer, whole and exact; returns how often it moved."""
+    """Check that there is exactly one answer, complete and exact; return how often it changed engines."""
     ((ids, logprobs, handovers),) = world.sql(
         "SELECT token_ids, logprobs, num_handovers FROM trajectory_node WHERE kind = 2"
     )
@@ -77,7 +77,7 @@ async def test_stream_of_a_stopped_engine_goes_on_elsewhere_and_nothing_is_doubl
     assert told["phase_id"] == str(stopped.claims.phase_id)
     assert told["machine"] == "m1" if stopped is engines[0] else "m2"
     assert told["seconds"] >= 5.0
-    assert check_answer(world, other) == 1  # what the stopped engine says now is not added
+    assert check_answer(world, other) == 1  # later tokens of the stopped engine are not added
 
 
 async def test_turn_of_the_only_engine_is_held_while_it_is_stopped_and_the_task_is_not_charged(

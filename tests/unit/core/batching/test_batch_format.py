@@ -1,4 +1,4 @@
-"""The bytes of a batch: round trip, and batches of the version before."""
+"""The bytes of a batch: round trip, and batches of earlier format versions."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ def test_a_batch_of_version_2_knows_the_rewards_of_the_sessions_that_it_trains()
     batch = make_batch(3)
     arrays = with_header(batch_encode(batch), format_version=2)
     del arrays["session_rewards"], arrays["session_groups"]
-    arrays["sessions"] = arrays["sessions"] * 2 + 1  # between them were sessions without a sample
+    arrays["sessions"] = arrays["sessions"] * 2 + 1  # sessions without a sample lay between them
     again = batch_decode(save(arrays))
     assert again.sessions.tolist() == list(range(10))
     assert again.session_rewards.tolist() == batch.rewards.tolist()

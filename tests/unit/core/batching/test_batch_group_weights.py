@@ -1,4 +1,4 @@
-"""From the sessions of groups to the weights of their tokens: overlong rules and judge spans."""
+"""From sessions to the weights of their tokens: overlong rules and judge spans."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -75,7 +75,7 @@ def assemble(
 
 
 def by_sample(batch: Batch) -> list[list[float]]:
-    """Advantages of the sampled tokens of each sample."""
+    """Return the advantages of each sample's sampled tokens."""
     both = (batch.advantages_positive + batch.advantages_negative).round(5)
     spans = zip(batch.sample_starts[:-1], batch.sample_starts[1:], strict=True)
     return [both[start + 1 : end].tolist() for start, end in spans]
@@ -104,7 +104,7 @@ def test_soft_penalty_changes_rewards_and_leaves_the_outcomes_in_the_metrics() -
 
 
 def turns_of(reward: float, *lengths: int) -> FinishedSession:
-    """One conversation of so many answers."""
+    """Make one conversation with this many answers."""
     first = session(reward, *[1] * lengths[0])
     nodes = [*first.nodes]
     for number in lengths[1:]:
@@ -117,7 +117,7 @@ def turns_of(reward: float, *lengths: int) -> FinishedSession:
 
 
 def dapo_rewards(rollout: dict[str, Any], overlong: dict[str, Any], *group: FinishedSession) -> list[float]:
-    """Rewards after DAPO's rule, as the batch feed plans a batch of a job."""
+    """Return rewards after DAPO's overlong rule, for a batch as the batch feed plans it."""
     spec = JobSpec.model_validate(
         {
             "name": "overlong",
@@ -248,7 +248,7 @@ JUDGED: dict[str, Any] = {
     "judge": {"gamma": 0.0, "norm": "mean"},
     "overlong": {"rule": "none"},
 }
-# Thinking was right once and wrong once, not thinking right in one of three.
+# Thinking was right once in two cases, not thinking once in three.
 MODES = [
     session(1.0, ON, END, 1),
     session(0.0, ON, END, 2),
@@ -256,11 +256,11 @@ MODES = [
     session(0.0, 9, END, 4),
     session(0.0, 9, END, 4, 4),
 ]
-THINKING, NOT_THINKING = 0.5 - 0.4, 1 / 3 - 0.4  # of the judge: mean of the mode less that of the group
+THINKING, NOT_THINKING = 0.5 - 0.4, 1 / 3 - 0.4  # of the judge span: the mode's mean minus the group's
 
 
 def test_a_session_beyond_the_bound_still_counts_in_the_mode_that_it_chose() -> None:
-    """Who thinks takes long, so it is the thinking that grows stale; it must not become a failure not to have."""
+    """Thinking takes long, so sessions that think become stale first; their outcomes must still count."""
     group = [MODES[0], dataclasses.replace(MODES[1], is_stale=True), *MODES[2:]]
     found = by_sample(assemble([group], **JUDGED))
     assert len(found) == 4, "of the stale one there is no token"
@@ -291,7 +291,7 @@ def test_a_filtered_session_still_counts_in_the_mode_that_it_chose() -> None:
 @pytest.mark.parametrize("objective", TrainObjective)
 @pytest.mark.parametrize("name", ["step_srpo", "reinforce_plus_plus_baseline", "grpo", "sft"])
 def test_trees_weigh_what_their_branches_do(name: str, objective: TrainObjective, seed: int) -> None:
-    """Sums over all tokens of what multiplies the gradient, by token id, on trees and on branches written out."""
+    """Sum the factors of the gradient by token id, on trees and on branches written out."""
     rng = np.random.default_rng(seed)
     groups = [
         [
@@ -329,7 +329,7 @@ def without_prompt(one: FinishedSession) -> FinishedSession:
 def test_what_an_agent_may_leave_behind_becomes_a_batch_of_numbers(
     name: AlgorithmName, is_tree: bool
 ) -> None:
-    """Groups of one, of equal or extreme rewards, answers of no or one token, sessions of nothing."""
+    """Groups of one, equal or extreme rewards, answers of no or one token, empty sessions."""
     nothing = FinishedSession(reward=0.0, nodes=[])
     algorithm = AlgorithmSection.model_validate({"name": name.value})
     for groups, has_tokens in (
@@ -366,7 +366,7 @@ def test_what_an_agent_may_leave_behind_becomes_a_batch_of_numbers(
 @pytest.mark.parametrize("logprob", [-np.inf, np.inf, np.nan])
 @pytest.mark.parametrize("is_tree", [True, False])
 def test_a_token_whose_logprob_is_no_number_is_context(logprob: float, is_tree: bool) -> None:
-    """What an engine in trouble serves: nothing is to be compared with it, so it is not trained."""
+    """A faulty engine may serve logprobs that are not finite. Ratios to them mean nothing, so they do not train."""
     whole = session(1.0, 1, 2, 3)
     answer = dataclasses.replace(whole.nodes[1], logprobs=np.array([-1, logprob, -2], dtype="<f4").tobytes())
     group = [dataclasses.replace(whole, nodes=[whole.nodes[0], answer]), session(0.0, 4)]

@@ -1,4 +1,4 @@
-"""Packing trees into a token budget and dealing packs to ranks: nothing lost, nothing doubled, bounds kept."""
+"""Packing trees into a token budget and dealing packs to ranks: nothing is lost or repeated, and bounds hold."""
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +10,7 @@ from tests.fixtures.random_trees import ancestor_mask, branch_tokens, tree_layou
 
 
 def draw_inputs(layout: TreeLayout, seed: int) -> dict[int, int]:
-    """Some samples, of some of whose own tokens the last ones are not needed."""
+    """Choose some samples, and for some of them leave out their last own tokens."""
     rng = np.random.default_rng(seed)
     lengths = np.diff(layout.sample_starts)
     return {s: int(rng.integers(0, lengths[s] + 1)) for s in range(layout.num_samples) if rng.random() < 0.8}

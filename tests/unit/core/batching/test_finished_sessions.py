@@ -1,4 +1,4 @@
-"""Which sessions of a group may still be trained."""
+"""Which sessions of a group are too old to train."""
 
 from seamlessflow.core.batching.finished import FinishedSession, marked_stale
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind

@@ -1,4 +1,4 @@
-"""Trees in a flat array: what is derived from starts and parents, against walking every branch."""
+"""Trees in a flat array: derived arrays are the same as those from walking every branch."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_the_example_of_the_docstring() -> None:
     "starts, parents, said",
     [
         ([0, 4, 6], [-1, 4], "not on the path"),  # its own token
-        ([0, 4, 6, 7], [-1, 1, 3], "not on the path"),  # left for good by sample 1
+        ([0, 4, 6, 7], [-1, 1, 3], "not on the path"),  # not on the path of sample 1
         ([0, 4, 6, 7], [-1, -1, 3], "not on the path"),  # another tree
         ([0, 4, 4], [-1, 1], "no token"),
         ([1, 4], [-1], "first of them 0"),

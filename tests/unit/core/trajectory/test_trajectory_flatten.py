@@ -1,4 +1,4 @@
-"""Sessions to flat trees: the same branches as written out by hand, every token held once, common context joined."""
+"""Flattening sessions: the same branches as written out by hand, every token once, common context merged."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ Branch = tuple[int, tuple[int, ...], tuple[int, ...]]  # session, tokens, which 
 
 
 def branches_by_hand(session: int, nodes: Sequence[Node]) -> list[Branch]:
-    """Root to leaf, partial answers left out, cut behind the last trained token; none that another one begins with."""
+    """Root to leaf, without partial answers, up to the last trained token; no branch is a prefix of another."""
     found: list[Branch] = []
-    keys: list[tuple[tuple[int, int], ...]] = []  # (node, token in it), to tell branches apart
+    keys: list[tuple[tuple[int, int], ...]] = []  # (node, token in it), which identifies a token
     for leaf in range(len(nodes)):
         path: list[Node] = []
         above: int | None = leaf

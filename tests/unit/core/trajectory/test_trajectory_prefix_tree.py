@@ -42,7 +42,7 @@ def add(
 
 
 def linear_samples(nodes: Sequence[Node]) -> list[tuple[list[int], list[int], list[int]]]:
-    """(token ids, loss mask, versions) of each branch."""
+    """Return (token ids, loss mask, versions) of each branch."""
     linear = unroll(flatten([nodes]), is_trained_once=True)
     starts = linear.layout.sample_starts[1:-1]
     arrays = (linear.token_ids, linear.loss_mask, linear.versions)
@@ -51,7 +51,7 @@ def linear_samples(nodes: Sequence[Node]) -> list[tuple[list[int], list[int], li
 
 
 def grow(walks: list[list[int]]) -> PrefixTree:
-    """Each walk is a conversation: user messages by number, every one answered by a message that repeats it."""
+    """Each walk is a conversation of numbered user messages, each answered by a message that repeats it."""
     tree = PrefixTree()
     for number, walk in enumerate(walks):
         messages: tuple[bytes, ...] = ()

@@ -1,4 +1,4 @@
-"""Version spans: whatever the pieces, every token keeps the version that sampled it."""
+"""Version spans: every token keeps the version that sampled it, however the answer is cut into pieces."""
 
 import numpy as np
 import pytest

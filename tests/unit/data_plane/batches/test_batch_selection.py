@@ -1,4 +1,4 @@
-"""The choice of a batch's groups: decided from facts, without a database."""
+"""The choice of a batch's groups, without a database."""
 
 from uuid import UUID, uuid4
 

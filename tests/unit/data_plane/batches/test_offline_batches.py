@@ -1,4 +1,4 @@
-"""Batches of an offline dataset, without a database: what is made of whole groups, and what is refused."""
+"""Batches of an offline dataset, without a database: what complete groups give, and what is refused."""
 
 from http import HTTPStatus
 from typing import Any, cast
@@ -36,7 +36,7 @@ def job_of_a_dataset() -> LiveJob:
 
 
 def recorded(job: LiveJob, *, is_masked: bool = False) -> MemoryDatasets:
-    """A session in each group, whose answer is the number of the group."""
+    """Put one session into each group, whose answer is the group's number."""
     store = MemoryDatasets()
     for position in range(NUM_GROUPS):
         ids = np.array([position], dtype="<i4").tobytes()

@@ -1,4 +1,4 @@
-"""Which task a group runs, on the twin of the store: no database."""
+"""Which task a group runs, with the in-memory twin of the store."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""What is told of growing answers: each token once, in bounded portions, again after a cut."""
+"""What is published of growing answers: each token once, in bounded portions, again after a stop string."""
 
 from types import SimpleNamespace
 from typing import Any

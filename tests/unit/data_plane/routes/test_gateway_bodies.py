@@ -1,4 +1,4 @@
-"""Bodies on their way in: bounded one by one and all together."""
+"""Reading request bodies: bounded one by one and all together."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

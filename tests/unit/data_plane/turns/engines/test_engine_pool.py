@@ -1,4 +1,4 @@
-"""The gateway's pool of engines: who is served by whom, in which order, and what is given back."""
+"""The engine pool: which engine serves which turn, in which order, and how engines are released."""
 
 import asyncio
 from uuid import UUID
@@ -11,7 +11,7 @@ from seamlessflow.data_plane.turns.rollout_manager import Affinity
 
 JOB, OTHER_JOB = UUID(int=1), UUID(int=2)
 NUM_SLOTS = 4
-CAPACITY = 8  # the slots and those that follow on
+CAPACITY = 8  # the slots and the turns queued behind them
 
 
 def engine(number: int, *, version: int = 0, job: UUID = JOB) -> Engine:
@@ -19,7 +19,7 @@ def engine(number: int, *, version: int = 0, job: UUID = JOB) -> Engine:
 
 
 class Turns:
-    """Turns that hold their engine until told otherwise."""
+    """Turns that keep their engine until they are released."""
 
     def __init__(self, pool: EnginePool) -> None:
         self.pool = pool
@@ -108,7 +108,7 @@ async def test_a_turn_that_goes_away_takes_no_room(pool: EnginePool, turns: Turn
     await fill(turns, pool)
     await turns.start("gone", EngineRequest(JOB, order=20))
     await turns.start("next", EngineRequest(JOB, order=21))
-    # Given room and cancelled at once: what it was given goes to the next.
+    # It gets an engine and is cancelled at once, so the next turn gets the engine.
     turns._ends["first 0"].set()
     turns.tasks["first 0"].add_done_callback(lambda _: turns.tasks["gone"].cancel())
     await finalize()
@@ -180,7 +180,7 @@ async def test_suspected_engine_gets_no_turn_until_it_is_trusted_again(
     pool.table_set([engine(1)])
     pool.suspect(UUID(int=1))
     await turns.start("held", EngineRequest(JOB))
-    pool.table_set([engine(1, version=1)])  # new weights prove nothing
+    pool.table_set([engine(1, version=1)])  # new weights do not prove that the engine works
     await finalize()
     assert turns.served == []
 

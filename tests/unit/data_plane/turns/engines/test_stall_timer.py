@@ -1,4 +1,4 @@
-"""The clock of held time: side by side counts once, afterwards counts what was not counted yet."""
+"""The stall timer: simultaneous waits count once, and credit adds only time that was not counted yet."""
 
 from seamlessflow.core.liveness.stall import DOUBT_S, StallWatch
 from seamlessflow.data_plane.turns.engines.client import Lifeline

@@ -1,4 +1,4 @@
-"""Tokens to text to deltas: the way the text is cut into pieces must not show."""
+"""Tokens to text to deltas: the result does not depend on how the text is cut into pieces."""
 
 from pathlib import Path
 

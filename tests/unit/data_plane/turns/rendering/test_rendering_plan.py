@@ -1,4 +1,4 @@
-"""How a request joins its tree: what is new, what is proven, what forked and why."""
+"""How a request joins its tree: which tokens are new, which are verified, and why a request forks."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who is next for a helper: jobs in turn, and slow ones never all helpers at once."""
+"""Whose work a helper does next: jobs take turns, and slow jobs never occupy all helpers."""
 
 from seamlessflow.data_plane.turns.rendering.waiting_line import SUSPECT_S, WaitingLine
 

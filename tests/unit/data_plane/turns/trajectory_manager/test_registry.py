@@ -32,7 +32,7 @@ VERSION = 3
 
 
 class Clocks:
-    """Clocks of sessions that nobody makes durable."""
+    """Stall timers that nobody makes durable."""
 
     def clock_new(self, _key: SessionKey) -> StallTimer:
         return StallTimer()
@@ -42,7 +42,7 @@ class Clocks:
 
 
 class SlowTurns(MemoryTurns):
-    """Counts how often a session is read, and lets others run meanwhile."""
+    """Counts how often a session is read, and lets other tasks run meanwhile."""
 
     num_reads = 0
 
@@ -66,7 +66,7 @@ class World:
         )
 
     def session(self) -> str:
-        """The API key of a session that another gateway opened."""
+        """Add a session that another gateway opened, and return its API key."""
         session_id = uuid4()
         key = session_api_key(session_id)
         self.store.sessions[session_id] = SessionRow(
@@ -88,7 +88,7 @@ def world(tmp_path: Path) -> World:
 
 
 def turn_of(session: LiveSession, question: str, answer: str) -> Turn:
-    """A turn whose answer was sampled whole."""
+    """Make a turn whose answer is complete."""
     text = session.job.text
     plan = plan_turn(session.tree, text, Conversation([{"role": "user", "content": question}], None, {}))
     sampled = text.encode(answer)
