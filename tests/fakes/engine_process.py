@@ -11,9 +11,9 @@ import sys
 
 from aiohttp import web
 
-from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
-from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService
+from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
+from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+from seamlessflow_workers.rollout.serving.server import build_app
 from tests.fakes.fake_engine import FakeRunner, Faults
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     runner = FakeRunner(
         num_rows=options.slots, max_model_len=options.max_model_len, vocab_size=300, faults=faults
     )
-    service = EngineService(runner, EngineSettings(model_name="fake", weight_version=options.weight_version))
+    service = EmbeddedEngine(runner, EngineSettings(model_name="fake", weight_version=options.weight_version))
     web.run_app(build_app(service), path=options.uds, handler_cancellation=True, print=None)
 
 

@@ -23,10 +23,10 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
-from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
-from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService
+from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+from seamlessflow_workers.rollout.serving.server import build_app
 from seamlessflow_workers.weights.arrival import Arrival, WeightsError
 
 NEVER = -1
@@ -135,7 +135,7 @@ class FakeRunner:
 
 
 class FakeEngine:
-    def __init__(self, *, service: EngineService, faults: Faults, runner: FakeRunner) -> None:
+    def __init__(self, *, service: EmbeddedEngine, faults: Faults, runner: FakeRunner) -> None:
         self.service = service
         self.faults = faults
         self._runner = runner
@@ -147,7 +147,7 @@ class FakeEngine:
 
     @property
     def version(self) -> str:
-        return self.service.engine.weight_version
+        return self.service.weight_version
 
     @property
     def num_sampled(self) -> int:
@@ -165,8 +165,8 @@ class FakeEngine:
 
     async def set_version(self, version: str) -> None:
         """Swap the weights between two tokens, without the HTTP calls."""
-        await asyncio.wrap_future(self.service.engine.reset_prefix_cache(reset_running=True))
-        await asyncio.wrap_future(self.service.engine.set_weight_version(version))
+        await self.service.reset_prefix_cache(reset_running=True)
+        await self.service.set_weight_version(version)
 
     async def kill(self) -> None:
         """Break off every connection and stop listening, as a killed process does."""
@@ -216,6 +216,6 @@ async def start_fake_engine(
     settings = EngineSettings(
         model_name="fake", weight_version=version, max_num_queued_requests=max_num_queued_requests
     )
-    engine = FakeEngine(service=EngineService(runner, settings), faults=faults, runner=runner)
+    engine = FakeEngine(service=EmbeddedEngine(runner, settings), faults=faults, runner=runner)
     await engine.start(port=port)
     return engine

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
-from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
-from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService
+from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+from seamlessflow_workers.rollout.serving.server import build_app
 from tests.fakes.fake_engine import FakeRunner, Faults
 from tests.fakes.pace import Pace, pace_read
 
@@ -62,7 +62,7 @@ def main() -> None:
         vocab_size=config["vocab_size"],
         pace=pace_read(),
     )
-    service = EngineService(
+    service = EmbeddedEngine(
         runner, EngineSettings(model_name="paced", weight_version=options.weight_version or "0")
     )
     web.run_app(build_app(service), path=options.uds, handler_cancellation=True, print=None)

@@ -12,11 +12,11 @@ import aiohttp
 import torch
 from aiohttp import web
 
-from seamlessflow_workers.rollout.engine.model_loading import LoadOptions, load_runner
-from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
-from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService
-from seamlessflow_workers.rollout.engine.torch_runner import TorchRunner
+from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
+from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
+from seamlessflow_workers.rollout.engine.model.torch_runner import TorchRunner
+from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+from seamlessflow_workers.rollout.serving.server import build_app
 from tests.gpu.models import MAX_MODEL_LEN
 
 NUM_SLOTS = 64
@@ -79,7 +79,7 @@ async def served(runner: TorchRunner) -> AsyncIterator[Served]:
         model_name="device", weight_version="0", max_batched_tokens=1024, device=runner._decoder.device.type
     )
     app = web.AppRunner(
-        build_app(EngineService(runner, settings)),
+        build_app(EmbeddedEngine(runner, settings)),
         handler_cancellation=True,
         shutdown_timeout=0.1,
         access_log=None,

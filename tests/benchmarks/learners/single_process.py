@@ -24,10 +24,10 @@ from transformers import AutoModelForCausalLM
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.rendering.output_parser import parse_output
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, InvalidExpression, calculate
-from seamlessflow_workers.rollout.engine.model_loading import LoadOptions, load_runner
-from seamlessflow_workers.rollout.engine.request import GenerateRequest, SamplingParams
+from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
-from seamlessflow_workers.rollout.engine.sequence import Sequence as EngineSequence
+from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams
+from seamlessflow_workers.rollout.serving.sequence import Sequence as EngineSequence
 
 MAX_MODEL_LEN = 256
 MAX_TOKENS_PER_TURN = 24

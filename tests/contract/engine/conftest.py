@@ -32,11 +32,11 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from seamlessflow_workers.rollout.engine.model_loading import Backend, LoadOptions, load_runner
+from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
+from seamlessflow_workers.rollout.engine.model.loading import Backend, LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.runner import ModelRunner
-from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
-from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService
+from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+from seamlessflow_workers.rollout.serving.server import build_app
 from tests.fakes.fake_engine import start_fake_engine
 from tests.fakes.pace import Pace
 from tests.fakes.paced_engine import PacedRunner
@@ -373,7 +373,7 @@ async def _serve(stack: AsyncExitStack, runner: ModelRunner, bounds: dict[str, i
         max_num_queued_requests=bounds["max_num_queued_requests"],
     )
     app = web.AppRunner(
-        build_app(EngineService(runner, settings)), handler_cancellation=True, shutdown_timeout=0.1
+        build_app(EmbeddedEngine(runner, settings)), handler_cancellation=True, shutdown_timeout=0.1
     )
     # aiohttp keeps the last 1024 applications that have middlewares, and so what every engine of a test held.
     stack.callback(_cached_build_middleware.cache_clear)

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
-from seamlessflow_workers.rollout.engine.adapter import CONFIG_NAME, FILE_NAME
-from seamlessflow_workers.rollout.engine.model_loading import Backend, LoadOptions, load_runner
+from seamlessflow_workers.rollout.engine.model.loading import Backend, LoadOptions, load_runner
+from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME, ADAPTER_SHARD_NAME
 from tests.contract.engine.conftest import EngineUnderTest, Kind, StartEngine, tokens_of
 from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE, reference_logprobs
 from tests.fixtures.adapters import merge_adapter, save_adapter
@@ -109,8 +109,8 @@ async def test_flawed_adapter_changes_nothing(
 
 
 def spoil(adapter: Path, flaw: str) -> None:
-    tensors = load_file(adapter / FILE_NAME)
-    config = json.loads((adapter / CONFIG_NAME).read_text())
+    tensors = load_file(adapter / ADAPTER_SHARD_NAME)
+    config = json.loads((adapter / ADAPTER_CONFIG_NAME).read_text())
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
     if flaw == "missing half":
         del tensors[name]
@@ -126,10 +126,10 @@ def spoil(adapter: Path, flaw: str) -> None:
         config["use_rslora"] = True
     elif flaw == "no configuration":
         del config["r"]
-    save_file(tensors, adapter / FILE_NAME)
-    (adapter / CONFIG_NAME).write_text(json.dumps(config))
+    save_file(tensors, adapter / ADAPTER_SHARD_NAME)
+    (adapter / ADAPTER_CONFIG_NAME).write_text(json.dumps(config))
     if flaw == "broken":
-        path = adapter / FILE_NAME
+        path = adapter / ADAPTER_SHARD_NAME
         path.write_bytes(path.read_bytes()[:-100])
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StepBatch
-from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
-from seamlessflow_workers.rollout.engine.server import build_app
-from seamlessflow_workers.rollout.engine.service import EngineService
+from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+from seamlessflow_workers.rollout.serving.server import build_app
 from tests.contract.engine.conftest import DEADLINE_S, eventually
 from tests.fakes.fake_engine import FakeEngine, FakeRunner, Faults, next_token, start_fake_engine
 
@@ -75,7 +75,7 @@ async def test_version_set_on_the_fake_changes_what_it_samples() -> None:
 
 
 async def _is_running(engine: FakeEngine) -> bool:
-    return engine.service.engine.scheduler.num_running == 1
+    return engine.service.scheduler.num_running == 1
 
 
 async def _has_sampled(engine: FakeEngine) -> bool:
@@ -92,7 +92,7 @@ class _BreakingRunner(FakeRunner):
 @pytest.mark.parametrize("is_streaming", [False, True])
 async def test_step_that_raises_ends_every_request_with_an_error(is_streaming: bool) -> None:
     runner = _BreakingRunner(num_rows=2, max_model_len=64, vocab_size=300, faults=Faults())
-    service = EngineService(runner, EngineSettings(model_name="breaking"))
+    service = EmbeddedEngine(runner, EngineSettings(model_name="breaking"))
     app = web.AppRunner(build_app(service), shutdown_timeout=0.1)
     await app.setup()
     await web.TCPSite(app, "127.0.0.1", 0).start()

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
 
-from seamlessflow_workers.rollout.engine.model_loading import LoadOptions, load_runner
-from seamlessflow_workers.rollout.engine.torch_runner import TorchRunner
+from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
+from seamlessflow_workers.rollout.engine.model.torch_runner import TorchRunner
 from tests.contract.engine.conftest import LONG, EngineUnderTest, Kind, StartEngine, Stream, tokens_of
 from tests.fixtures.devices import device_name
 

@@ -24,7 +24,7 @@ from seamlessflow_workers.phases.engine_client import EngineClient, EngineError
 from seamlessflow_workers.phases.running import RunningPhase
 from seamlessflow_workers.phases.warm import ChildFailure, WarmChild
 from seamlessflow_workers.process.child import ChildCommand
-from seamlessflow_workers.rollout.front.front import Front
+from seamlessflow_workers.rollout.front import Front
 from seamlessflow_workers.weights.manifest import WeightsReadError
 from seamlessflow_workers.weights.transports.file.receiving import weights_check
 

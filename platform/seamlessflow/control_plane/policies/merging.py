@@ -1,6 +1,6 @@
 """Weights in numpy: number formats of safetensors, and an adapter's change of one weight.
 
-As engines compute it (`rollout/engine/adapter`): the base rounded to the job's format, the sum in float32, rounded
+As engines compute it (`rollout/weights`): the base rounded to the job's format, the sum in float32, rounded
 once. numpy knows no bfloat16: it is the upper half of a float32, rounded to the nearest even one.
 """
 

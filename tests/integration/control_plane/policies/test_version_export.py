@@ -19,7 +19,7 @@ from seamlessflow.control_plane.policies.merging import from_floats, merged, to_
 from seamlessflow.control_plane.policies.models import PolicyVersion
 from seamlessflow.control_plane.policies.places import job_folder
 from seamlessflow.core.types.ids import IdKind, show_id
-from seamlessflow_workers.rollout.engine import adapter as engine_adapter
+from seamlessflow_workers.rollout import weights as engine_weights
 from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor
 from seamlessflow_workers.weights.transports.file.sending import weights_publish
 from tests.fixtures.adapters import merge_adapter, save_adapter
@@ -181,8 +181,8 @@ def test_initial_model_is_version_0(cast: Cast, base: PreTrainedModel, tmp_path:
 def test_sums_are_those_of_the_engines(dtype: str) -> None:
     torch.manual_seed(3)
     base, down, up = torch.randn(48, 40), torch.randn(4, 40).to(DTYPES[dtype]), torch.randn(48, 4)
-    change = engine_adapter.LowRank(down=down, up=up, scale=0.7)
-    expected = engine_adapter.merged(base, change, DTYPES[dtype])
+    change = engine_weights.LowRank(down=down, up=up, scale=0.7)
+    expected = engine_weights.merged(base, change, DTYPES[dtype])
     name = FORMATS[DTYPES[dtype]]
     values = merged(base.numpy(), down.float().numpy(), up.numpy(), scale=0.7, dtype=name)
     found = torch.frombuffer(bytearray(from_floats(values, name)), dtype=DTYPES[dtype]).reshape(48, 40)

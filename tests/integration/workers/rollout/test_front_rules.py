@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from seamlessflow_workers.rollout.front.front import Front
+from seamlessflow_workers.rollout.front import Front
 from tests.fakes.fake_control_plane import until
 
 JOB = UUID(int=5)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow_workers.rollout.engine.request import (
+from seamlessflow_workers.rollout.serving.request import (
     GenerateRequest,
     InvalidRequestError,
     parse_generate_body,

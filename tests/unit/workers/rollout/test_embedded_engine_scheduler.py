@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamlessflow_workers.rollout.engine.request import GenerateRequest, SamplingParams
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
-from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.engine.slot_table import SlotTable
+from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 from tests.fakes.fake_engine import FakeRunner, Faults, next_logprob, next_token
 
 MAX_MODEL_LEN = 128

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from seamlessflow_workers.rollout.engine.process import (
+from seamlessflow_workers.rollout.serving.process import (
     REFUSED,
     arguments_parse,
     die_with_parent,
@@ -18,7 +18,7 @@ from seamlessflow_workers.rollout.engine.process import (
 )
 
 if TYPE_CHECKING:
-    from seamlessflow_workers.rollout.engine.service import EngineService
+    from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 
 PROGRAM = "seamlessflow-engine"
 # The event loop and the engine's thread share the interpreter: neither should wait 5 ms for the other.
@@ -41,13 +41,13 @@ async def _run(arguments: argparse.Namespace) -> None:
     await serve(_load(arguments), arguments, program=PROGRAM)
 
 
-def _load(arguments: argparse.Namespace) -> "EngineService":
+def _load(arguments: argparse.Namespace) -> "EmbeddedEngine":
     """Imports late: a wrong argument is answered before torch is loaded."""
     import torch
 
-    from seamlessflow_workers.rollout.engine.model_loading import Backend, LoadOptions, load_runner
-    from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
-    from seamlessflow_workers.rollout.engine.service import EngineService
+    from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
+    from seamlessflow_workers.rollout.engine.model.loading import Backend, LoadOptions, load_runner
+    from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
 
     try:
         runner = load_runner(
@@ -72,7 +72,7 @@ def _load(arguments: argparse.Namespace) -> "EngineService":
         seed=secrets.randbits(64) if arguments.seed is None else arguments.seed,
         device=torch.device(arguments.device).type,
     )
-    return EngineService(runner, settings)
+    return EmbeddedEngine(runner, settings)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,39 @@
-"""The engine's thread: steps the model, and between two steps obeys control verbs.
+"""The embedded engine: its thread steps the model and, between two steps, carries out control verbs.
 
-Requests and verbs enter from any thread as commands; each verb returns a future that is done when it has taken
-effect. States: running; paused to new requests (`abort`, `wait`); paused to all (`keep`); asleep (paused, no cache);
-held (weights applied, their version not told yet: nothing is sampled that could not be labelled). Invariant: every
-command takes effect between two tokens, never within a step.
+Requests and verbs come from the server's event loop and go to the thread as commands; each verb returns once it has
+taken effect. States: running; paused to new requests (`abort`, `wait`); paused to all (`keep`); asleep (paused, without
+a cache); held (new weights are in place but their version is not named yet, so nothing is sampled that could not be
+labelled). Invariant: every command takes effect between two tokens, never within a step.
 """
 
+import asyncio
 import logging
 import queue
 import random
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as Series
 from concurrent.futures import Future
 from enum import Enum, auto
+from pathlib import Path
 from typing import TypeVar
 
+from seamlessflow_workers.rollout.engine.metrics import render_metrics
 from seamlessflow_workers.rollout.engine.runner import ModelRunner, StagedWeights
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
-from seamlessflow_workers.rollout.engine.sequence import Sequence
-from seamlessflow_workers.rollout.engine.served_engine import PauseMode
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.served_engine import (
+    EngineSettings,
+    ModelLimits,
+    PauseMode,
+    ServedEngine,
+)
+from seamlessflow_workers.weights.arrival import Arrival
 
 logger = logging.getLogger(__name__)
 
-# Streams learn of new tokens at most this often: at 64 streams a wake-up a token costs more than the model.
+# Streams learn of new tokens at most this often: with 64 streams, one wake-up per token costs more than the model.
 STREAM_PERIOD_S = 0.02
 
 T = TypeVar("T")
@@ -35,44 +45,30 @@ class _Gate(Enum):
     CLOSED = auto()
 
 
-class Engine:
-    def __init__(
-        self,
-        runner: ModelRunner,
-        *,
-        weight_version: str,
-        seed: int,
-        max_batched_tokens: int,
-        notify: Callable[[list[Sequence]], None],
-        on_failure: Callable[[], None],
-    ) -> None:
+class EmbeddedEngine(ServedEngine):
+    kind = "seamlessflow-embedded"
+
+    def __init__(self, runner: ModelRunner, settings: EngineSettings) -> None:
+        limits = ModelLimits(
+            vocab_size=runner.vocab_size,
+            max_model_len=runner.max_model_len,
+            eos_token_ids=runner.eos_token_ids,
+        )
+        super().__init__(settings, limits)
         self._runner = runner
-        self.scheduler = Scheduler(runner, max_batched_tokens=max_batched_tokens)
-        self.weight_version = weight_version
-        self._random = random.Random(seed)
-        self._notify = notify
-        self._on_failure = on_failure
+        self.scheduler = Scheduler(runner, max_batched_tokens=settings.max_batched_tokens)
+        self._random = random.Random(settings.seed)
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gate = _Gate.OPEN
         self._is_held = False
-        self.is_asleep = False
+        self._staged: StagedWeights | None = None
         self._drained: list[tuple[Future[None], bool]] = []  # with whether to clear the cache
-        self._num_unfinished = 0  # admitted and not yet finished; written by `_count_lock` holders only
+        self._num_unfinished = 0  # written by `_count_lock` holders only
         self._count_lock = threading.Lock()
         self._last_flush_at = 0.0
         self._is_stopping = False
-        self.failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        def halt() -> None:
-            self._is_stopping = True
-
-        self._commands.put(halt)
-        self._thread.join()
 
     @property
     def num_unfinished(self) -> int:
@@ -82,24 +78,35 @@ class Engine:
     def is_paused(self) -> bool:
         return self._gate is not _Gate.OPEN
 
-    def new_seed(self) -> int:
-        return self._random.getrandbits(64)
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
 
-    def submit(self, sequence: Sequence) -> None:
+    async def stop(self) -> None:
+        def halt() -> None:
+            self._is_stopping = True
+
+        self._commands.put(halt)
+        self._thread.join()
+
+    def _begin(self, sequence: Sequence) -> None:
+        seed = sequence.params.seed
+        sequence.seed = self._random.getrandbits(64) if seed is None else seed
         with self._count_lock:
             self._num_unfinished += 1
         self._commands.put(lambda: self.scheduler.add(sequence))
 
-    def abort(self, sequences: list[Sequence]) -> Future[None]:
+    def abort(self, sequences: Series[Sequence]) -> None:
+        aborted = list(sequences)
+
         def act() -> None:
-            for sequence in sequences:
+            for sequence in aborted:
                 self.scheduler.abort(sequence)
-            self._finish(sequences)
+            self._finish(aborted)
 
-        return self._call(act)
+        self._order(act)
 
-    def pause(self, mode: PauseMode, *, clear_cache: bool) -> Future[None]:
-        """Done when nothing is computed any more: at once, or with `wait` after what runs has ended."""
+    async def pause(self, mode: PauseMode, *, clear_cache: bool) -> None:
         done: Future[None] = Future()
 
         def act() -> None:
@@ -111,35 +118,43 @@ class Engine:
             done.set_result(None)
 
         self._commands.put(_guarded(act, done))
-        return done
+        await asyncio.wrap_future(done)
 
-    def resume(self) -> Future[None]:
+    async def resume(self) -> None:
         def act() -> None:
             self._gate = _Gate.OPEN
             self._resolve_drained()
 
-        return self._call(act)
+        await self._call(act)
 
-    def apply_weights(self, staged: StagedWeights) -> Future[None]:
-        """Swap the weights in place; nothing is sampled until `set_weight_version` names them."""
+    async def _stage(self, path: Path) -> None:
+        self._staged = await asyncio.to_thread(self._runner.stage_weights, path)
+
+    async def _stage_from_card(self, path: Path) -> Arrival:
+        arrival, self._staged = await asyncio.to_thread(self._runner.stage_from_card, path)
+        return arrival
+
+    async def _apply_staged(self) -> None:
+        staged, self._staged = self._staged, None
+        assert staged is not None
 
         def act() -> None:
             self._is_held = True  # first: should applying fail half-way, nothing is sampled from the mixture
             self.scheduler.forget_prefixes()
             staged.apply()
 
-        return self._call(act)
+        await self._call(act)
 
-    def set_weight_version(self, version: str | None) -> Future[None]:
+    async def set_weight_version(self, version: str | None) -> None:
         def act() -> None:
             self._is_held = False
             if version is not None:
                 self.weight_version = version
 
-        return self._call(act)
+        await self._call(act)
 
-    def reset_prefix_cache(self, *, reset_running: bool) -> Future[bool]:
-        """False when running sequences still hold rows, as vLLM answers; free rows are forgotten all the same."""
+    async def reset_prefix_cache(self, *, reset_running: bool) -> bool:
+        """Forget the free rows; return False, as vLLM does, if running sequences still hold others."""
 
         def act() -> bool:
             if reset_running:
@@ -147,10 +162,10 @@ class Engine:
             self.scheduler.forget_prefixes()
             return self.scheduler.num_running == 0
 
-        return self._call(act)
+        return await self._call(act)
 
-    def sleep(self) -> Future[None]:
-        """Free the KV cache; what still runs waits and is computed again after `wake_up`."""
+    async def sleep(self, mode: PauseMode, *, level: int) -> None:
+        """Pause. Level 1 also frees the KV cache: what still runs is computed again after `wake_up`. Weights stay."""
 
         def act() -> None:
             if self._gate is _Gate.OPEN:
@@ -160,9 +175,11 @@ class Engine:
                 self._runner.release_cache()
             self.is_asleep = True
 
-        return self._call(act)
+        await self.pause(mode, clear_cache=False)
+        if level:
+            await self._call(act)
 
-    def wake_up(self) -> Future[None]:
+    async def wake_up(self) -> None:
         def act() -> None:
             if self.is_asleep:
                 self._runner.allocate_cache()
@@ -170,18 +187,35 @@ class Engine:
             self._gate = _Gate.OPEN
             self._resolve_drained()
 
-        return self._call(act)
+        await self._call(act)
 
-    # The engine's thread.
+    def metrics(self) -> str:
+        return render_metrics(
+            self.scheduler,
+            model_name=self.settings.model_name,
+            num_unfinished=self.num_unfinished,
+            is_asleep=self.is_asleep,
+            rejections=dict(self.rejections),
+        )
+
+    async def _call(self, act: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self._order(act))
+
+    def _order(self, act: Callable[[], T]) -> Future[T]:
+        """Have the engine's thread run `act` between two steps."""
+        done: Future[T] = Future()
+        self._commands.put(_guarded(lambda: done.set_result(act()), done))
+        return done
 
     def _run(self) -> None:
+        """Run the engine's thread: everything below happens in it."""
         try:
             while not self._is_stopping:
                 self._obey(is_idle=not self._step())
         except Exception as error:
             logger.exception("the engine failed")
             self.failure = error
-            self._on_failure()
+            self._tell_loop(self._fail)
 
     def _obey(self, *, is_idle: bool) -> None:
         """Run the commands that wait; when there is nothing to compute, sleep until one comes."""
@@ -194,7 +228,7 @@ class Engine:
             self._commands.get_nowait()()
 
     def _step(self) -> bool:
-        """Compute one token for everything that runs; False when there was nothing to do."""
+        """Compute one token for each running sequence; return False if there was nothing to do."""
         scheduler = self.scheduler
         if self._gate is _Gate.CLOSED or self._is_held or self.is_asleep:
             return False
@@ -242,6 +276,11 @@ class Engine:
             self._num_unfinished -= len(finished)
         self._notify(finished)
 
+    def _notify(self, sequences: list[Sequence]) -> None:
+        """Wake the handlers of these requests, with one call into the event loop however many they are."""
+        if sequences:
+            self._tell_loop(lambda: _wake(sequences))
+
     def _close(self, mode: PauseMode) -> None:
         self._gate = _Gate.CLOSED if mode is PauseMode.KEEP else _Gate.CLOSED_TO_NEW
         if mode is PauseMode.ABORT:
@@ -260,14 +299,26 @@ class Engine:
             future.set_result(None)
         self._drained.clear()
 
-    def _call(self, act: Callable[[], T]) -> Future[T]:
-        done: Future[T] = Future()
-        self._commands.put(_guarded(lambda: done.set_result(act()), done))
-        return done
+    def _tell_loop(self, act: Callable[[], None]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act)
+
+    def _fail(self) -> None:
+        """Wake all requests, in the event loop. The engine's thread has ended, so nobody else writes to sequences."""
+        self.failed.set()
+        for sequence in (sequence for siblings in self.in_flight.values() for sequence in siblings):
+            if sequence.finish_reason is None:
+                sequence.finish_reason = FinishReason.ERROR
+            sequence.changed.set()
+
+
+def _wake(sequences: list[Sequence]) -> None:
+    for sequence in sequences:
+        sequence.changed.set()
 
 
 def _guarded(act: Callable[[], None], done: Future[T]) -> Callable[[], None]:
-    """A verb that fails tells its caller; the engine goes on."""
+    """Return `act` with its failure reported to the caller of the verb, so that the engine goes on."""
 
     def run() -> None:
         try:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seamlessflow_workers.rollout.engine.engine import Engine
-
-CONTENT_TYPE = "text/plain; version=0.0.4"
+from seamlessflow_workers.rollout.engine.scheduler import Scheduler
+from seamlessflow_workers.rollout.serving.payloads import escaped_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,28 +15,36 @@ class _Metric:
     samples: tuple[tuple[str, float], ...]  # (further labels, value)
 
 
-def render_metrics(engine: Engine, *, model_name: str, rejections: Mapping[str, int]) -> str:
+def render_metrics(
+    scheduler: Scheduler,
+    *,
+    model_name: str,
+    num_unfinished: int,
+    is_asleep: bool,
+    rejections: Mapping[str, int],
+) -> str:
+    """`rejections`: counts of refused requests, by reason."""
     labels = f'engine="0",model_name="{escaped_label(model_name)}"'
     lines: list[str] = []
-    for metric in _collect(engine, rejections):
+    for metric in _collect(scheduler, num_unfinished, is_asleep, rejections):
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
         for further, value in metric.samples:
             lines.append(f"{metric.name}{{{labels}{',' + further if further else ''}}} {float(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _collect(engine: Engine, rejections: Mapping[str, int]) -> list[_Metric]:
-    scheduler = engine.scheduler
+def _collect(
+    scheduler: Scheduler, num_unfinished: int, is_asleep: bool, rejections: Mapping[str, int]
+) -> list[_Metric]:
     counters, table = scheduler.counters, scheduler.table
     num_running = scheduler.num_running
     used = sum(int(valid) for valid, live in zip(table.num_valid, table.is_live, strict=True) if live)
-    is_awake = not engine.is_asleep
     finished = tuple(
         (f'finished_reason="{reason}"', float(count)) for reason, count in counters.finished.items()
     )
     refused = (('reason="max_num_queued_reqs"', float(rejections.get("max_num_queued_reqs", 0))),)
     sleep_states = (
-        ('sleep_state="awake"', float(is_awake)),
+        ('sleep_state="awake"', float(not is_asleep)),
         ('sleep_state="weights_offloaded"', 0.0),
         ('sleep_state="discard_all"', 0.0),
     )
@@ -46,7 +53,7 @@ def _collect(engine: Engine, rejections: Mapping[str, int]) -> list[_Metric]:
         _gauge(
             "num_requests_waiting",
             "Requests waiting for a row.",
-            max(0, engine.num_unfinished - num_running),
+            max(0, num_unfinished - num_running),
         ),
         _gauge(
             "kv_cache_usage_perc", "Share of KV cache positions in use; 1 is full.", used / table.tokens.size
@@ -70,7 +77,3 @@ def _gauge(name: str, text: str, value: float) -> _Metric:
 
 def _counter(name: str, text: str, value: float) -> _Metric:
     return _Metric(f"vllm:{name}", "counter", text, (("", value),))
-
-
-def escaped_label(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

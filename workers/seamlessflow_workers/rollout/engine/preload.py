@@ -4,7 +4,7 @@
 
 import uvloop
 
-import seamlessflow_workers.rollout.engine.model_loading
-import seamlessflow_workers.rollout.engine.process
-import seamlessflow_workers.rollout.engine.server
-import seamlessflow_workers.rollout.engine.service
+import seamlessflow_workers.rollout.engine.engine
+import seamlessflow_workers.rollout.engine.model.loading
+import seamlessflow_workers.rollout.serving.process
+import seamlessflow_workers.rollout.serving.server

@@ -19,8 +19,8 @@ from seamlessflow_workers.rollout.engine.runner import (
     SamplingBatch,
     StepBatch,
 )
-from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
 from seamlessflow_workers.rollout.engine.slot_table import MIN_SHARED_TOKENS, PrefixMatch, SlotTable
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 
 
 @dataclass(slots=True)

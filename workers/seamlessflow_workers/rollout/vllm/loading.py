@@ -8,7 +8,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.platforms import current_platform
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from seamlessflow_workers.rollout.engine.served_engine import ModelLimits
+from seamlessflow_workers.rollout.serving.served_engine import ModelLimits
 
 
 class ModelRefused(ValueError):

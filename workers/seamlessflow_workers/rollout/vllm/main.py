@@ -1,6 +1,6 @@
 """`ENGINE_PYTHON -m seamlessflow_workers.rollout.vllm.main`: one vLLM engine as a process.
 
-Takes the embedded engine's flags, speaks its HTTP and behaves like it (`rollout.engine.process`).
+Takes the embedded engine's flags, speaks its HTTP and behaves like it (`rollout.serving.process`).
 """
 
 import argparse
@@ -8,7 +8,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from seamlessflow_workers.rollout.engine.process import (
+from seamlessflow_workers.rollout.serving.process import (
     REFUSED,
     arguments_parse,
     die_with_parent,
@@ -19,7 +19,7 @@ from seamlessflow_workers.rollout.engine.process import (
 )
 
 if TYPE_CHECKING:
-    from seamlessflow_workers.rollout.vllm.service import VllmService
+    from seamlessflow_workers.rollout.vllm.engine import VllmEngine
 
 PROGRAM = "seamlessflow-vllm"
 DEFAULT_GPU_MEMORY_SHARE = 0.9  # vLLM's own
@@ -51,16 +51,16 @@ async def _run(arguments: argparse.Namespace) -> None:
     await serve(await _start(arguments), arguments, program=PROGRAM)
 
 
-async def _start(arguments: argparse.Namespace) -> "VllmService":
+async def _start(arguments: argparse.Namespace) -> "VllmEngine":
     """A service that can serve. Imports late: a wrong argument is answered before vLLM is loaded."""
     if not (arguments.model / "config.json").is_file():
         leave(PROGRAM, REFUSED, f"the model folder {arguments.model} has no config.json")
     from seamlessflow_workers.rollout.vllm.options import engine_arguments, set_environment
 
     set_environment(arguments.device)
-    from seamlessflow_workers.rollout.engine.served_engine import EngineSettings
+    from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+    from seamlessflow_workers.rollout.vllm.engine import VllmEngine
     from seamlessflow_workers.rollout.vllm.loading import ModelRefused, load_llm, model_limits
-    from seamlessflow_workers.rollout.vllm.service import VllmService
     from seamlessflow_workers.weights.arrival import WeightsError
 
     settings = EngineSettings(
@@ -71,7 +71,7 @@ async def _start(arguments: argparse.Namespace) -> "VllmService":
     )
     try:
         llm = load_llm(engine_arguments(arguments), device=arguments.device)
-        service = VllmService(llm, settings, model_limits(llm), can_free_memory=arguments.device == "cuda")
+        service = VllmEngine(llm, settings, model_limits(llm), can_free_memory=arguments.device == "cuda")
         await service.prepare(arguments.weights)
     except (ModelRefused, WeightsError) as error:
         leave(PROGRAM, REFUSED, str(error).splitlines()[0])

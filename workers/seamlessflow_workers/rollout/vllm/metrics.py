@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client import REGISTRY, generate_latest
 
-from seamlessflow_workers.rollout.engine.metrics import escaped_label
+from seamlessflow_workers.rollout.serving.payloads import escaped_label
 
 RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 CACHE_USAGE = "vllm:kv_cache_usage_perc"

@@ -11,7 +11,7 @@ from vllm import SamplingParams
 from vllm.outputs import CompletionOutput
 from vllm.sampling_params import RequestOutputKind
 
-from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 
 
 def sampling_params(sequence: Sequence) -> SamplingParams:

@@ -16,8 +16,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.engine.updates import StagedUpdate, WeightUpdates
-from seamlessflow_workers.rollout.engine.weights import EMBEDDING, HEAD
+from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, StagedUpdate, WeightUpdates
 from seamlessflow_workers.weights.arrival import Arrival, WeightsError
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors

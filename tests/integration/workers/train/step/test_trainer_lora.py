@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from seamlessflow.core.job_spec import JobSpec
 from seamlessflow.core.protocol.child import Ended, Ready
 from seamlessflow.core.protocol.worker import Publication
-from seamlessflow_workers.rollout.engine.model_loading import LoadOptions, load_runner
+from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
 from seamlessflow_workers.weights.manifest import manifest_read, versions_folder
 from seamlessflow_workers.weights.transports.file.receiving import weights_check
 from tests.fixtures.trainer_harness import (

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seamlessflow_workers.rollout.engine.kv_cache import CacheShape, KVCache
+from seamlessflow_workers.rollout.engine.model.kv_cache import CacheShape, KVCache
+from seamlessflow_workers.rollout.engine.model.sampling import sample
 from seamlessflow_workers.rollout.engine.runner import PrefillChunk, Sampled, StepBatch
-from seamlessflow_workers.rollout.engine.sampling import sample
-from seamlessflow_workers.rollout.engine.updates import StagedUpdate, WeightUpdates
+from seamlessflow_workers.rollout.weights import StagedUpdate, WeightUpdates
 from seamlessflow_workers.weights.arrival import Arrival
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors

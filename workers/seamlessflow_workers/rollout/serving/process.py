@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from seamlessflow_workers.process.launch import bind_to_parent
 
 if TYPE_CHECKING:
-    from seamlessflow_workers.rollout.engine.served_engine import ServedEngine
+    from seamlessflow_workers.rollout.serving.served_engine import ServedEngine
 
 FAILED, REFUSED = 1, 2
 
@@ -75,7 +75,7 @@ async def serve(service: "ServedEngine", arguments: argparse.Namespace, *, progr
     """Listen where the arguments say until the engine fails."""
     from aiohttp import web
 
-    from seamlessflow_workers.rollout.engine.server import build_app
+    from seamlessflow_workers.rollout.serving.server import build_app
 
     runner = web.AppRunner(build_app(service), handler_cancellation=True, access_log=None)
     await runner.setup()

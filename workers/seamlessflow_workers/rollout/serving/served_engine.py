@@ -15,8 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.engine.request import GenerateRequest, parse_generate_body
-from seamlessflow_workers.rollout.engine.sequence import Sequence
+from seamlessflow_workers.rollout.serving.request import GenerateRequest, parse_generate_body
+from seamlessflow_workers.rollout.serving.sequence import Sequence
 from seamlessflow_workers.weights.arrival import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
 
@@ -55,7 +55,10 @@ class ModelLimits:
 
 
 class ServedEngine(ABC):
-    """One engine behind one HTTP server. Coroutines and `submit` are called in the server's event loop only."""
+    """One engine behind one HTTP server. Coroutines and `submit` are called in the server's event loop only.
+
+    Each kind of engine keeps `weight_version`, `is_asleep` and `failure` up to date.
+    """
 
     kind: str  # in /version
 
@@ -64,6 +67,9 @@ class ServedEngine(ABC):
         self.limits = limits
         self.in_flight: dict[str, list[Sequence]] = {}
         self.rejections: Counter[str] = Counter()
+        self.weight_version = settings.weight_version
+        self.is_asleep = False
+        self.failure: BaseException | None = None  # why the engine is dead
         self.failed = asyncio.Event()
         self._arrival: Arrival | None = None  # of weights that are staged
         self._staged_path: Path | None = None
@@ -101,25 +107,12 @@ class ServedEngine(ABC):
 
     @property
     @abstractmethod
-    def failure(self) -> BaseException | None:
-        """Return why the engine is dead; None while it lives."""
-
-    @property
-    @abstractmethod
     def num_unfinished(self) -> int:
         """Return the number of requests admitted and not yet finished."""
 
     @property
     @abstractmethod
-    def weight_version(self) -> str: ...
-
-    @property
-    @abstractmethod
     def is_paused(self) -> bool: ...
-
-    @property
-    @abstractmethod
-    def is_asleep(self) -> bool: ...
 
     @abstractmethod
     def start(self) -> None:

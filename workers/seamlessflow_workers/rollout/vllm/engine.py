@@ -17,8 +17,8 @@ from vllm.inputs import tokens_input
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
-from seamlessflow_workers.rollout.engine.served_engine import (
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.served_engine import (
     EngineFailedError,
     EngineSettings,
     ModelLimits,
@@ -46,7 +46,7 @@ class _Follower:
     flush: asyncio.TimerHandle | None = None
 
 
-class VllmService(ServedEngine):
+class VllmEngine(ServedEngine):
     kind = "vllm"
 
     def __init__(
@@ -55,35 +55,20 @@ class VllmService(ServedEngine):
         super().__init__(settings, limits)
         self._llm = llm
         self._can_free_memory = can_free_memory
-        self._weight_version = settings.weight_version
         self._followers: dict[Sequence, _Follower] = {}
         self._aborts: set[asyncio.Task[None]] = set()  # kept from being collected
         self._parked: set[Sequence] = set()  # cannot run before the engine is resumed
         self._is_paused = False
-        self._is_asleep = False
         self._is_held = False  # weights were loaded, their name is not told yet
-        self._failure: BaseException | None = None
         self._watch: asyncio.Task[None] | None = None
-
-    @property
-    def failure(self) -> BaseException | None:
-        return self._failure
 
     @property
     def num_unfinished(self) -> int:
         return len(self._followers)
 
     @property
-    def weight_version(self) -> str:
-        return self._weight_version
-
-    @property
     def is_paused(self) -> bool:
         return self._is_paused
-
-    @property
-    def is_asleep(self) -> bool:
-        return self._is_asleep
 
     def start(self) -> None:
         self._watch = asyncio.create_task(self._watch_core())
@@ -100,7 +85,7 @@ class VllmService(ServedEngine):
         if weights is not None:
             await self._stage(weights)
             await self._put_in_place()
-        await self._llm.update_weight_version(self._weight_version)
+        await self._llm.update_weight_version(self.weight_version)
 
     # Requests.
 
@@ -189,7 +174,7 @@ class VllmService(ServedEngine):
         self._is_held = True
         await self._llm.pause_generation(mode="keep", clear_cache=True)
         self._parked.update(self._followers)
-        if self._is_asleep and self._can_free_memory:
+        if self.is_asleep and self._can_free_memory:
             await self._llm.wake_up(tags=["weights"])
         try:
             await self._put_in_place()
@@ -206,7 +191,7 @@ class VllmService(ServedEngine):
     async def set_weight_version(self, version: str | None) -> None:
         if version is not None:
             await self._llm.update_weight_version(version)
-            self._weight_version = version
+            self.weight_version = version
         was_held, self._is_held = self._is_held, False
         if was_held and not self._is_paused:
             await self._let_run()
@@ -222,13 +207,13 @@ class VllmService(ServedEngine):
         else:
             await self._llm.pause_generation(mode=mode.value, clear_cache=bool(level))
         if level:
-            self._is_asleep = True
+            self.is_asleep = True
             self._parked.update(self._followers)
 
     async def wake_up(self) -> None:
-        if self._is_asleep and self._can_free_memory:
+        if self.is_asleep and self._can_free_memory:
             await self._llm.wake_up()
-        self._is_asleep = False
+        self.is_asleep = False
         await self.resume()
 
     def metrics(self) -> str:
@@ -273,6 +258,6 @@ class VllmService(ServedEngine):
         self._fail(self._llm.dead_error)
 
     def _fail(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
         self.failed.set()

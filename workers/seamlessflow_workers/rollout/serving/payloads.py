@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from aiohttp import web
 
-from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 
 REQUEST_ID_PREFIX = "generate-tokens-"
 STREAM_END = b"data: [DONE]\n\n"
@@ -23,6 +23,11 @@ _encode = msgspec.json.encode
 
 def json_response(content: object, *, status: int = HTTPStatus.OK) -> web.Response:
     return web.Response(body=_encode(content), status=status, content_type="application/json")
+
+
+def escaped_label(value: str) -> str:
+    """Return a label's value as the Prometheus text format has it."""
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def error_content(

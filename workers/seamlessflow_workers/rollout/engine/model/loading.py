@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from seamlessflow_workers.rollout.engine.adapter import is_adapter
-from seamlessflow_workers.rollout.engine.dense_decoder import DenseDecoder, dense_config
-from seamlessflow_workers.rollout.engine.torch_runner import Decoder, TorchRunner
+from seamlessflow_workers.rollout.engine.model.dense_decoder import DenseDecoder, dense_config
+from seamlessflow_workers.rollout.engine.model.torch_runner import Decoder, TorchRunner
+from seamlessflow_workers.rollout.weights import is_adapter
 
 
 class ModelNotFoundError(ValueError):
@@ -95,7 +95,7 @@ def _build_decoder(config: Mapping[str, Any], options: LoadOptions) -> Decoder:
 def _build_generic(options: LoadOptions) -> Decoder:
     os.environ["HF_HUB_OFFLINE"] = "1"
     # Imported here: transformers takes seconds, and the dense decoder does without it.
-    from seamlessflow_workers.rollout.engine.generic_decoder import GenericDecoder, load_generic_model
+    from seamlessflow_workers.rollout.engine.model.generic_decoder import GenericDecoder, load_generic_model
 
     model = load_generic_model(
         options.model,

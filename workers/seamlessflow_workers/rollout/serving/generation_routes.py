@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from seamlessflow_workers.rollout.engine import payloads
-from seamlessflow_workers.rollout.engine.payloads import REQUEST_ID_PREFIX, error_response, json_response
-from seamlessflow_workers.rollout.engine.request import GenerateRequest, InvalidRequestError
-from seamlessflow_workers.rollout.engine.sequence import FinishReason, Sequence
-from seamlessflow_workers.rollout.engine.served_engine import EngineFailedError, QueueFullError, ServedEngine
+from seamlessflow_workers.rollout.serving import payloads
+from seamlessflow_workers.rollout.serving.payloads import REQUEST_ID_PREFIX, error_response, json_response
+from seamlessflow_workers.rollout.serving.request import GenerateRequest, InvalidRequestError
+from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.serving.served_engine import EngineFailedError, QueueFullError, ServedEngine
 
 BUSY = (
     "The engine is currently busy and cannot accept new requests. "

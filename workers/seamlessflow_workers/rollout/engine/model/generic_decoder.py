@@ -13,8 +13,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache
 
-from seamlessflow_workers.rollout.engine.kv_cache import CacheShape, KVCache
-from seamlessflow_workers.rollout.engine.weights import HEAD
+from seamlessflow_workers.rollout.engine.model.kv_cache import CacheShape, KVCache
+from seamlessflow_workers.rollout.weights import HEAD
 
 PROBE_LENGTH = 12
 PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5}

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow_workers.rollout.engine.request import GenerateRequest, SamplingParams, prompt_array
+from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams, prompt_array
 
 
 class FinishReason(StrEnum):

@@ -14,9 +14,9 @@ import msgspec
 from aiohttp import web
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.rollout.engine.payloads import json_response
-from seamlessflow_workers.rollout.engine.request import InvalidRequestError
-from seamlessflow_workers.rollout.engine.served_engine import PauseMode, ServedEngine
+from seamlessflow_workers.rollout.serving.payloads import json_response
+from seamlessflow_workers.rollout.serving.request import InvalidRequestError
+from seamlessflow_workers.rollout.serving.served_engine import PauseMode, ServedEngine
 
 B = TypeVar("B", bound=msgspec.Struct)
 

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor
 
-from seamlessflow_workers.rollout.engine.kv_cache import KVCache
-from seamlessflow_workers.rollout.engine.weights import EMBEDDING, HEAD
+from seamlessflow_workers.rollout.engine.model.kv_cache import KVCache
+from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD
 
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 

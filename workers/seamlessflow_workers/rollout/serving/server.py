@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from seamlessflow_workers.rollout.engine.control_routes import ControlRoutes, ProtocolOrderError
-from seamlessflow_workers.rollout.engine.generation_routes import GenerationRoutes
-from seamlessflow_workers.rollout.engine.metrics import CONTENT_TYPE
-from seamlessflow_workers.rollout.engine.payloads import error_response, json_response
-from seamlessflow_workers.rollout.engine.request import GenerateRequest, InvalidRequestError
-from seamlessflow_workers.rollout.engine.served_engine import ServedEngine
+from seamlessflow_workers.rollout.serving.control_routes import ControlRoutes, ProtocolOrderError
+from seamlessflow_workers.rollout.serving.generation_routes import GenerationRoutes
+from seamlessflow_workers.rollout.serving.payloads import error_response, json_response
+from seamlessflow_workers.rollout.serving.request import GenerateRequest, InvalidRequestError
+from seamlessflow_workers.rollout.serving.served_engine import ServedEngine
 from seamlessflow_workers.weights.arrival import WeightsError
 
 logger = logging.getLogger(__name__)
 
 ENGINE_VERSION = "0.1.0"
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4"
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -98,7 +98,7 @@ class _InfoRoutes:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         text = self._engine.metrics()
-        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=text.encode(), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
     async def models(self, _request: web.Request) -> web.Response:
         card = {

@@ -1,1 +1,0 @@
-"""The front: the only way from a gateway to an engine."""

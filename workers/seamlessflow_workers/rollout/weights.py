@@ -1,0 +1,260 @@
+"""The weights that replace an engine's own: a whole set, or an adapter over its model folder; all or nothing.
+
+`WeightUpdates` takes a safetensors file, a folder of shards or a folder in peft's format, and returns tensors by name
+that are proven to fit: every tensor of the model is there with its shape, floating and finite, and nothing else is. If
+the embeddings are tied, `lm_head.weight` may be included (senders always include it) and must equal the embedding. Both
+kinds of engine stage their updates here.
+
+An adapter adds (alpha / rank)·B·A to each layer that it changes. The sums start from the folder's own weights, never
+from merged ones, so versions do not drift; tensors that the previous update changed and this one does not are restored
+from the folder. Sums are computed in float32, whatever the engine's number format; the base is first rounded to that
+format, as the trainer has it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from seamlessflow_workers.weights.arrival import WeightsError
+from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME, ADAPTER_SHARD_NAME
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+MAX_NAMES_SHOWN = 3
+_PREFIX = "base_model.model."
+_DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
+# The options of peft that would give another sum than ours: each must have this value, or be absent.
+_PLAIN: dict[str, Any] = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "use_rslora": False,
+    "use_dora": False,
+    "fan_in_fan_out": False,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+    "modules_to_save": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """The change of one weight [outputs, inputs]: scale · up · down."""
+
+    down: Tensor  # A [rank, inputs]
+    up: Tensor  # B [outputs, rank]
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class StagedUpdate:
+    values: dict[str, Tensor]
+    differing: frozenset[str]  # from the model folder, once `values` are in place
+
+
+class BaseWeights:
+    """The tensors of a model folder, by name, read when asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._files: dict[str, Path] = {}
+        for file in safetensors_files(folder):
+            with safe_open(file, framework="pt") as shard:
+                for name in shard.keys():  # noqa: SIM118 - safe_open is no mapping
+                    self._files[name] = file
+                    self.shapes[name] = tuple(shard.get_slice(name).get_shape())
+
+    def read(self, name: str) -> Tensor:
+        if name == EMBEDDING and name not in self._files:
+            name = HEAD  # a tied model's folder may hold it under this name alone
+        with safe_open(self._files[name], framework="pt") as shard:
+            tensor: Tensor = shard.get_tensor(name)
+        return tensor
+
+
+class WeightUpdates:
+    def __init__(
+        self,
+        folder: Path,
+        shapes: Mapping[str, tuple[int, ...]],
+        *,
+        tied_embedding: str | None,
+        dtype: torch.dtype,
+        takes_whole_modules: bool = False,
+    ) -> None:
+        """`shapes`: every tensor of the engine by its name in a checkpoint, without the head where it is tied.
+
+        `takes_whole_modules`: the engine holds the weights of a module in one (queries, keys and values), so those
+        beside a changed one must come along.
+        """
+        self._folder = folder
+        self._shapes = shapes
+        self._tied_embedding = tied_embedding
+        self._dtype = dtype
+        self._takes_whole_modules = takes_whole_modules
+        self._differing: frozenset[str] = frozenset()
+
+    def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> StagedUpdate:
+        """Read and check; nothing is changed. `tensors`: what the path holds, had already. Raises WeightsError."""
+        if is_adapter(path):
+            # Sums are computed where the folder's own weights are read.
+            on_host = None if tensors is None else {name: tensor.cpu() for name, tensor in tensors.items()}
+            changes = adapter_read(path, self._base, on_host)
+            restored = self._differing - changes.keys()
+            if self._takes_whole_modules:
+                restored |= self._beside(restored | changes.keys())
+            adapted = adapted_tensors(changes, self._base, restored=sorted(restored), dtype=self._dtype)
+            return StagedUpdate(dict(adapted), frozenset(changes))
+        values = read_tensors(path) if tensors is None else dict(tensors)
+        check_all(values, self._shapes, tied_embedding=self._tied_embedding)
+        is_own = path == self._folder
+        return StagedUpdate(values, frozenset() if is_own else frozenset(values))
+
+    def applied(self, update: StagedUpdate) -> None:
+        self._differing = update.differing
+
+    @cached_property
+    def _base(self) -> BaseWeights:
+        return BaseWeights(self._folder)
+
+    def _beside(self, names: frozenset[str]) -> frozenset[str]:
+        """The tensors of the modules that hold these: with `….mlp.up_proj.weight` all of `….mlp`."""
+        modules = {name.rsplit(".", 2)[0] for name in names}
+        return frozenset(name for name in self._shapes if name.rsplit(".", 2)[0] in modules)
+
+
+def check_all(
+    values: dict[str, Tensor], shapes: Mapping[str, tuple[int, ...]], *, tied_embedding: str | None
+) -> None:
+    """Raises `WeightsError` unless they are exactly those of `shapes`; takes a tied head out."""
+    if tied_embedding is not None:
+        _check_tied(values, embedding_name=tied_embedding)
+    _check_names(set(shapes), set(values))
+    for name, shape in shapes.items():
+        check_tensor(name, wanted=shape, value=values[name])
+
+
+def safetensors_files(path: Path) -> list[Path]:
+    """The file, or those of a folder. Raises WeightsError without any."""
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    if not path.exists():
+        raise WeightsError(f"{path} does not exist")
+    if not files:
+        raise WeightsError(f"{path} holds no .safetensors file")
+    return files
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file or folder by name. Raises WeightsError."""
+    values: dict[str, Tensor] = {}
+    for file in safetensors_files(path):
+        try:
+            with safe_open(file, framework="pt") as shard:
+                for name in shard.keys():  # noqa: SIM118 - safe_open is no mapping
+                    if name in values:
+                        raise WeightsError(f"{name} is in two shards of {path}")
+                    values[name] = shard.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise WeightsError(f"{file} cannot be read as safetensors: {error}") from error
+    return values
+
+
+def _check_tied(values: dict[str, Tensor], *, embedding_name: str) -> None:
+    head = values.pop(HEAD, None)
+    if head is None:
+        return
+    embedding = values.setdefault(embedding_name, head)
+    if embedding.shape != head.shape or not torch.equal(embedding, head):
+        raise WeightsError(f"{HEAD} differs from {embedding_name}, but the model ties them")
+
+
+def _check_names(expected: set[str], offered: set[str]) -> None:
+    for problem, names in (("missing", expected - offered), ("unknown", offered - expected)):
+        if names:
+            shown = ", ".join(sorted(names)[:MAX_NAMES_SHOWN])
+            more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+            raise WeightsError(f"{problem} weights: {shown}{more}; the old weights stay")
+
+
+def check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor) -> None:
+    """Raises WeightsError unless `value` has this shape and is floating and finite."""
+    if (offered := tuple(value.shape)) != wanted:
+        raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
+    if not value.is_floating_point():
+        raise WeightsError(f"{name} is {value.dtype}, expected a floating type; the old weights stay")
+    if not torch.isfinite(value).all():
+        raise WeightsError(f"{name} holds NaN or infinite values; the old weights stay")
+
+
+def is_adapter(path: Path) -> bool:
+    return (path / ADAPTER_CONFIG_NAME).is_file()
+
+
+def adapted_tensors(
+    changes: Mapping[str, LowRank], base: BaseWeights, *, restored: Iterable[str], dtype: torch.dtype
+) -> Iterator[tuple[str, Tensor]]:
+    """(name, weight in `dtype`) of each changed layer, one at a time, then of `restored` ones as the folder has them.
+
+    Raises WeightsError where a sum is not finite.
+    """
+    for name, change in changes.items():
+        weight = merged(base.read(name), change, dtype)
+        check_tensor(name, wanted=base.shapes[name], value=weight)
+        yield name, weight
+    for name in restored:
+        if name not in changes:
+            yield name, base.read(name).to(dtype)
+
+
+def merged(base: Tensor, change: LowRank, dtype: torch.dtype) -> Tensor:
+    """base + scale·B·A in `dtype`, computed in float32."""
+    total = base.to(dtype).float().addmm(change.up.float(), change.down.float(), alpha=change.scale)
+    return total.to(dtype)
+
+
+def adapter_read(
+    folder: Path, base: BaseWeights, tensors: Mapping[str, Tensor] | None = None
+) -> dict[str, LowRank]:
+    """Changes by the name of the weight. `tensors`: those of the folder's file, had already.
+
+    Raises WeightsError unless all of them fit the model.
+    """
+    scale, rank = _read_config(folder / ADAPTER_CONFIG_NAME)
+    if tensors is None:
+        tensors = read_tensors(folder / ADAPTER_SHARD_NAME)
+    names = [name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)]
+    if not names or tensors.keys() != {f"{name}{part}" for name in names for part in (_DOWN, _UP)}:
+        raise WeightsError(
+            f"{folder / ADAPTER_SHARD_NAME} holds something else than pairs of lora_A and lora_B"
+        )
+    changes = {}
+    for name in names:
+        weight = f"{name.removeprefix(_PREFIX)}.weight"
+        if weight not in base.shapes:
+            raise WeightsError(f"the adapter changes {weight}, which the model does not have")
+        num_outputs, num_inputs = base.shapes[weight]
+        change = LowRank(down=tensors[f"{name}{_DOWN}"], up=tensors[f"{name}{_UP}"], scale=scale)
+        check_tensor(f"{name}{_DOWN}", wanted=(rank, num_inputs), value=change.down)
+        check_tensor(f"{name}{_UP}", wanted=(num_outputs, rank), value=change.up)
+        changes[weight] = change
+    return changes
+
+
+def _read_config(path: Path) -> tuple[float, int]:
+    """(scale, rank)."""
+    try:
+        config = json.loads(path.read_text())
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+        scale = alpha / rank
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise WeightsError(f"{path} does not configure an adapter: {error!r}") from error
+    for key, plain in _PLAIN.items():
+        if (value := config.get(key, plain)) != plain:
+            raise WeightsError(f"{path} has {key} {value!r}, which this engine does not compute")
+    return scale, rank
