@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
@@ -22,7 +23,6 @@ from seamlessflow.core.protocol.worker import PhaseOrder, Publication, WarmProce
 from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow_workers.clients.trainer import TrainerClient
-from seamlessflow_workers.train.arrival_estimator import BatchArrivalEstimator
 from seamlessflow_workers.train.checkpoint import (
     Progress,
     checkpoint_load,
@@ -38,6 +38,7 @@ from seamlessflow_workers.weights.transports.file.sending import PublishedWeight
 logger = logging.getLogger(__name__)
 
 DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version it has made
+NUM_INTERVALS = 4  # of arrivals, over which their mean is taken
 PATIENCE_S = 0.1  # about what handing the machine over and back costs
 _T = TypeVar("_T")
 Reporter = Callable[[Doing], None]
@@ -57,6 +58,28 @@ class VersionOffers(Protocol):
 
 class BatchMismatch(ValueError):
     """The gateway gave a batch of another job."""
+
+
+class BatchArrivalEstimator:
+    """Predicts from the last arrivals when the next batch is due, on a clock that the caller reads.
+
+    So a machine of two roles knows whether waiting costs less than handing the machine over and back. Batches that are
+    already waiting arrive as fast as they are trained.
+    """
+
+    def __init__(self, *, num_intervals: int = NUM_INTERVALS) -> None:
+        self._arrivals_s: deque[float] = deque(maxlen=num_intervals + 1)
+
+    def arrived(self, now_s: float) -> None:
+        self._arrivals_s.append(now_s)
+
+    def expected_wait_s(self, now_s: float) -> float:
+        """Return the expected wait in seconds; 0 while nothing is known, and once the batch is late."""
+        num_intervals = len(self._arrivals_s) - 1
+        if num_intervals < 1:
+            return 0.0
+        interval_s = (self._arrivals_s[-1] - self._arrivals_s[0]) / num_intervals
+        return max(self._arrivals_s[-1] + interval_s - now_s, 0.0)
 
 
 class Trainer:

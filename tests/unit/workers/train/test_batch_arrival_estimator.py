@@ -1,6 +1,6 @@
 """When a trainer expects its next batch."""
 
-from seamlessflow_workers.train.arrival_estimator import BatchArrivalEstimator
+from seamlessflow_workers.train.trainer import BatchArrivalEstimator
 
 
 def estimator_of(*arrivals_s: float) -> BatchArrivalEstimator:

@@ -22,13 +22,18 @@ from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
-from seamlessflow_workers.train.step.metrics import Stopwatch, batch_metrics, speeds, update_metrics
-from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, plan_batch
+from seamlessflow_workers.train.step.metrics import (
+    StepStatistics,
+    Stopwatch,
+    batch_metrics,
+    speeds,
+    statistics_of_all_ranks,
+    update_metrics,
+)
+from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, own_micro_batches, plan_batch
 from seamlessflow_workers.train.step.offload import StatesMover
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
-from seamlessflow_workers.train.step.ranks import own_micro_batches, statistics_of_all_ranks
-from seamlessflow_workers.train.step.statistics import StepStatistics
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
@@ -94,7 +99,7 @@ class TrainEngine:
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
             **batch_metrics(batch, plan),
-            **statistics_of_all_ranks(statistics).metrics(),
+            **statistics_of_all_ranks(statistics, self._device).metrics(),
             **kl,
             **speeds(plan, watch),
             **({} if grad_norm is None else update_metrics(grad_norm)),

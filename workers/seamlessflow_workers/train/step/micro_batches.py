@@ -4,10 +4,12 @@ Tokens carry what they count for in the loss of the *whole* batch (`core.algorit
 nor leaving out samples without a gradient changes it. Two forms: flat trees (`core.batching.packing`), one row without
 any padding in which each token is computed once; or rows, a branch each, that end where their last prediction is
 needed, their right padding behind every token that counts, so that causal attention needs no mask. The same batch
-always gives the same cut.
+always gives the same cut. Every rank of a process group cuts the whole batch alike and takes its share of the result;
+nothing is sent.
 """
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +20,7 @@ from seamlessflow.core.algorithms.options import KlPlacement, StalenessScope
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.algorithms.staleness import SampleLags, sample_lags
 from seamlessflow.core.batching.format import Batch
-from seamlessflow.core.batching.packing import Pack, pack_samples
+from seamlessflow.core.batching.packing import Pack, deal, pack_samples
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
 
 
@@ -238,4 +240,29 @@ def _micro_batch(
         sequences=sequences,
         num_sequences=num_sequences,
         tree=tree,
+    )
+
+
+def own_micro_batches(
+    micro_batches: Sequence[MicroBatch], *, rank: int, num_ranks: int
+) -> list[tuple[MicroBatch, bool]]:
+    """Return one rank's share: (micro-batch, whether it counts). Ranks' tokens differ by at most the largest of them.
+
+    All ranks get equally many, because they enter collectives together. A rank that would have fewer repeats the
+    smallest one with weights of zero: it adds nothing to the gradient and does not count in the metrics.
+    """
+    if not micro_batches:
+        return []
+    sizes = [micro.token_ids.size for micro in micro_batches]
+    shares = deal(sizes, num_ranks)
+    smallest = min(micro_batches, key=lambda micro: micro.token_ids.size)
+    num_missing = max(map(len, shares)) - len(shares[rank])
+    counted = [(micro_batches[index], True) for index in shares[rank]]
+    return counted + [(_silent(smallest), False)] * num_missing
+
+
+def _silent(micro: MicroBatch) -> MicroBatch:
+    nothing = micro.loss_weights * 0
+    return dataclasses.replace(
+        micro, advantages_positive=nothing, advantages_negative=nothing, loss_weights=nothing
     )

@@ -13,7 +13,7 @@ from seamlessflow.core.algorithms.presets import PRESETS
 from seamlessflow.core.algorithms.reference_loss import reference_loss
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow_workers.train.step.loss import LossParts, TokenTerms, policy_loss
-from seamlessflow_workers.train.step.statistics import StepStatistics
+from seamlessflow_workers.train.step.metrics import StepStatistics
 from tests.fixtures.random_sequences import CONSTANT, RandomSequences, random_sequences
 
 CURRENT = {"proximal": "current"}

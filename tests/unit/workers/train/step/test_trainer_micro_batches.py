@@ -11,8 +11,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession
 from seamlessflow.core.batching.format import Batch
-from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, plan_batch
-from seamlessflow_workers.train.step.ranks import own_micro_batches
+from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan, own_micro_batches, plan_batch
 from tests.fixtures.random_sessions import random_session
 from tests.fixtures.random_trees import branch_tokens
 from tests.fixtures.trainer_harness import make_batch
