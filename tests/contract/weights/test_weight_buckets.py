@@ -19,11 +19,13 @@ from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.offers import Refusal, TransferFailed, offer_of
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import (
     Bucket,
+    Buckets,
+    CudaHandle,
     CudaMemory,
+    HostHandle,
     HostMemory,
     _CudaBucket,
 )
-from seamlessflow_workers.weights.transports.cuda_ipc.messages import Buckets, CudaHandle, HostHandle
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive
 from seamlessflow_workers.weights.transports.cuda_ipc.sending import MAX_BUCKETS
 from seamlessflow_workers.weights.transports.host_socket import MESSAGE_BYTES, trainer_ask

@@ -21,7 +21,7 @@ from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME
 from seamlessflow_workers.weights.offering import WeightOffers
 from seamlessflow_workers.weights.offers import OFFER_NAME, offer_of
 from seamlessflow_workers.weights.sealed_shards import SealedShards, is_sealed
-from seamlessflow_workers.weights.transports.broadcast.messages import Seat
+from seamlessflow_workers.weights.transports.broadcast.group import Seat
 from seamlessflow_workers.weights.transports.broadcast.receiving import NUM_TRIES
 from seamlessflow_workers.weights.transports.broadcast.sending import BroadcastSender
 from tests.contract.weights.transport_harness import (

@@ -14,8 +14,7 @@ from seamlessflow_workers.weights.offers import Here, Offer, TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.transports.broadcast.receiving import shards_join
 from seamlessflow_workers.weights.transports.sender import Offered, Sender, SenderSettings
-from seamlessflow_workers.weights.transports.shared_memory.receiving import shards_take_over
-from seamlessflow_workers.weights.transports.shared_memory.sending import SharedMemorySender
+from seamlessflow_workers.weights.transports.shared_memory import SharedMemorySender, shards_take_over
 
 Problem = Callable[[Offer, Here], str]  # why an engine cannot take it; nothing where it can
 Send = Callable[[Offered, SenderSettings], Sender]

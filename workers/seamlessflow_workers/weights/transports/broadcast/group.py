@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import BroadcastOptions, PrefixStore, Store, TCPStore
@@ -21,11 +22,21 @@ from torch._C._distributed_c10d import BroadcastOptions, PrefixStore, Store, TCP
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offers import TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.transports.broadcast.messages import Seat
 
 MEETING_S = 10.0  # for all seated to connect to one another
 _POLL_S = 0.0005
 _TRAINER = 0
+
+
+class Seat(msgspec.Struct, frozen=True, tag="seat"):
+    """The engine's place in a group that exists for one transfer, and what is broadcast in it."""
+
+    rank: int  # 0 is the trainer
+    num_ranks: int
+    store_port: int
+    group: str
+    bucket_bytes: int
+    shards: dict[str, int]  # bytes by name, broadcast in this order in buckets of at most `bucket_bytes`
 
 
 class BroadcastGroup:

@@ -11,7 +11,6 @@ import msgspec
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offers import Ask, Offer, Refusal, TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.transports.broadcast.messages import Seat
 
 NUM_TRIES = 2  # the second in a group without whoever spoilt the first
 
@@ -29,7 +28,7 @@ def shards_join(offer: Offer, timeout_s: float, *, backend: WeightTransport) -> 
 
 def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> SealedShards:
     # Not above: shared memory and files need no torch. Not below: whoever has a seat is waited for.
-    from seamlessflow_workers.weights.transports.broadcast.group import seat_take
+    from seamlessflow_workers.weights.transports.broadcast.group import Seat, seat_take
 
     try:
         with socket.create_connection((offer.host, offer.port), timeout=timeout_s) as connection:

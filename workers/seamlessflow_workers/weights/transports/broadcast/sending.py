@@ -18,8 +18,12 @@ from msgspec import structs
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offers import Ask, Offer, Refusal, TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.transports.broadcast.group import BroadcastGroup, shards_send, store_serve
-from seamlessflow_workers.weights.transports.broadcast.messages import Seat
+from seamlessflow_workers.weights.transports.broadcast.group import (
+    BroadcastGroup,
+    Seat,
+    shards_send,
+    store_serve,
+)
 from seamlessflow_workers.weights.transports.sender import (
     LOOPBACK,
     Offered,

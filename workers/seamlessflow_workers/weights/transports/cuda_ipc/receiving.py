@@ -27,8 +27,7 @@ from seamlessflow_workers.weights.offers import (
     offer_of,
     place,
 )
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory
-from seamlessflow_workers.weights.transports.cuda_ipc.messages import Buckets, Filled, Taken
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory, Buckets, Filled, Taken
 from seamlessflow_workers.weights.transports.host_socket import MESSAGE_BYTES, trainer_ask
 from seamlessflow_workers.weights.transports.table import transport_choose
 

@@ -16,8 +16,7 @@ from msgspec import structs
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offers import Offer, Refusal
 from seamlessflow_workers.weights.sealed_shards import SealedShards
-from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory
-from seamlessflow_workers.weights.transports.cuda_ipc.messages import Buckets, Filled, Taken
+from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory, Buckets, Filled, Taken
 from seamlessflow_workers.weights.transports.host_socket import MESSAGE_BYTES, ask_receive, host_listen
 from seamlessflow_workers.weights.transports.sender import (
     Offered,
