@@ -1,17 +1,60 @@
-"""What a supervisor knows of one phase.
+"""What a supervisor knows of one phase, and the values that it takes of phases and children at one moment.
 
-Moved by the child that carries it out; each move follows the transition table of core. The supervisor is told of
-moves (worth a heartbeat) and of what is done meanwhile (worth a look at the ledger) by two callbacks.
+`RunningPhase` is moved by the child that carries it out; each move follows the transition table of core. Two callbacks
+tell the supervisor of moves (worth a heartbeat) and of progress between them (worth a look at the ledger). The values
+have no behaviour: `reconcile` decides by the known phases and children what to do, and `reading` by a view what the
+machine is recorded as doing.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PHASE_MOVES, PhaseState
 from seamlessflow.core.protocol.child import Doing
 from seamlessflow.core.protocol.worker import PhaseOrder, PhaseReport, WeightsArrival
+from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.phases.views import ChildKey, KnownPhase, PhaseView
+
+
+class ChildKey(NamedTuple):
+    """Identifies a child; a machine runs at most one child for each key."""
+
+    job_id: UUID
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPhase:
+    phase_id: UUID
+    fence: int
+    key: ChildKey
+    state: PhaseState
+    is_abandoned: bool = False  # no longer ordered, being stopped
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (PhaseState.ENDED, PhaseState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownChild:
+    key: ChildKey
+    is_loading: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseView:
+    """The live phase. `doing` is what its child said last (train, agent)."""
+
+    role: Role
+    state: PhaseState
+    job_id: UUID
+    doing: LedgerState | None = None
+    doing_cause: IdleCause | None = None
+    is_awaiting_weights: bool = False
+    num_in_flight: int = 0
 
 
 @dataclass(slots=True)

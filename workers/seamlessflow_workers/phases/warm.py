@@ -19,8 +19,7 @@ from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
 from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.dependencies import Dependencies
-from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.phases.views import ChildKey, KnownChild
+from seamlessflow_workers.phases.running import ChildKey, KnownChild, RunningPhase
 from seamlessflow_workers.process.child import ChildCommand, ChildProcess
 from seamlessflow_workers.process.logs import OutputLog
 

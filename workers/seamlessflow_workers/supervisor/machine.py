@@ -22,8 +22,7 @@ from seamlessflow.core.types.tags import Role
 from seamlessflow_workers.phases.controlled import ControlledChild
 from seamlessflow_workers.phases.dependencies import Dependencies
 from seamlessflow_workers.phases.rollout import RolloutChild
-from seamlessflow_workers.phases.running import RunningPhase
-from seamlessflow_workers.phases.views import ChildKey
+from seamlessflow_workers.phases.running import ChildKey, RunningPhase
 from seamlessflow_workers.phases.warm import WarmChild
 from seamlessflow_workers.process.fork_server.client import ForkServer, programs_of
 from seamlessflow_workers.process.logs import OutputLog

@@ -10,7 +10,7 @@ from uuid import UUID
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.phases.views import PhaseView
+from seamlessflow_workers.phases.running import PhaseView
 from seamlessflow_workers.supervisor.ledger import Reading
 
 _DEFAULT_CAUSE = {

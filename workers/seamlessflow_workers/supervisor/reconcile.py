@@ -12,7 +12,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess
-from seamlessflow_workers.phases.views import ChildKey, KnownChild, KnownPhase
+from seamlessflow_workers.phases.running import ChildKey, KnownChild, KnownPhase
 
 
 @dataclass(frozen=True, slots=True)

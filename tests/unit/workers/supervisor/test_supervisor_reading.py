@@ -7,7 +7,7 @@ import pytest
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.phases.views import PhaseView
+from seamlessflow_workers.phases.running import PhaseView
 from seamlessflow_workers.supervisor.ledger import Reading
 from seamlessflow_workers.supervisor.reading import MachineView, machine_reading
 

@@ -7,7 +7,7 @@ import pytest
 from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.protocol.worker import PhaseOrder, WarmProcess, WeightsReference
 from seamlessflow.core.types.tags import Role
-from seamlessflow_workers.phases.views import ChildKey, KnownChild, KnownPhase
+from seamlessflow_workers.phases.running import ChildKey, KnownChild, KnownPhase
 from seamlessflow_workers.supervisor.reconcile import (
     AbandonPhase,
     Action,
