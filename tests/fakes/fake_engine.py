@@ -27,7 +27,7 @@ from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StagedWeights, StepBatch
 from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
 from seamlessflow_workers.rollout.serving.server import build_app
-from seamlessflow_workers.weights.arrival import Arrival, WeightsError
+from seamlessflow_workers.weights.offers import Arrival, WeightsError
 
 NEVER = -1
 

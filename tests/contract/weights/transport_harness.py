@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.arrival import Arrival
 from seamlessflow_workers.weights.offering import WeightOffers
+from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import HeldTensors, RawTensor

@@ -1,1 +1,1 @@
-"""Rollout: the engine and the front before it."""
+"""Rollout: engines, and the front before each of them."""

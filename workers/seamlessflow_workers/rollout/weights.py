@@ -22,8 +22,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from seamlessflow_workers.weights.arrival import WeightsError
 from seamlessflow_workers.weights.manifest import ADAPTER_CONFIG_NAME, ADAPTER_SHARD_NAME
+from seamlessflow_workers.weights.offers import WeightsError
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"

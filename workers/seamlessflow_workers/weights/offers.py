@@ -7,7 +7,9 @@ Here are the words of both sides that no transport has for itself; nothing of a 
 
 import contextlib
 import os
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -56,6 +58,30 @@ class Here:
     place: str
     device: str  # cpu or cuda
     memory: str = ""  # as in an offer
+
+
+class WeightsError(ValueError):
+    """The weights that came do not fit the model; nothing was changed."""
+
+
+@dataclass(slots=True)
+class Arrival:
+    """How a version came, and where it can be read until `close`."""
+
+    folder: Path
+    transport: WeightTransport
+    num_bytes: int = 0
+    seconds: float = 0.0
+    fallback: str = ""  # why it was read from the files after all
+    _release: Callable[[], None] | None = field(
+        default=None, repr=False
+    )  # of a folder that links into memory
+
+    def close(self) -> None:
+        if self._release is not None:
+            self._release()
+            self._release = None
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def place() -> str:

@@ -12,9 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.arrival import Arrival
 from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
-from seamlessflow_workers.weights.offers import TIMEOUT_S, Here, Offer, TransferFailed, offer_of, place
+from seamlessflow_workers.weights.offers import (
+    TIMEOUT_S,
+    Arrival,
+    Here,
+    Offer,
+    TransferFailed,
+    offer_of,
+    place,
+)
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.transports.table import TRANSPORTS, Receive, transport_choose
 
@@ -41,7 +48,7 @@ def weights_receive(
         transport,
         num_bytes=sum(shards.sizes().values()),
         seconds=time.monotonic() - started_s,
-        _shards=shards,
+        _release=shards.close,
     )
 
 

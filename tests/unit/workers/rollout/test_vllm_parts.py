@@ -19,7 +19,7 @@ from seamlessflow_workers.rollout.vllm.options import (
     engine_arguments,
 )
 from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
-from seamlessflow_workers.weights.arrival import WeightsError
+from seamlessflow_workers.weights.offers import WeightsError
 
 CONFIG = {
     "num_hidden_layers": 4,

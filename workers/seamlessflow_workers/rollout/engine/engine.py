@@ -29,7 +29,7 @@ from seamlessflow_workers.rollout.serving.served_engine import (
     PauseMode,
     ServedEngine,
 )
-from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.offers import Arrival
 
 logger = logging.getLogger(__name__)
 

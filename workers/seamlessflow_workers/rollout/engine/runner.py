@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.offers import Arrival
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import math
 from typing import Any
 
 import msgspec
-import numpy as np
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOP_TOKEN_IDS = 256
@@ -174,7 +173,3 @@ def _check_sampling(params: SamplingParams, *, vocab_size: int) -> None:
             raise InvalidRequestError(field=f"{_PARAMS}.{field}", message=message)
     if math.isnan(params.temperature):
         raise InvalidRequestError(field=f"{_PARAMS}.temperature", message="temperature must be a number")
-
-
-def prompt_array(body: GenerateRequest) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
-    return np.array(body.token_ids, dtype=np.int32)

@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams, prompt_array
+from seamlessflow_workers.rollout.serving.request import GenerateRequest, SamplingParams
 
 
 class FinishReason(StrEnum):
@@ -56,7 +56,7 @@ class Sequence:
         max_model_len: int,
         seed: int = 0,
     ) -> None:
-        prompt = prompt_array(body)
+        prompt = np.array(body.token_ids, dtype=np.int32)
         self.request_id = request_id
         self.params: SamplingParams = body.sampling_params
         self.cache_salt = body.cache_salt or ""

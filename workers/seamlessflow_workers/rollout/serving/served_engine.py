@@ -17,7 +17,7 @@ from pathlib import Path
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, parse_generate_body
 from seamlessflow_workers.rollout.serving.sequence import Sequence
-from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
 
 

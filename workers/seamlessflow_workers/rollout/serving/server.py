@@ -16,7 +16,7 @@ from seamlessflow_workers.rollout.serving.generation_routes import GenerationRou
 from seamlessflow_workers.rollout.serving.payloads import error_response, json_response
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, InvalidRequestError
 from seamlessflow_workers.rollout.serving.served_engine import ServedEngine
-from seamlessflow_workers.weights.arrival import WeightsError
+from seamlessflow_workers.weights.offers import WeightsError
 
 logger = logging.getLogger(__name__)
 

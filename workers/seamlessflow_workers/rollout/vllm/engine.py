@@ -27,7 +27,7 @@ from seamlessflow_workers.rollout.serving.served_engine import (
 )
 from seamlessflow_workers.rollout.vllm.metrics import render_metrics
 from seamlessflow_workers.rollout.vllm.outputs import sampling_params, sequence_take, versions_so_far
-from seamlessflow_workers.weights.arrival import Arrival, WeightsError
+from seamlessflow_workers.weights.offers import Arrival, WeightsError
 
 logger = logging.getLogger(__name__)
 

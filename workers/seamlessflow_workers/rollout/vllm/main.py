@@ -61,7 +61,7 @@ async def _start(arguments: argparse.Namespace) -> "VllmEngine":
     from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
     from seamlessflow_workers.rollout.vllm.engine import VllmEngine
     from seamlessflow_workers.rollout.vllm.loading import ModelRefused, load_llm, model_limits
-    from seamlessflow_workers.weights.arrival import WeightsError
+    from seamlessflow_workers.weights.offers import WeightsError
 
     settings = EngineSettings(
         model_name=arguments.served_model_name or arguments.model.resolve().name,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.rollout.weights import EMBEDDING, HEAD, StagedUpdate, WeightUpdates
-from seamlessflow_workers.weights.arrival import Arrival, WeightsError
+from seamlessflow_workers.weights.offers import Arrival, WeightsError
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
 

@@ -1,1 +1,1 @@
-"""The ways from a trainer to engines: one folder each, both halves side by side; `table` lists them."""
+"""The ways from a trainer to engines, each with both halves side by side; `table` lists them."""

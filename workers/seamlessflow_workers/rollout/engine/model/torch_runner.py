@@ -17,7 +17,7 @@ from seamlessflow_workers.rollout.engine.model.kv_cache import CacheShape, KVCac
 from seamlessflow_workers.rollout.engine.model.sampling import sample
 from seamlessflow_workers.rollout.engine.runner import PrefillChunk, Sampled, StepBatch
 from seamlessflow_workers.rollout.weights import StagedUpdate, WeightUpdates
-from seamlessflow_workers.weights.arrival import Arrival
+from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.transports.cuda_ipc.memory import memory_of
 from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_receive, shards_tensors
 

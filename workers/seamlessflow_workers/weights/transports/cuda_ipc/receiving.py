@@ -15,15 +15,16 @@ import torch
 from torch import Tensor
 
 from seamlessflow.core.types.transports import WeightTransport
-from seamlessflow_workers.weights.arrival import Arrival, WeightsError
 from seamlessflow_workers.weights.fingerprint import WORD_BYTES, fingerprint_show, words_mix
 from seamlessflow_workers.weights.manifest import Manifest, WeightsReadError, manifest_read
 from seamlessflow_workers.weights.offers import (
     TIMEOUT_S,
+    Arrival,
     Here,
     Offer,
     Refusal,
     TransferFailed,
+    WeightsError,
     offer_of,
     place,
 )
