@@ -84,8 +84,8 @@ FLAWS = {
     "rank": "has shape (3, ",
     "nan": "NaN or infinite",
     "broken": "cannot be read as safetensors",
-    "another sum": "use_rslora True, which this engine does not compute",
-    "no configuration": "does not configure an adapter",
+    "another sum": "use_rslora True, which this engine does not support",
+    "no configuration": "is not the configuration of an adapter",
 }
 
 

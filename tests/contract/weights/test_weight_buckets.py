@@ -108,7 +108,7 @@ def test_more_engines_than_there_are_buckets_read_the_files(
             engine = engines.enter_context(trainer_ask(known, CUDA_IPC, DEADLINE_S))
             assert b"buckets" in engine.recv(MESSAGE_BYTES)
         arrival = received(folder, CUDA_IPC)
-    assert arrival.fallback == f"the trainer refused: {MAX_BUCKETS} engines are being served"
+    assert arrival.fallback == f"the trainer refused: {MAX_BUCKETS} engines are being served already"
 
 
 class Card(HostMemory):
@@ -129,7 +129,7 @@ def test_engine_on_another_card_reads_the_files_and_says_so(
     arrival, shards = buckets_receive(folder, HostMemory())
     assert (arrival.transport, shards) == (FILE, {})
     assert arrival.fallback == (
-        "cuda_ipc cannot be: the trainer hands out memory of card 2, this engine computes in that of the host"
+        "cuda_ipc is not possible: the trainer shares memory of card 2, but this engine computes in that of the host"
     )
 
 
@@ -141,7 +141,7 @@ def test_what_is_damaged_between_two_processes_is_found_in_the_engines_own_copy(
     damaging.is_damaging = True
     arrival, shards = buckets_receive(folder, damaging)
     assert (arrival.transport, shards) == (FILE, {})
-    assert "was damaged on the way: fingerprint " in arrival.fallback
+    assert "was damaged on the way: its fingerprint is " in arrival.fallback
     assert buckets_receive(folder, Card())[0].transport is CUDA_IPC
 
 
@@ -160,7 +160,7 @@ def test_card_without_room_ends_at_the_files(
 
 def test_handles_of_other_memory_are_refused() -> None:
     handle = CudaHandle(b"", 1, 0, b"", 0, b"", False)
-    with pytest.raises(TransferFailed, match="other memory than the host's"):
+    with pytest.raises(TransferFailed, match="memory that is not the host's"):
         HostMemory().map(handle)
     decoded = msgspec.json.decode(msgspec.json.encode(Buckets(handle, 8, {"a": 1})), type=Buckets | Refusal)
     assert decoded == Buckets(handle, 8, {"a": 1})

@@ -97,10 +97,10 @@ def test_auto_takes_the_best_that_can_be(
 @pytest.mark.parametrize(
     "wanted, where, device, reason",
     [
-        (NCCL, "here", "cpu", "nccl cannot be: this engine computes on cpu"),
-        (IPC, "elsewhere", "cuda", "ipc cannot be: trainer and engine are on different hosts"),
-        (CUDA_IPC, "here", "cuda", "cuda_ipc cannot be: the trainer does not offer it"),
-        (GLOO, "here", "cpu", "gloo cannot be: the trainer does not offer it"),
+        (NCCL, "here", "cpu", "nccl is not possible: this engine computes on cpu"),
+        (IPC, "elsewhere", "cuda", "ipc is not possible: trainer and engine are on different hosts"),
+        (CUDA_IPC, "here", "cuda", "cuda_ipc is not possible: the trainer does not offer it"),
+        (GLOO, "here", "cpu", "gloo is not possible: the trainer does not offer it"),
     ],
 )
 def test_transport_that_cannot_be_says_why(

@@ -118,7 +118,7 @@ def test_damaged_weights_are_refused_by_the_manifests_checksum(
     arrival = received(published.folder, transport)
     assert arrival.transport is FILE
     checksum = "fingerprint" if transport is CUDA_IPC else "sha256"
-    assert f"was damaged on the way: {checksum} " in arrival.fallback
+    assert f"was damaged on the way: its {checksum} is " in arrival.fallback
     assert_same(arrival.folder, published.folder)
 
 
@@ -238,7 +238,7 @@ def test_stranger_is_refused(tmp_path: Path, open_offers: Callable[..., WeightOf
         forged = structs.replace(known, token="guessed")
         (tmp_path / OFFER_NAME).write_bytes(msgspec.json.encode(forged))
         fallback = received(folder, transport).fallback
-        assert fallback == "the trainer refused: the token is not that of the offer"
+        assert fallback == "the trainer refused: the token is not the one in the offer"
 
 
 def test_memory_is_sealed_and_anything_else_is_not_taken(tmp_path: Path) -> None:

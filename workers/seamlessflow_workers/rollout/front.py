@@ -4,7 +4,7 @@ It takes HTTP on a free port (of loopback, unless the machine listens to others)
 token>`; generate requests name the job and the policy version that they expect. It returns the engine's own answers
 (unary or server-sent events) with the version in `X-SeamlessFlow-Policy-Version`, and refusals as JSON with a `code`.
 Invariants: only the engine's routes in ROUTES are reachable; no request reaches weights of another job or
-version than it names; an answer that the engine did not finish is never ended properly.
+version than it names; an answer that the engine breaks off breaks off here too, so nobody takes it for a whole one.
 
 States, moved by the rollout child alone: closed (503) → open → held (requests wait for new weights) → open → closed.
 """
@@ -35,13 +35,13 @@ ROUTES = frozenset(
 LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 256 << 20
 NUM_HELD_MAX = 4096
-# Below the engine's own keep-alive, so that a connection is never reused in the moment it is closed.
+# Below the engine's own keep-alive, so that a connection is never reused just as it is closed.
 UPSTREAM_KEEPALIVE_S = 2.0
 STOP_S = 1.0
 
 
 class Front:
-    """One for each warm_process engine; `open` admits gateways of one phase."""
+    """One per warm engine; `open` admits the gateways of one phase."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Front:
             self._count(-1)
 
     async def _admission(self, request: web.BaseRequest) -> web.Response | None:
-        """Wait until an update is over; then return None, or why the request may not go on."""
+        """Wait for an update to end; then return None, or the refusal if the request may not proceed."""
         if not self._released.is_set():
             if self._num_held >= NUM_HELD_MAX:
                 return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded")
@@ -185,7 +185,7 @@ async def _stream(
         async for chunk in answer.content.iter_any():
             await response.write(chunk)
     except aiohttp.ClientPayloadError:
-        # The headers are out: a connection that ends without its last chunk tells the gateway what happened.
+        # The headers are already sent: a connection that ends without its last chunk tells the gateway what happened.
         if request.transport is not None:
             request.transport.close()
     return response

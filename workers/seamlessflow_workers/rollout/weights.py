@@ -59,7 +59,7 @@ class StagedUpdate:
 
 
 class BaseWeights:
-    """The tensors of a model folder, by name, read when asked for."""
+    """The tensors of a model folder, by name; read on demand."""
 
     def __init__(self, folder: Path) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -72,7 +72,7 @@ class BaseWeights:
 
     def read(self, name: str) -> Tensor:
         if name == EMBEDDING and name not in self._files:
-            name = HEAD  # a tied model's folder may hold it under this name alone
+            name = HEAD  # a tied model's folder may hold it under this name only
         with safe_open(self._files[name], framework="pt") as shard:
             tensor: Tensor = shard.get_tensor(name)
         return tensor
@@ -88,10 +88,10 @@ class WeightUpdates:
         dtype: torch.dtype,
         takes_whole_modules: bool = False,
     ) -> None:
-        """`shapes`: every tensor of the engine by its name in a checkpoint, without the head where it is tied.
+        """`shapes`: every tensor of the engine by its name in a checkpoint, without the head if it is tied.
 
-        `takes_whole_modules`: the engine holds the weights of a module in one (queries, keys and values), so those
-        beside a changed one must come along.
+        `takes_whole_modules`: the engine fuses the weights of a module (queries, keys and values) into one tensor, so
+        an update must include all weights of a module that it changes.
         """
         self._folder = folder
         self._shapes = shapes
@@ -101,7 +101,10 @@ class WeightUpdates:
         self._differing: frozenset[str] = frozenset()
 
     def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> StagedUpdate:
-        """Read and check; nothing is changed. `tensors`: what the path holds, had already. Raises WeightsError."""
+        """Read and check; nothing is changed. Raises WeightsError.
+
+        `tensors` are the contents of the path if the caller already has them.
+        """
         if is_adapter(path):
             # Sums are computed where the folder's own weights are read.
             on_host = None if tensors is None else {name: tensor.cpu() for name, tensor in tensors.items()}
@@ -124,7 +127,7 @@ class WeightUpdates:
         return BaseWeights(self._folder)
 
     def _beside(self, names: frozenset[str]) -> frozenset[str]:
-        """The tensors of the modules that hold these: with `….mlp.up_proj.weight` all of `….mlp`."""
+        """Return all tensors of the modules that hold these: for `….mlp.up_proj.weight` all of `….mlp`."""
         modules = {name.rsplit(".", 2)[0] for name in names}
         return frozenset(name for name in self._shapes if name.rsplit(".", 2)[0] in modules)
 
@@ -132,7 +135,7 @@ class WeightUpdates:
 def check_all(
     values: dict[str, Tensor], shapes: Mapping[str, tuple[int, ...]], *, tied_embedding: str | None
 ) -> None:
-    """Raises `WeightsError` unless they are exactly those of `shapes`; takes a tied head out."""
+    """Check that these are exactly the tensors of `shapes`, and remove a tied head. Raises WeightsError."""
     if tied_embedding is not None:
         _check_tied(values, embedding_name=tied_embedding)
     _check_names(set(shapes), set(values))
@@ -141,7 +144,7 @@ def check_all(
 
 
 def safetensors_files(path: Path) -> list[Path]:
-    """The file, or those of a folder. Raises WeightsError without any."""
+    """Return the file, or those of a folder. Raises WeightsError if there is none."""
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not path.exists():
         raise WeightsError(f"{path} does not exist")
@@ -151,7 +154,7 @@ def safetensors_files(path: Path) -> list[Path]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file or folder by name. Raises WeightsError."""
+    """Return all tensors of a file or folder by name. Raises WeightsError."""
     values: dict[str, Tensor] = {}
     for file in safetensors_files(path):
         try:
@@ -183,7 +186,7 @@ def _check_names(expected: set[str], offered: set[str]) -> None:
 
 
 def check_tensor(name: str, *, wanted: tuple[int, ...], value: Tensor) -> None:
-    """Raises WeightsError unless `value` has this shape and is floating and finite."""
+    """Check that `value` has this shape and is floating and finite. Raises WeightsError."""
     if (offered := tuple(value.shape)) != wanted:
         raise WeightsError(f"{name} has shape {offered}, expected {wanted}; the old weights stay")
     if not value.is_floating_point():
@@ -199,9 +202,9 @@ def is_adapter(path: Path) -> bool:
 def adapted_tensors(
     changes: Mapping[str, LowRank], base: BaseWeights, *, restored: Iterable[str], dtype: torch.dtype
 ) -> Iterator[tuple[str, Tensor]]:
-    """(name, weight in `dtype`) of each changed layer, one at a time, then of `restored` ones as the folder has them.
+    """Yield (name, weight in `dtype`) of each changed layer, then of the `restored` ones as the folder has them.
 
-    Raises WeightsError where a sum is not finite.
+    Raises WeightsError if a sum is not finite.
     """
     for name, change in changes.items():
         weight = merged(base.read(name), change, dtype)
@@ -213,7 +216,7 @@ def adapted_tensors(
 
 
 def merged(base: Tensor, change: LowRank, dtype: torch.dtype) -> Tensor:
-    """base + scale·B·A in `dtype`, computed in float32."""
+    """Return base + scale·B·A in `dtype`, computed in float32."""
     total = base.to(dtype).float().addmm(change.up.float(), change.down.float(), alpha=change.scale)
     return total.to(dtype)
 
@@ -221,9 +224,9 @@ def merged(base: Tensor, change: LowRank, dtype: torch.dtype) -> Tensor:
 def adapter_read(
     folder: Path, base: BaseWeights, tensors: Mapping[str, Tensor] | None = None
 ) -> dict[str, LowRank]:
-    """Changes by the name of the weight. `tensors`: those of the folder's file, had already.
+    """Return the changes by name of the weight. Raises WeightsError unless all of them fit the model.
 
-    Raises WeightsError unless all of them fit the model.
+    `tensors` are the contents of the folder's file if the caller already has them.
     """
     scale, rank = _read_config(folder / ADAPTER_CONFIG_NAME)
     if tensors is None:
@@ -231,7 +234,7 @@ def adapter_read(
     names = [name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)]
     if not names or tensors.keys() != {f"{name}{part}" for name in names for part in (_DOWN, _UP)}:
         raise WeightsError(
-            f"{folder / ADAPTER_SHARD_NAME} holds something else than pairs of lora_A and lora_B"
+            f"{folder / ADAPTER_SHARD_NAME} must contain pairs of lora_A and lora_B, and nothing else"
         )
     changes = {}
     for name in names:
@@ -247,14 +250,14 @@ def adapter_read(
 
 
 def _read_config(path: Path) -> tuple[float, int]:
-    """(scale, rank)."""
+    """Return (scale, rank)."""
     try:
         config = json.loads(path.read_text())
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
         scale = alpha / rank
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise WeightsError(f"{path} does not configure an adapter: {error!r}") from error
+        raise WeightsError(f"{path} is not the configuration of an adapter: {error!r}") from error
     for key, plain in _PLAIN.items():
         if (value := config.get(key, plain)) != plain:
-            raise WeightsError(f"{path} has {key} {value!r}, which this engine does not compute")
+            raise WeightsError(f"{path} has {key} {value!r}, which this engine does not support")
     return scale, rank

@@ -1,6 +1,7 @@
 """Files that survive a crash: takes chunks of bytes, writes a synced file and returns its digest.
 
-Under the artifact root everything is written aside, synced and renamed; what fails is said in one sentence for people.
+Everything under the artifact root is first written beside its place, synced and renamed. A failure is described in one
+sentence for people.
 """
 
 import errno
@@ -36,7 +37,7 @@ def fsync_folder(folder: Path) -> None:
 
 
 def write_failure(subject: str, folder: Path, error: OSError) -> str:
-    """One sentence for people about a failed write under the artifact root."""
+    """Describe a failed write under the artifact root in one sentence for people."""
     if error.errno in _NO_SPACE:
         return f"cannot write {subject}: no space left in {folder}; free space or change ARTIFACT_ROOT"
     return f"cannot write {subject} in {folder}: {error.strerror or error}"

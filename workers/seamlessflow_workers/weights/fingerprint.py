@@ -1,10 +1,11 @@
-"""A checksum that a card computes as fast as it reads: of a shard's bytes, wherever they lie.
+"""A checksum of a shard's bytes that a GPU computes as fast as it reads them.
 
-sha256 has to go through a host byte after byte. This one is a sum over 8-byte words, each mixed with its place, so any
-number of threads add it up in any order: the trainer over arrays while it writes a shard's file, an engine over tensors
-in its card's memory. The mixing (the finalizer of SplitMix64; Steele, Lea, Flood: Fast splittable pseudorandom number
-generators, OOPSLA 2014) maps words one to one: a change within one word always shows, any other accident but once in
-2^64. It is no defence against somebody who chooses the bytes; sha256 in the same manifest remains that.
+sha256 has to run on the host, byte after byte. This checksum is a sum over 8-byte words, each mixed with its position,
+so any number of threads can add it up in any order: the trainer over arrays while it writes a shard's file, an engine
+over tensors in its GPU's memory. The mixing (the finalizer of SplitMix64; Steele, Lea, Flood: Fast splittable
+pseudorandom number generators, OOPSLA 2014) maps words one to one, so a change within one word is always detected, and
+any other accident is missed once in 2^64. It is no defence against somebody who chooses the bytes; the sha256 in the
+same manifest is.
 """
 
 from typing import Any
@@ -12,13 +13,16 @@ from typing import Any
 import numpy as np
 
 WORD_BYTES = 8
-_BLOCK_WORDS = 1 << 17  # what is computed on stays in a processor's cache
+_BLOCK_WORDS = 1 << 17  # small enough to stay in a processor's cache
 _MODULUS = 1 << 64
 _STEP, _FIRST, _SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
 
 
 def words_mix(words: Any, numbers: Any) -> int:
-    """The sum, modulo 2^64, of mixed words; `numbers` are their places, from 0. Arrays or tensors of int64, alike."""
+    """Return the sum of mixed words, modulo 2^64. `numbers` are their positions, from 0.
+
+    Both are int64, as numpy arrays or as tensors.
+    """
     mixed = numbers * _STEP
     mixed += words
     for shift, factor in ((30, _FIRST), (27, _SECOND)):
@@ -33,7 +37,7 @@ def fingerprint_show(total: int) -> str:
 
 
 class Fingerprint:
-    """Of bytes that come piece by piece; a last word that is cut short is filled up with zeros."""
+    """The checksum of bytes that come piece by piece; an incomplete last word is padded with zeros."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -54,7 +58,7 @@ class Fingerprint:
         self._rest += bytes(view[whole:])
 
     def show(self) -> str:
-        """Of all bytes so far, 16 hexadecimal digits."""
+        """Return the checksum of all bytes so far as 16 hexadecimal digits."""
         last = np.frombuffer(self._rest.ljust(WORD_BYTES, b"\0") if self._rest else b"", dtype="<i8")
         numbers = np.arange(self._num_words, self._num_words + len(last))
         return fingerprint_show(self._total + words_mix(last, numbers))

@@ -1,9 +1,9 @@
-"""The manifest of one policy version, and where versions lie.
+"""The manifest of one policy version, and where versions are stored.
 
 `<artifact_root>/<job>/versions/<n>/` holds `manifest.json` and the shards that it lists. A folder with that name is
-whole: it is written aside and renamed. The manifest holds nothing of the moment (no clock, no host), so the same
-weights give the same bytes and its digest identifies them. A version that is an adapter over the job's initial model
-lies in peft's own format: `adapter_model.safetensors`, its one shard, and `adapter_config.json`.
+complete, because it is written under another name and renamed. The manifest contains no time and no host, so the same
+weights give the same bytes and its digest identifies them. A version that is an adapter over the job's initial model is
+stored in peft's own format: `adapter_model.safetensors`, its only shard, and `adapter_config.json`.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ ADAPTER_SHARD_NAME = "adapter_model.safetensors"
 
 class TensorEntry(msgspec.Struct, frozen=True, kw_only=True):
     shard: str
-    dtype: str  # in the words of safetensors: F32, BF16
+    dtype: str  # as safetensors names it: F32, BF16
     shape: list[int]
 
 
 class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str
     num_bytes: int
-    fingerprint: str | None = None  # of versions that engines take from a card (`weights.fingerprint`)
+    fingerprint: str | None = None  # if engines can take the version from a GPU (`weights.fingerprint`)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ def artifact_root_path(artifact_root: str) -> Path:
     """Return the local folder of a `file://` URL. Raises ValueError for any other scheme."""
     parts = urlsplit(artifact_root)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise ValueError(f"artifact root {artifact_root!r} must be a file:// URL of this machine")
+        raise ValueError(f"artifact root {artifact_root!r} must be a file:// URL on this machine")
     return Path(unquote(parts.path))
 
 

@@ -1,8 +1,8 @@
-"""Offers the version just published from this trainer's memory, while it goes on to train the next one.
+"""Offers the version just published from this trainer's memory, while the trainer goes on with the next one.
 
-The shards as they were written enter, held in sealed memory; engines that ask have them by the transports that the job
-opens. The next version replaces the one on offer. Whatever goes wrong costs one transfer at most: the files are there
-for whoever could not be served.
+It takes the shards as they were written, in sealed memory, and serves them to engines by the transports that the job
+opens. The next version replaces the one on offer. A failure costs one transfer at most: engines that could not be
+served read the files.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from seamlessflow_workers.weights.transports.table import TRANSPORTS, transports
 
 
 class WeightOffers:
-    """One per trainer; its threads end with it. `offer` and `close` are called from one thread."""
+    """One per trainer; its threads end with the trainer. Call `offer` and `close` from one thread."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class WeightOffers:
         self._versions = versions
         self._is_fingerprinted = transport is WeightTransport.CUDA_IPC
         self._offered = Offered()
-        offer_withdraw(versions)  # of a trainer that is gone
+        offer_withdraw(versions)  # left by a trainer that is gone
         self.senders: tuple[Sender, ...] = tuple(
             send(self._offered, settings or SenderSettings())
             for name in transports_opened(transport, has_cuda=has_cuda)
@@ -37,11 +37,11 @@ class WeightOffers:
         )
 
     def shards(self) -> SealedShards:
-        """To keep the shards of a version in, while they are written."""
+        """Return an empty container that keeps the shards of a version while they are written."""
         return SealedShards(are_fingerprinted=self._is_fingerprinted)
 
     def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
-        """Offer this version from now on, instead of the one before."""
+        """Offer this version from now on, instead of the previous one."""
         self._offered.replace(shards, version=version)
         offer = Offer(
             version=version, manifest_sha256=manifest_sha256, token=self._offered.token, place=place()

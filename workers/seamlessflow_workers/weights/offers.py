@@ -1,8 +1,8 @@
-"""What a trainer offers beside a version's files, and how an engine asks for it.
+"""What a trainer offers beside a version's files, how an engine asks for it, and how the version came.
 
-The trainer leaves `.offer.json` beside its versions: of the newest one, where and how its shards can be had from the
-trainer's memory. The files remain the record: whoever finds no offer, a stale one, or fails on the way reads those.
-Here are the words of both sides that no transport has for itself; nothing of a framework is among them.
+The trainer writes `.offer.json` beside its versions. It says where and how engines can get the shards of the newest
+version from the trainer's memory. The files remain the record: an engine that finds no offer or a stale one, or whose
+transfer fails, reads them. This module has the terms that all transports share, without any framework.
 """
 
 import contextlib
@@ -18,29 +18,29 @@ from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.manifest import MANIFEST_NAME, manifest_digest
 
 OFFER_NAME = ".offer.json"
-TIMEOUT_S = 30.0  # for which either side waits for the other
+TIMEOUT_S = 30.0  # how long either side waits for the other
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # of the host, the same in its containers
-_NETWORK = Path("/proc/self/ns/net")  # beyond which abstract sockets are not seen
+_NETWORK = Path("/proc/self/ns/net")  # abstract sockets are not visible beyond it
 
 
 class TransferFailed(RuntimeError):
-    """The weights did not come by this transport, in one clause; those of the files are as good."""
+    """The weights did not come by this transport; the message says why in one clause. The files still have them."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     manifest_sha256: str
-    token: str  # whoever can read the artifacts may have the weights
-    place: str  # where shared memory reaches
+    token: str  # anyone who can read the artifacts may have the weights
+    place: str  # the host, as far as shared memory reaches
     socket: str | None = None  # ipc, cuda_ipc: name of an abstract unix socket
-    memory: str | None = None  # cuda_ipc: of which card, in the words of `transports.cuda_ipc.memory`
+    memory: str | None = None  # cuda_ipc: which GPU, as `transports.cuda_ipc.memory` names it
     host: str = ""  # collective: where the trainer listens
     port: int = 0
     backend: WeightTransport | None = None  # nccl or gloo; None: no collective is offered
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """Engine → trainer: the first word of every transport."""
+    """Engine → trainer: the first message of every transport."""
 
     token: str
     version: int
@@ -53,11 +53,11 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """An engine's side of the choice."""
+    """Where an engine is, for the choice of a transport."""
 
     place: str
     device: str  # cpu or cuda
-    memory: str = ""  # as in an offer
+    memory: str = ""  # named as in an offer
 
 
 class WeightsError(ValueError):
@@ -66,7 +66,7 @@ class WeightsError(ValueError):
 
 @dataclass(slots=True)
 class Arrival:
-    """How a version came, and where it can be read until `close`."""
+    """How a version came, and the folder where it can be read until `close`."""
 
     folder: Path
     transport: WeightTransport
@@ -85,12 +85,12 @@ class Arrival:
 
 
 def place() -> str:
-    """The same for processes of one host that can reach one another's abstract sockets."""
+    """Return a name that is equal for processes that can reach one another's abstract sockets on one host."""
     return f"{_BOOT_ID.read_text().strip()}:{_NETWORK.stat().st_ino}"
 
 
 def offer_write(versions: Path, offer: Offer) -> None:
-    """Readable by this user alone, and whole."""
+    """Write the offer in one step, readable by this user only."""
     aside = versions / f"{OFFER_NAME}.writing"
     aside.unlink(missing_ok=True)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -105,7 +105,7 @@ def offer_withdraw(versions: Path) -> None:
 
 
 def offer_of(folder: Path) -> Offer | None:
-    """Return the offer of the version in this folder; None without one."""
+    """Return the offer of the version in this folder; None if there is none."""
     try:
         raw = (folder.parent / OFFER_NAME).read_bytes()
         manifest = (folder / MANIFEST_NAME).read_bytes()

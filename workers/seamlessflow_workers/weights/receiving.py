@@ -1,8 +1,8 @@
-"""Receives the shards of a published version from wherever the engine can get them fastest.
+"""Receives the shards of a published version by the way that the engine can get them fastest.
 
-A version's folder and a transport enter; a folder with the same shards leaves, the version's own or one of links into
-this process's memory. What did not come by a file is proven by the manifest's checksums before anyone may read it. A
-transfer that fails in any way ends at the files, and says why.
+It takes a version's folder and a transport, and returns a folder with the same shards: the version's own, or one with
+links into this process's memory. Shards that did not come from files are checked against the manifest before anyone may
+read them. If a transfer fails in any way, the arrival is the version's own folder and says why.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _DIGEST_THREADS = 8
 def weights_receive(
     folder: Path, wanted: WeightTransport, *, device: str, timeout_s: float = TIMEOUT_S
 ) -> Arrival:
-    """Never raises for a transfer: the files are always there."""
+    """Receive a version. A failed transfer does not raise, because the files are always there."""
     started_s = time.monotonic()
     try:
         offer = None if wanted is WeightTransport.FILE else offer_of(folder)
@@ -53,7 +53,7 @@ def weights_receive(
 
 
 def _receive(folder: Path, offer: Offer, receive: Receive, timeout_s: float) -> SealedShards:
-    """Proven shards. Raises TransferFailed, WeightsReadError."""
+    """Return checked shards. Raises TransferFailed, WeightsReadError."""
     manifest = manifest_read(folder)
     shards = receive(offer, timeout_s)
     try:
@@ -65,15 +65,17 @@ def _receive(folder: Path, offer: Offer, receive: Receive, timeout_s: float) -> 
 
 
 def _prove(shards: SealedShards, manifest: Manifest) -> None:
-    """Raises TransferFailed unless these are exactly the shards of the manifest."""
+    """Check that these are exactly the shards of the manifest. Raises TransferFailed."""
     if shards.sizes().keys() != manifest.shards.keys():
-        raise TransferFailed(f"{len(shards.sizes())} shards came, the manifest has {len(manifest.shards)}")
+        raise TransferFailed(
+            f"{len(shards.sizes())} shards came, but the manifest has {len(manifest.shards)}"
+        )
     with ThreadPoolExecutor(_DIGEST_THREADS) as threads:
         digests = list(threads.map(lambda name: _digest(shards, name), manifest.shards))
     for (name, entry), digest in zip(manifest.shards.items(), digests, strict=True):
         if digest != entry.sha256:
             raise TransferFailed(
-                f"shard {name} was damaged on the way: sha256 {digest}, the manifest says {entry.sha256}"
+                f"shard {name} was damaged on the way: its sha256 is {digest}, the manifest says {entry.sha256}"
             )
 
 
@@ -83,7 +85,7 @@ def _digest(shards: SealedShards, name: str) -> str:
 
 
 def _linked(folder: Path, shards: SealedShards) -> Path:
-    """A folder that reads like the version's own, its shards from memory."""
+    """Return a folder that reads like the version's own, with its shards in memory."""
     links = Path(tempfile.mkdtemp(prefix="seamlessflow-weights-"))
     for entry in folder.iterdir():
         (links / entry.name).symlink_to(shards.path(entry.name) if entry.name in shards.sizes() else entry)

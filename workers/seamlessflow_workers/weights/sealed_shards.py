@@ -1,8 +1,8 @@
-"""Shards of a version as they are in their files, held in memory that nobody can change any more.
+"""Shards of a version, with the bytes of their files, in memory that nobody can change any more.
 
-Bytes enter while their file is written, or as they are received; file descriptors leave, which may be handed to other
-processes of the host. A shard that is complete is sealed by the kernel: whoever maps it sees the same bytes for as long
-as it holds on, whatever becomes of the process that made it. Nothing is left behind by any of them.
+Bytes enter while their file is written, or as they are received. File descriptors leave, which can be passed to other
+processes of the host. The kernel seals a complete shard: a process that maps it sees the same bytes for as long as it
+keeps the map, whatever happens to the process that made it. The memory is freed with its last user.
 """
 
 import fcntl
@@ -17,18 +17,18 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_
 
 
 class SealedShards:
-    """Owns one descriptor a shard; usable from several threads once its shards are complete."""
+    """Owns one descriptor per shard; may be used from several threads once its shards are complete."""
 
     def __init__(
         self, descriptors: Mapping[str, int] | None = None, *, are_fingerprinted: bool = False
     ) -> None:
-        """`descriptors`: of complete shards, whose owner this becomes. `are_fingerprinted`: those that `tee` keeps."""
+        """Own the `descriptors` of complete shards. `are_fingerprinted`: whether `tee` makes fingerprints."""
         self._descriptors = dict(descriptors or {})
         self._are_fingerprinted = are_fingerprinted
         self.fingerprints: dict[str, str] = {}  # by shard
 
     def tee(self, name: str, chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-        """Pass the chunks of a shard on and keep them too; complete with the last one."""
+        """Pass on the chunks of a shard and keep a copy, which is complete after the last chunk."""
         descriptor = self._create(name)
         mark = Fingerprint() if self._are_fingerprinted else None
         for chunk in chunks:
@@ -44,7 +44,7 @@ class SealedShards:
             self.fingerprints[name] = mark.show()
 
     def reserve(self, name: str, num_bytes: int) -> mmap.mmap:
-        """Room for a shard that is to be received; the map must be closed before `seal`."""
+        """Return a map to receive a shard into; close it before `seal`."""
         descriptor = self._create(name)
         os.ftruncate(descriptor, num_bytes)
         return mmap.mmap(descriptor, num_bytes)
@@ -61,15 +61,15 @@ class SealedShards:
         return self._descriptors[name]
 
     def map(self, name: str) -> mmap.mmap:
-        """The bytes of a complete shard, private to the caller."""
+        """Map the bytes of a complete shard, private to the caller."""
         return mmap.mmap(self._descriptors[name], 0, access=mmap.ACCESS_COPY)
 
     def path(self, name: str) -> str:
-        """Under which any process of this user may open it while this one lives."""
+        """Return a path by which any process of this user can open the shard while this process lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptors[name]}"
 
     def copy(self) -> "SealedShards":
-        """Of the complete shards, the same memory under descriptors of its own."""
+        """Return the same memory under new descriptors; all shards must be complete."""
         return SealedShards({name: os.dup(descriptor) for name, descriptor in self._descriptors.items()})
 
     def close(self) -> None:
@@ -89,8 +89,8 @@ class SealedShards:
 
 
 def is_sealed(descriptor: int) -> bool:
-    """Whether what a stranger handed over is a shard whose bytes stay as they are."""
+    """Whether a descriptor from another process is a sealed shard, whose bytes cannot change."""
     try:
         return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
-    except OSError:  # no memory of this kind
+    except OSError:  # not memory of this kind
         return False

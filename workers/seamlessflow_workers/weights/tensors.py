@@ -1,4 +1,4 @@
-"""Weights without a framework: their layouts, their bytes, and where a publication takes them from."""
+"""Weights without a framework: their layouts, their bytes, and the source from which a publication takes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class TensorLayout:
-    """A tensor without its numbers."""
+    """A tensor without its values."""
 
     dtype: str  # F32, BF16, …
     shape: tuple[int, ...]
@@ -25,19 +25,19 @@ class RawTensor:
 
 
 class WeightsSource(Protocol):
-    """Where the weights to publish come from; they do not change meanwhile."""
+    """The source of the weights to publish; they do not change meanwhile."""
 
     def layouts(self) -> Mapping[str, TensorLayout]:
         """Return the layout of every published tensor, by name."""
         ...
 
     def tensors(self, names: Sequence[str]) -> Mapping[str, RawTensor]:
-        """Return the numbers of some of the tensors."""
+        """Return these tensors with their values."""
         ...
 
 
 class HeldTensors(dict[str, RawTensor]):
-    """Weights that are in memory as a whole."""
+    """A source whose weights are all in memory."""
 
     def layouts(self) -> Mapping[str, TensorLayout]:
         return {

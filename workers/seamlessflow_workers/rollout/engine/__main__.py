@@ -1,4 +1,4 @@
-"""`python -m seamlessflow_workers.rollout.engine`: one embedded engine as a process (`process` says how it behaves)."""
+"""`python -m seamlessflow_workers.rollout.engine`: one embedded engine as a process (see `serving.process`)."""
 
 import argparse
 import secrets
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 
 PROGRAM = "seamlessflow-engine"
-# The event loop and the engine's thread share the interpreter: neither should wait 5 ms for the other.
+# The event loop and the engine's thread share the interpreter lock: neither should wait 5 ms for the other.
 SWITCH_INTERVAL_S = 0.0005
 
 
@@ -42,7 +42,7 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 
 def _load(arguments: argparse.Namespace) -> "EmbeddedEngine":
-    """Imports late: a wrong argument is answered before torch is loaded."""
+    """Load the engine. The imports are here so that a wrong argument is reported before torch is loaded."""
     import torch
 
     from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
@@ -68,7 +68,7 @@ def _load(arguments: argparse.Namespace) -> "EmbeddedEngine":
         weight_version=arguments.weight_version,
         max_batched_tokens=arguments.max_num_batched_tokens,
         max_num_queued_requests=arguments.max_num_queued_requests,
-        # Two engines must not draw alike: siblings of a group would be copies of one another.
+        # Two engines must not draw the same numbers: siblings of a group would be copies of one another.
         seed=secrets.randbits(64) if arguments.seed is None else arguments.seed,
         device=torch.device(arguments.device).type,
     )

@@ -139,7 +139,7 @@ class EmbeddedEngine(ServedEngine):
         assert staged is not None
 
         def act() -> None:
-            self._is_held = True  # first: should applying fail half-way, nothing is sampled from the mixture
+            self._is_held = True  # first: if applying fails half-way, nothing is sampled from the mixture
             self.scheduler.forget_prefixes()
             staged.apply()
 

@@ -1,4 +1,4 @@
-"""`/metrics`: the engine's counters in the Prometheus text format, under vLLM's names and labels."""
+"""The embedded engine's `/metrics`: its counters in the Prometheus text format, under vLLM's names and labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def _collect(
         ('sleep_state="discard_all"', 0.0),
     )
     return [
-        _gauge("num_requests_running", "Requests that own a row of the KV cache.", num_running),
+        _gauge("num_requests_running", "Requests that have a row of the KV cache.", num_running),
         _gauge(
             "num_requests_waiting",
             "Requests waiting for a row.",
@@ -65,7 +65,7 @@ def _collect(
             "prefix_cache_queries_total", "Tokens looked up in the prefix cache.", counters.prefix_queries
         ),
         _counter("prefix_cache_hits_total", "Tokens found in the prefix cache.", counters.prefix_hits),
-        _counter("num_preemptions_total", "Sequences that had to be computed again.", counters.preemptions),
+        _counter("num_preemptions_total", "Sequences that had to be recomputed.", counters.preemptions),
         _Metric("vllm:request_success_total", "counter", "Finished requests by reason.", finished),
         _Metric("vllm:admission_rejections_total", "counter", "Requests refused by a queue limit.", refused),
     ]

@@ -1,4 +1,4 @@
-"""Imports all that an embedded engine of the dense backend needs, for a fork server; nothing begins."""
+"""Imports everything that an embedded engine with the dense backend needs, for the fork server; starts nothing."""
 
 # ruff: noqa: F401 - importing is the purpose
 

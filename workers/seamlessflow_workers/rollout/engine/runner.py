@@ -1,7 +1,7 @@
 """What the engine asks of a model: one step over rows of a KV cache, and control of its weights and memory.
 
-A row holds the KV of one sequence, position by position. The caller decides which rows, which tokens at which
-positions and how to sample; the runner computes. It knows nothing of requests.
+A row holds the keys and values of one sequence, position by position. The caller chooses the rows, the tokens and
+their positions, and how to sample; the runner computes and knows nothing of requests.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from seamlessflow_workers.weights.offers import Arrival
 
 @dataclass(frozen=True, slots=True)
 class PrefillChunk:
-    """Consecutive tokens of one row whose KV is wanted; the last chunk of a prompt also yields a sampled token."""
+    """Consecutive tokens of one row whose KV is to be computed; the last chunk of a prompt also samples a token."""
 
     row: int
     start: int
@@ -26,12 +26,12 @@ class PrefillChunk:
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """How to sample, one entry per sampled row: first the sampled prefill chunks in order, then the decoding rows."""
+    """How to sample, one entry per sampled row: first the sampled chunks in order, then the decoding rows."""
 
     temperature: NDArray[np.float32]  # 0: greedy
     top_p: NDArray[np.float32]
     top_k: NDArray[np.int64]  # 0: all
-    uniform: NDArray[np.float64]  # in [0, 1), the only chance in a step
+    uniform: NDArray[np.float64]  # in [0, 1), the only randomness in a step
     forbidden: tuple[tuple[int, tuple[int, ...]], ...]  # (entry, token ids that must not be sampled)
     num_top: int  # likeliest tokens to report per entry
 
@@ -48,7 +48,7 @@ class StepBatch:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One entry per sampled row, in the order of `SamplingBatch`. Logprobs are of the distribution sampled from."""
+    """One entry per sampled row, in the order of `SamplingBatch`; logprobs are those of the sampled distribution."""
 
     tokens: NDArray[np.int64]
     logprobs: NDArray[np.float32]
@@ -57,7 +57,7 @@ class Sampled:
 
 
 class StagedWeights(Protocol):
-    """Weights that were read and proven to fit; applying them cannot fail for their own sake."""
+    """Weights that were read and fit the model, so applying them cannot fail because of them."""
 
     def apply(self) -> None: ...
 
@@ -75,11 +75,11 @@ class ModelRunner(Protocol):
     def swap_rows(self, first: int, second: int, *, num_tokens: int) -> None: ...
 
     def stage_weights(self, path: Path) -> StagedWeights:
-        """Read and check; raises `WeightsError`. Called from another thread than `step`."""
+        """Read and check. Raises WeightsError. Called from another thread than `step`."""
         ...
 
     def stage_from_card(self, path: Path) -> tuple[Arrival, StagedWeights | None]:
-        """As `stage_weights`, from memory that the trainer shares; nothing staged where the arrival says why not."""
+        """Like `stage_weights`, from memory that the trainer shares; None if the arrival names a fallback."""
         ...
 
     def allocate_cache(self) -> None: ...

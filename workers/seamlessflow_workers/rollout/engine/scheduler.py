@@ -1,9 +1,9 @@
 """Continuous batching: which rows compute what in the next step, and what their sampled tokens mean.
 
-Sequences enter by `add`; each round is `admit`, `plan`, the runner's step, `commit`. Long prompts are computed in
-chunks within a token budget while the others go on decoding; a prompt that begins like a row of its salt copies that
-row's KV instead, and waits one step when a sibling is just computing it. Invariant: a running sequence has exactly
-one row, and `num_computed` tokens of it are in the cache under the current KV.
+Sequences enter through `add`; each round is `admit`, `plan`, the runner's step, `commit`. Long prompts are computed in
+chunks within a token budget while the others go on decoding. A prompt that begins like a row with its salt copies that
+row's KV instead, and waits a step if a sibling is just computing it. Invariant: a running sequence has exactly one
+row, and the KV of its first `num_computed` tokens is in the cache.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class SchedulerCounters:
 
 
 class _RowParams:
-    """Sampling parameters and progress of each row as arrays, so that a step needs no loop to collect them."""
+    """Sampling parameters and progress of the rows as arrays, so that a step collects them without a loop."""
 
     def __init__(self, num_rows: int) -> None:
         self.temperature = np.ones(num_rows, dtype=np.float32)
@@ -82,7 +82,7 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def admit(self) -> None:
-        """Give rows to waiting sequences, oldest first; those whose prefix a sibling is computing wait for it."""
+        """Give rows to waiting sequences, oldest first; one whose prefix a sibling is computing waits for it."""
         num_free = self._runner.num_rows - self.num_running
         held: list[Sequence] = []
         while self.waiting and num_free and len(held) < self._runner.num_rows:
@@ -99,7 +99,7 @@ class Scheduler:
     def _match(self, sequence: Sequence, known: NDArray[np.int32]) -> PrefixMatch:
         if sequence.params.skip_reading_prefix_cache:
             return PrefixMatch(row=-1, num_valid=0, num_coming=0)
-        # The last token is always computed: its logits are what the next one is sampled from.
+        # The last token is always computed: the next one is sampled from its logits.
         return self.table.find_prefix(known[:-1], salt=sequence.cache_salt)
 
     def _place(self, sequence: Sequence, known: NDArray[np.int32], match: PrefixMatch) -> None:
@@ -121,7 +121,7 @@ class Scheduler:
             self.prefilling.append(sequence)
 
     def plan(self, *, weight_version: str) -> StepBatch | None:
-        """The next step, or None when nothing runs."""
+        """Return the next step, or None if nothing runs."""
         if self._is_stale:
             self._refresh_decode_rows()
         chunks = self._plan_chunks()
@@ -150,7 +150,7 @@ class Scheduler:
         self._is_stale = False
 
     def _compact(self) -> None:
-        """Move the highest running rows into low free ones: a decode step computes all rows up to the highest."""
+        """Move the highest running rows to low free ones, because a decode step computes all rows up to the highest."""
         by_row = {sequence.row: sequence for sequence in (*self.prefilling, *self.decoding)}
         limit = len(by_row) + len(by_row) // 4 + 1
         while by_row and (highest := max(by_row)) >= limit:
@@ -163,7 +163,7 @@ class Scheduler:
             self._params.fill(sequence)
 
     def _plan_chunks(self) -> tuple[PrefillChunk, ...]:
-        """Oldest prompts first, within the budget counted as the padded rectangle that the runner computes."""
+        """Return chunks of the oldest prompts within the budget, which counts the padded rectangle that is computed."""
         chunks: list[PrefillChunk] = []
         longest = 0
         for sequence in self.prefilling:
@@ -204,7 +204,7 @@ class Scheduler:
         )
 
     def commit(self, batch: StepBatch, sampled: Sampled) -> list[Sequence]:
-        """Append what was sampled; returns the sequences that got a token, finished ones among them."""
+        """Append the sampled tokens; return the sequences that got one, including those that it finished."""
         sequences = self._sampled_sequences(batch.chunks)
         self._commit_chunks(batch.chunks)
         rows = np.array([sequence.row for sequence in sequences], dtype=np.int64)
@@ -234,7 +234,7 @@ class Scheduler:
                 self._is_stale = True
 
     def abort(self, sequence: Sequence, *, reason: FinishReason = FinishReason.ABORT) -> None:
-        """End it with the tokens it has."""
+        """End the sequence with the tokens that it has."""
         if sequence.finish_reason is not None:
             return
         sequence.finish_reason = reason
@@ -255,7 +255,7 @@ class Scheduler:
         self._is_stale = True
 
     def preempt_all(self) -> None:
-        """Running sequences give up their KV and wait, ahead of the others, to be computed again from their tokens."""
+        """Take the rows of all running sequences, which wait ahead of the others to be recomputed from their tokens."""
         running = [*self.decoding, *self.prefilling]
         for sequence in running:
             self._leave_row(sequence)
@@ -275,8 +275,11 @@ def _record_top(sequences: list[Sequence], ids: NDArray[np.int64], logprobs: NDA
 
 
 def _uniform(seed: NDArray[np.uint64], index: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Chance as a function of (seed, token index), by SplitMix64: the same whatever else is in the batch, and after a
-    preemption. 48 bits, so that the value times a float64 total stays below the total."""
+    """Return uniform numbers in [0, 1) as a function of (seed, token index), by SplitMix64.
+
+    So a draw depends neither on the rest of the batch nor on preemptions. 48 bits, so that the value times a float64
+    total stays below the total.
+    """
     state = seed + (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

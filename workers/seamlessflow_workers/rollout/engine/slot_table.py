@@ -1,4 +1,4 @@
-"""What lies in each row of the KV cache, and the search for a row that begins like a new prompt.
+"""The contents of each row of the KV cache, and the search for a row that begins like a new prompt.
 
 A row stays known after its sequence ends, so that the next turn of a session, or a sibling of its group, finds its
 prefix. Invariants: `num_valid` ≤ `num_known`; tokens below `num_valid` have their KV computed under the row's salt;
@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# A copy is not worth its bookkeeping, nor a wait for a sibling, below this many tokens.
+# With fewer tokens neither a copy nor waiting for a sibling is worthwhile.
 MIN_SHARED_TOKENS = 8
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class SlotTable:
         return PrefixMatch(row=int(rows[best]), num_valid=int(valid[best]), num_coming=coming)
 
     def choose_row(self, *, source: int, num_shared: int) -> int:
-        """A free row for a new sequence; the source itself when hardly anything else would be lost with it."""
+        """Return a free row for a new sequence: the source itself if hardly anything else in it would be lost."""
         free = [row for row, live in enumerate(self.is_live) if not live]
         if source in free and self.num_valid[source] - num_shared <= MIN_SHARED_TOKENS:
             return source
@@ -70,21 +70,21 @@ class SlotTable:
         self.used_at[row] = self._clock
 
     def vacate(self, row: int) -> None:
-        """The sequence left; what was computed stays findable."""
+        """Free the row; what was computed in it can still be found."""
         self._clock += 1
         self.is_live[row] = False
         self.used_at[row] = self._clock
         self.num_known[row] = self.num_valid[row]
 
     def forget_free(self) -> None:
-        """Free rows hold nothing any more; live rows go on but serve nobody else."""
+        """Forget the contents of free rows; live rows go on, but nothing is copied from them any more."""
         for row, live in enumerate(self.is_live):
             self.salts[row] = None
             if not live:
                 self.num_known[row] = self.num_valid[row] = 0
 
     def swap(self, first: int, second: int) -> int:
-        """Exchange two rows; returns how many leading tokens of KV must change places."""
+        """Swap two rows; return how many leading positions of KV the caller must swap as well."""
         pair, swapped = [first, second], [second, first]
         length = int(self.num_valid[pair].max())
         for array in (self.tokens, self.num_known, self.num_valid):

@@ -1,9 +1,9 @@
 """Pause, weights, cache and sleep: vLLM's control verbs over HTTP.
 
-The four calls of a weight update come in order (init may be left out): start, update, finish. `update_weights` reads
-and checks the whole model before one parameter changes; when it fails the old weights and their version stay. With
-`stage_weights` before them that has been done already, and the update only puts in place what was proven.
-These routes have no lock of their own: the server listens on loopback or a unix socket behind the machine's front.
+The calls of a weight update come in this order: init (optional), start, update, finish. `update_weights` reads and
+checks the whole model before it changes a parameter; if it fails, the old weights and their version stay. If
+`stage_weights` was called first, reading and checking are already done, and the update only copies the result.
+These routes have no authentication: the server listens on loopback or on a unix socket behind the machine's front.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 
 class ProtocolOrderError(ValueError):
-    """A weight-update call that does not follow the one before it."""
+    """A weight-update call out of order."""
 
 
 class _InitBody(msgspec.Struct):
@@ -93,7 +93,7 @@ class ControlRoutes:
         return json_response({"message": "Weight transfer initialized"})
 
     async def stage_weights(self, request: web.Request) -> web.Response:
-        """Ours, not vLLM's: before the pause, so that the old weights serve while the new ones come."""
+        """Ours, not vLLM's: called before the pause, so that the old weights serve while the new ones arrive."""
         body = _decode(await request.read(), _StageBody)
         async with self._update_lock:
             arrival = await self._engine.stage_weights(Path(body.path), body.transport)
@@ -126,7 +126,7 @@ class ControlRoutes:
         async with self._update_lock:
             if not self._is_update_applied:
                 raise ProtocolOrderError(
-                    "no weights were loaded since /start_weight_update; the version stays"
+                    "no weights were loaded since /start_weight_update; the version stays the same"
                 )
             await self._engine.set_weight_version(body.weight_version)
             self._is_update_open = self._is_update_applied = False
@@ -146,7 +146,7 @@ class ControlRoutes:
         return json_response({"success": success})
 
     async def sleep(self, request: web.Request) -> web.Response:
-        """Level 0 pauses; level 1 also gives memory back, as far as the engine can."""
+        """Pause; at level 1 also free as much memory as the engine can."""
         level = request.query.get("level", "1")
         if level not in ("0", "1"):
             raise InvalidRequestError(field="level", message=f"level must be 0 or 1, got {level!r}")
@@ -169,7 +169,7 @@ def _decode(raw: bytes, kind: type[B]) -> B:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.MsgspecError as error:
         fields = ", ".join(kind.__struct_fields__)
-        raise InvalidRequestError(field=fields, message=f"the body must hold {fields}: {error}") from error
+        raise InvalidRequestError(field=fields, message=f"the body must contain {fields}: {error}") from error
 
 
 def _query_mode(request: web.Request) -> PauseMode:

@@ -1,7 +1,7 @@
-"""`/inference/v1/generate` (one answer or a stream of server-sent events) and the aborts.
+"""The routes `/inference/v1/generate` (one answer or a stream of server-sent events) and those that abort.
 
-A client that goes away cancels its handler, which aborts its sequence. A slow client coalesces: each chunk carries
-whatever has been sampled since the last one was written.
+A client that disconnects cancels its handler, which aborts its sequence. A slow client gets larger chunks: each one
+carries whatever has been sampled since the last one was written.
 """
 
 from http import HTTPStatus
@@ -107,7 +107,7 @@ class GenerationRoutes:
         return response
 
     async def abort_listed(self, request: web.Request) -> web.Response:
-        """By the ids of the answers (with their prefix); unknown ids are no error, as in vLLM."""
+        """Abort the requests with these answer ids (including the prefix). As in vLLM, unknown ids are no error."""
         ids = _requested_ids(await request.read())
         if ids is None:
             message = "Missing 'request_ids' in request body"

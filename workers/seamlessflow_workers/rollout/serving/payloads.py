@@ -1,7 +1,7 @@
-"""Answers of the HTTP surface, in vLLM's shapes: takes sequences and returns JSON bytes.
+"""Answers of the HTTP surface in vLLM's shapes: takes sequences and returns JSON bytes.
 
 With `packed` a choice carries its tokens as base64 of little-endian int32 (`token_ids_b64`) and its logprobs as
-base64 of float32 (`logprobs_b64`) in place of one JSON object a token.
+base64 of float32 (`logprobs_b64`) instead of one JSON object per token.
 """
 
 import base64
@@ -26,7 +26,7 @@ def json_response(content: object, *, status: int = HTTPStatus.OK) -> web.Respon
 
 
 def escaped_label(value: str) -> str:
-    """Return a label's value as the Prometheus text format has it."""
+    """Return a label's value as the Prometheus text format wants it."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
@@ -92,7 +92,10 @@ def stream_frames(
     is_packed: bool,
     return_prompt: bool,
 ) -> bytes:
-    """Server-sent events for generated tokens `start` … `end`, one per weight version; the last one carries the end."""
+    """Return server-sent events for generated tokens `start` … `end`, one per weight version.
+
+    With a `finish_reason` the last event also carries the reason, the versions of all tokens and the usage.
+    """
     spans: list[tuple[str | None, int, int]] = [*sequence.spans(start=start, end=end)]
     if not spans and finish_reason is not None:
         spans = [(None, end, end)]
@@ -167,7 +170,10 @@ def _packed_floats(logprobs: np.ndarray[Any, np.dtype[np.float32]]) -> str:
 
 
 def _top(sequence: Sequence, index: int, token: int, logprob: float) -> list[dict[str, Any]]:
-    """vLLM's order: the sampled token first, then the others by rank; `logprobs` entries in all, at least one."""
+    """Return the likeliest tokens in vLLM's order: the sampled one first, then the others by rank.
+
+    There are as many entries as `logprobs` asks for, and at least one.
+    """
     sampled = [{"token_id": token, "logprob": logprob}]
     if not sequence.params.logprobs:
         return sampled

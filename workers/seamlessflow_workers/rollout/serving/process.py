@@ -1,8 +1,8 @@
-"""What all engine processes share, whichever engine they hold: each is a child of the machine's supervisor.
+"""How an engine process behaves, whichever engine it holds: it is a child of the machine's supervisor.
 
-It takes a command line and a service made from it, and writes `ready` to standard output once /health answers. It ends
-with status 0 at once on SIGTERM, with 2 and one line on standard error when it cannot serve what was asked, and with 1
-and a line when its engine fails. Invariant: its exit waits for no thread or process of the engine and no connection.
+It takes a command line and the engine made from it, and writes `ready` to standard output once /health answers. It
+exits at once with status 0 on SIGTERM, with 2 and one line on standard error if it cannot serve what was asked, and
+with 1 and one line if its engine fails. Invariant: its exit waits for no thread, process or connection of the engine.
 
 The serving modules are imported late, so that a wrong argument is reported before anything is loaded.
 """
@@ -35,13 +35,13 @@ def leave_when_told() -> None:
 
 
 def engine_parser(program: str, description: str | None) -> argparse.ArgumentParser:
-    """The flags of every engine, so that a supervisor starts any in the same way."""
+    """Return a parser of the flags that every kind of engine takes, so that a supervisor starts all of them alike."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--model", type=Path, required=True, help="folder with config.json and safetensors")
     parser.add_argument(
         "--weights",
         type=Path,
-        help="safetensors file or folder that replaces the model's own, or an adapter over it",
+        help="safetensors file or folder that replaces the model's own weights, or an adapter over them",
     )
     parser.add_argument("--weight-version", default="default")
     parser.add_argument(
@@ -54,15 +54,18 @@ def engine_parser(program: str, description: str | None) -> argparse.ArgumentPar
     parser.add_argument("--max-model-len", type=int, default=2048)
     parser.add_argument("--slots", type=int, default=64, help="sequences decoded at once")
     parser.add_argument(
-        "--max-num-queued-requests", type=int, default=1024, help="unfinished requests; then 503"
+        "--max-num-queued-requests",
+        type=int,
+        default=1024,
+        help="unfinished requests beyond which further ones get 503",
     )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--seed", type=int, help="of requests without their own; default: from the system")
+    parser.add_argument("--seed", type=int, help="seed of requests without their own; default: random")
     return parser
 
 
 def arguments_parse(parser: argparse.ArgumentParser, *, counts: Iterable[str] = ()) -> argparse.Namespace:
-    """Those of this process; `counts` name further arguments that are at least 1. Logging begins here."""
+    """Parse this process's arguments and set up logging. `counts` names further arguments that must be at least 1."""
     arguments = parser.parse_args()
     for name in ("max_model_len", "slots", "max_num_queued_requests", *counts):
         if getattr(arguments, name) < 1:
@@ -71,17 +74,17 @@ def arguments_parse(parser: argparse.ArgumentParser, *, counts: Iterable[str] = 
     return arguments
 
 
-async def serve(service: "ServedEngine", arguments: argparse.Namespace, *, program: str) -> NoReturn:
-    """Listen where the arguments say until the engine fails."""
+async def serve(engine: "ServedEngine", arguments: argparse.Namespace, *, program: str) -> NoReturn:
+    """Listen where the arguments say, until the engine fails."""
     from aiohttp import web
 
     from seamlessflow_workers.rollout.serving.server import build_app
 
-    runner = web.AppRunner(build_app(service), handler_cancellation=True, access_log=None)
+    runner = web.AppRunner(build_app(engine), handler_cancellation=True, access_log=None)
     await runner.setup()
     site: web.BaseSite
     if arguments.uds is not None:
-        # A socket file that a killed predecessor left behind is in the way.
+        # A killed predecessor may have left its socket file behind.
         with contextlib.suppress(FileNotFoundError):
             arguments.uds.unlink()
         site = web.UnixSite(runner, arguments.uds)
@@ -91,10 +94,10 @@ async def serve(service: "ServedEngine", arguments: argparse.Namespace, *, progr
         await site.start()
     except OSError as error:
         leave(program, REFUSED, f"cannot listen: {error}")
-    # The port is told only where the caller cannot know it.
+    # The port is printed only if the caller cannot know it.
     print(f"ready {runner.addresses[0][1]}" if arguments.port == 0 else "ready", flush=True)
-    await service.failed.wait()
-    leave(program, FAILED, f"the engine failed: {service.failure!r}")
+    await engine.failed.wait()
+    leave(program, FAILED, f"the engine failed: {engine.failure!r}")
 
 
 def leave(program: str, status: int, message: str) -> NoReturn:

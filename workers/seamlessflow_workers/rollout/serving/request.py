@@ -1,7 +1,7 @@
-"""The body of `POST /inference/v1/generate`, checked: bytes enter, a `GenerateRequest` leaves.
+"""Checks the body of `POST /inference/v1/generate`: bytes enter, a `GenerateRequest` leaves.
 
-Field names and defaults are vLLM's. What this engine cannot do is refused by name rather than ignored, because an
-option that is silently dropped changes the distribution that is trained on.
+Field names and defaults are vLLM's. An option that the engines do not support is refused by name, because dropping it
+silently would change the distribution that is trained on.
 """
 
 import math
@@ -15,7 +15,7 @@ _PARAMS = "sampling_params"
 
 
 class InvalidRequestError(ValueError):
-    """The request cannot be served as asked; `field` names the culprit."""
+    """The request cannot be served as asked; `field` names the field at fault."""
 
     def __init__(self, *, field: str, message: str) -> None:
         super().__init__(message)
@@ -34,14 +34,14 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     logprobs: int | None = None  # 0: the sampled token only; n: also the n likeliest
     stream_interval: int | None = None  # tokens per streamed chunk
     skip_reading_prefix_cache: bool | None = None
-    # Known to vLLM's clients and without effect on token ids.
+    # Known to vLLM's clients; without effect on token ids.
     detokenize: bool = True
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
     include_stop_str_in_output: bool = False
     flat_logprobs: bool = False
     output_kind: int | None = None
-    # Refused unless at the value that does nothing.
+    # Refused unless they have the value that does nothing.
     n: int = 1
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -86,14 +86,14 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     output_mode: str = "tokens"
     features: dict[str, Any] | None = None
     content_parts: list[Any] | None = None
-    packed: bool = False  # ours: base64 arrays in place of one JSON object a token
+    packed: bool = False  # ours: base64 arrays instead of one JSON object per token
 
 
 _decoder = msgspec.json.Decoder(GenerateRequest)
 
 
 def parse_generate_body(raw: bytes, *, vocab_size: int, max_model_len: int) -> GenerateRequest:
-    """Raise `InvalidRequestError` unless the engine can serve the body exactly as asked."""
+    """Decode and check a body. Raises InvalidRequestError unless the engine can serve it exactly as asked."""
     try:
         body = _decoder.decode(raw)
     except msgspec.ValidationError as error:
@@ -107,7 +107,7 @@ def parse_generate_body(raw: bytes, *, vocab_size: int, max_model_len: int) -> G
 
 
 def _field_of(message: str) -> str:
-    """The path msgspec names, as vLLM spells it: `… - at `$.sampling_params.top_p`` → `sampling_params.top_p`."""
+    """Return the field that msgspec complains of, as vLLM spells it: `… - at `$.a.top_p`` → `a.top_p`."""
     path = message.rpartition(" - at `$")[2].rstrip("`").removeprefix(".") if " - at `$" in message else ""
     quoted = message.split("`")[1] if message.count("`") >= 2 and "field" in message else ""
     return ".".join(part for part in (path, quoted) if part) or "body"
@@ -115,9 +115,11 @@ def _field_of(message: str) -> str:
 
 def _check_prompt(token_ids: list[int], *, vocab_size: int, max_model_len: int) -> None:
     if not token_ids:
-        raise InvalidRequestError(field="token_ids", message="token_ids must hold at least one token")
+        raise InvalidRequestError(field="token_ids", message="token_ids must contain at least one token")
     if len(token_ids) >= max_model_len:
-        message = f"token_ids has {len(token_ids)} tokens, but the model's length is {max_model_len} with the answer"
+        message = (
+            f"token_ids has {len(token_ids)} tokens, but prompt and answer together may have {max_model_len}"
+        )
         raise InvalidRequestError(field="token_ids", message=message)
     if min(token_ids) < 0 or max(token_ids) >= vocab_size:
         message = f"token_ids must lie in 0 … {vocab_size - 1}, got {min(token_ids)} … {max(token_ids)}"

@@ -1,8 +1,8 @@
-"""One request's life in the engine: its tokens, their logprobs, the weight versions that sampled them.
+"""One request's life in an engine: its tokens, their logprobs and the weight versions that sampled them.
 
-States: waiting (no row) → running (a row) → finished (`finish_reason` set). The engine's thread alone moves and
-appends; other threads may read. Readers take `finish_reason` first and `num_tokens` second: what lies below
-`num_tokens` never changes, and nothing is appended after the finish.
+States: waiting (no row) → running (a row) → finished (`finish_reason` set). Only the engine's thread moves a sequence
+and appends to it; other threads may read. Readers take `finish_reason` first and `num_tokens` second: what lies below
+`num_tokens` never changes, and nothing is appended after the end.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class Sequence:
         self.stop_ids = requested if self.params.ignore_eos else requested | eos_token_ids
         self.finish_reason: FinishReason | None = None
         self.stop_reason: int | None = None
-        self.is_reported = False  # its end was counted and told
+        self.is_reported = False  # its end was counted and announced
         self.row = -1  # of the KV cache; -1: waiting or finished
         self.num_computed = 0  # leading tokens whose KV lies in the row
         self.num_cached_tokens: int | None = None  # prompt tokens found in the cache when first admitted
@@ -88,7 +88,7 @@ class Sequence:
         return self.num_tokens - self.num_prompt_tokens
 
     def append(self, *, token: int, logprob: float, version: str) -> None:
-        """Take a sampled token; finishes the sequence when it stops it or fills its room."""
+        """Append a sampled token; finish the sequence if the token stops it or fills its room."""
         index = self.num_tokens - self.num_prompt_tokens
         self.tokens[self.num_tokens] = token
         self.logprobs[index] = logprob
@@ -104,7 +104,10 @@ class Sequence:
     def take(
         self, token_ids: Series[int], logprobs: Series[float], *, version_starts: list[tuple[str, int]]
     ) -> None:
-        """Tokens that another process sampled and judged, with the versions of all generated so far."""
+        """Append tokens that another process sampled; it also decides when to stop.
+
+        `version_starts`: (version, first generated token), of all tokens so far.
+        """
         index, end = self.num_generated, self.num_generated + len(token_ids)
         self.tokens[self.num_tokens : self.num_tokens + len(token_ids)] = token_ids
         if logprobs:
@@ -113,7 +116,7 @@ class Sequence:
         self.num_tokens += len(token_ids)
 
     def spans(self, *, start: int, end: int) -> list[tuple[str, int, int]]:
-        """(version, start, end) over generated tokens `start` … `end`, contiguous and in order."""
+        """Return (version, start, end) over the generated tokens `start` … `end`, contiguous and in order."""
         starts = self.version_starts
         if not starts:
             return []

@@ -1,8 +1,8 @@
-"""What the HTTP routes ask of an engine, whichever it is: requests in, sequences that grow out, and control verbs.
+"""What the HTTP routes ask of an engine: it takes requests and control verbs, and returns sequences that grow.
 
-Two engines are served: the embedded one (`service`) and vLLM (`rollout/vllm`). Routes, checks of bodies and shapes of
-answers are the same code for both, so that a client cannot tell them apart. Here lies what is alike behind them:
-admission, the requests in flight, and the event that says that the engine is dead.
+There are two kinds: the embedded engine (`rollout/engine`) and vLLM (`rollout/vllm`). Routes, checks of bodies and
+shapes of answers are the same code for both, so that a client cannot tell them apart. This base class holds what they
+have in common: admission, the requests in flight, staged weights, and the event that is set when the engine dies.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from seamlessflow_workers.weights.receiving import weights_receive
 
 
 class QueueFullError(Exception):
-    """More unfinished requests than the engine was started to hold; try later or elsewhere."""
+    """The engine holds as many unfinished requests as it may; try later or elsewhere."""
 
 
 class EngineFailedError(RuntimeError):
-    """The engine is dead and says why."""
+    """The engine is dead; the message says why."""
 
 
 class PauseMode(StrEnum):
@@ -42,12 +42,12 @@ class EngineSettings:
     max_batched_tokens: int = 512
     max_num_queued_requests: int = 1024
     seed: int = 0
-    device: str = "cpu"  # cpu or cuda: decides which transports of weights there are
+    device: str = "cpu"  # cpu or cuda: decides which weight transports are possible
 
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """What a request must keep to."""
+    """The model's limits that a request must respect."""
 
     vocab_size: int
     max_model_len: int
@@ -71,7 +71,7 @@ class ServedEngine(ABC):
         self.is_asleep = False
         self.failure: BaseException | None = None  # why the engine is dead
         self.failed = asyncio.Event()
-        self._arrival: Arrival | None = None  # of weights that are staged
+        self._arrival: Arrival | None = None  # of the staged weights
         self._staged_path: Path | None = None
 
     def parse(self, raw: bytes) -> GenerateRequest:
@@ -80,7 +80,7 @@ class ServedEngine(ABC):
         )
 
     def submit(self, body: GenerateRequest) -> Sequence:
-        """Raise `QueueFullError` rather than queue without bound, `EngineFailedError` when the engine is dead."""
+        """Admit a request. Raises QueueFullError at the queue's limit, EngineFailedError if the engine is dead."""
         if self.failure is not None:
             raise EngineFailedError(f"the engine failed: {self.failure}")
         if self.num_unfinished >= self.settings.max_num_queued_requests:
@@ -97,7 +97,7 @@ class ServedEngine(ABC):
         return sequence
 
     def forget(self, sequence: Sequence) -> None:
-        """The request's handler is done with it; what still runs has lost its client and is aborted."""
+        """Note that the request's handler is done. A sequence that still runs has lost its client and is aborted."""
         siblings = self.in_flight[sequence.request_id]
         siblings.remove(sequence)
         if not siblings:
@@ -108,7 +108,7 @@ class ServedEngine(ABC):
     @property
     @abstractmethod
     def num_unfinished(self) -> int:
-        """Return the number of requests admitted and not yet finished."""
+        """Return the number of admitted requests that have not finished."""
 
     @property
     @abstractmethod
@@ -116,30 +116,30 @@ class ServedEngine(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Called once, in the event loop, before the first request."""
+        """Start the engine. Called once, in the event loop, before the first request."""
 
     @abstractmethod
     async def stop(self) -> None: ...
 
     @abstractmethod
     def _begin(self, sequence: Sequence) -> None:
-        """Compute it from now on; `sequence.changed` is set whenever there is something new."""
+        """Start to compute the sequence; set `sequence.changed` whenever there is something new to read."""
 
     @abstractmethod
     def abort(self, sequences: Series[Sequence]) -> None:
-        """End requests with finish reason `abort` and the tokens that they have; leave finished ones alone."""
+        """End requests with finish reason `abort` and the tokens sampled so far; ignore finished ones."""
 
     @abstractmethod
     async def pause(self, mode: PauseMode, *, clear_cache: bool) -> None:
-        """Done when nothing is computed any more: at once, or with `wait` after what runs has ended."""
+        """Return when nothing is computed any more: at once, or with `wait` once the running requests have ended."""
 
     @abstractmethod
     async def resume(self) -> None: ...
 
     async def stage_weights(self, path: Path, transport: WeightTransport) -> Arrival:
-        """Receive, read and prove what `load_weights` of this path will put in place; the old weights go on serving.
+        """Receive, read and check the weights that `load_weights` of this path will load; the old ones go on serving.
 
-        Raises `WeightsError` when they do not fit.
+        Raises WeightsError if they do not fit.
         """
         self._forget_staged()
         if transport is WeightTransport.CUDA_IPC:
@@ -159,7 +159,7 @@ class ServedEngine(ABC):
     async def load_weights(self, path: Path) -> None:
         """Swap the weights in place; nothing is sampled until `set_weight_version` names them.
 
-        Raises `WeightsError` when they do not fit: then nothing was changed.
+        Raises WeightsError if they do not fit; then nothing has changed.
         """
         if self._staged_path != path:
             await self.stage_weights(path, WeightTransport.FILE)
@@ -175,31 +175,34 @@ class ServedEngine(ABC):
 
     @abstractmethod
     async def _stage(self, path: Path) -> None:
-        """Read and prove; nothing is changed. Raises `WeightsError`."""
+        """Read and check; nothing is changed. Raises WeightsError."""
 
     @abstractmethod
     async def _stage_from_card(self, path: Path) -> Arrival:
-        """As `_stage`, from memory that the trainer shares with whatever computes here; or why that cannot be."""
+        """Like `_stage`, from memory that the trainer shares with the device that computes here.
+
+        If that is impossible, nothing is staged and the arrival's `fallback` says why.
+        """
 
     @abstractmethod
     async def _apply_staged(self) -> None:
-        """Put in place what was staged last, and sample nothing until it is named."""
+        """Load the weights that were staged last, and sample nothing until they are named."""
 
     @abstractmethod
     async def set_weight_version(self, version: str | None) -> None:
-        """Name what was loaded, or keep the name (None)."""
+        """Name the loaded weights; None keeps the name."""
 
     @abstractmethod
     async def reset_prefix_cache(self, *, reset_running: bool) -> bool:
-        """False when running sequences still hold what was to be forgotten."""
+        """Empty the prefix cache; return False if running sequences still hold parts of it."""
 
     @abstractmethod
     async def sleep(self, mode: PauseMode, *, level: int) -> None:
-        """Level 0 pauses; level 1 also gives memory back, as far as the engine can."""
+        """Pause; at level 1 also free as much memory as the engine can."""
 
     @abstractmethod
     async def wake_up(self) -> None: ...
 
     @abstractmethod
     def metrics(self) -> str:
-        """Prometheus text, under vLLM's names."""
+        """Return the metrics as Prometheus text, under vLLM's names."""

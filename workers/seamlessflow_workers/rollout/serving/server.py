@@ -1,4 +1,4 @@
-"""The HTTP surface as an aiohttp application: generation, control, health, metrics, and its own description.
+"""The HTTP surface as an aiohttp application: generation, control, health, metrics and an OpenAPI description.
 
 Errors leave in vLLM's shape: `{"error": {"message", "type", "param", "code"}}`.
 """
@@ -28,7 +28,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def build_app(engine: ServedEngine) -> web.Application:
-    """The engine starts with the application and ends with it."""
+    """Build the application. The engine starts and stops with it."""
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors])
     routes = [
         *GenerationRoutes(engine).table(),
@@ -70,7 +70,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPException as error:
         return error_response(status=HTTPStatus(error.status), message=error.reason)
     except ConnectionError:
-        raise  # the client is gone: there is nobody to answer
+        raise  # the client is gone: there is no one to answer
     except Exception as error:
         logger.exception("a handler failed")
         return error_response(
@@ -112,7 +112,7 @@ class _InfoRoutes:
 
 
 def _describe(routes: list[web.RouteDef]) -> dict[str, Any]:
-    """OpenAPI, enough for a client to see which routes and request fields there are."""
+    """Return an OpenAPI document from which a client can see the routes and the fields of a request."""
     schemas, components = msgspec.json.schema_components(
         [GenerateRequest], ref_template="#/components/schemas/{name}"
     )

@@ -1,1 +1,1 @@
-"""vLLM behind the same server as the embedded engine: what differs between the two is here and nowhere else."""
+"""vLLM behind the same server as the embedded engine: everything that differs between the two is here."""

@@ -1,8 +1,8 @@
-"""vLLM as the routes see it: one `AsyncLLM`, whose core and workers are processes of their own.
+"""The vLLM engine as the routes see it: one `AsyncLLM`, whose core and workers are processes of their own.
 
-Each request is followed by a task that takes pieces as they come, whether or not its client reads, and wakes the
-handler. Pauses, versions and aborts are vLLM's; added is what the contract asks beyond them: nothing is sampled
-between new weights and their name, a flawed file changes nothing, requests that cannot run count as waiting.
+A task follows each request: it takes pieces as they come, whether or not the client reads, and wakes the handler.
+Pauses, versions and aborts are vLLM's. This class adds what the contract asks beyond them: nothing is sampled between
+new weights and their name, a flawed file changes nothing, and requests that cannot run count as waiting.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from seamlessflow_workers.weights.offers import Arrival, WeightsError
 
 logger = logging.getLogger(__name__)
 
-# As the embedded engine: at many streams a wake-up a token costs more than the model.
+# As in the embedded engine: with many streams, one wake-up per token costs more than the model.
 STREAM_PERIOD_S = 0.02
 WATCH_PERIOD_S = 0.5
 RECEIVE_POLL_S = 0.01
@@ -59,7 +59,7 @@ class VllmEngine(ServedEngine):
         self._aborts: set[asyncio.Task[None]] = set()  # kept from being collected
         self._parked: set[Sequence] = set()  # cannot run before the engine is resumed
         self._is_paused = False
-        self._is_held = False  # weights were loaded, their name is not told yet
+        self._is_held = False  # weights were loaded, but their version is not named yet
         self._watch: asyncio.Task[None] | None = None
 
     @property
@@ -81,7 +81,7 @@ class VllmEngine(ServedEngine):
         await asyncio.to_thread(self._llm.shutdown)
 
     async def prepare(self, weights: Path | None) -> None:
-        """Before anything is served: other weights than the model's own, and the first version's name."""
+        """Load weights other than the model's own, if any, and name the first version. Call before serving."""
         if weights is not None:
             await self._stage(weights)
             await self._put_in_place()
@@ -119,7 +119,7 @@ class VllmEngine(ServedEngine):
             self._finish(follower, FinishReason.ABORT)
 
     def _tell(self, follower: _Follower) -> None:
-        """The first piece at once, later ones at most every STREAM_PERIOD_S; the end is told by `_finish`."""
+        """Wake the handler: at once for the first piece, then at most every STREAM_PERIOD_S; `_finish` does so last."""
         sequence = follower.sequence
         if sequence.finish_reason is None and sequence.num_notified and follower.flush is None:
             loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ class VllmEngine(ServedEngine):
         follower.sequence.changed.set()
 
     def _finish(self, follower: _Follower, reason: FinishReason) -> None:
-        """Once, however it ended; `reason` only where vLLM gave none."""
+        """Finish the request, once, however it ended; `reason` applies only if vLLM gave none."""
         if self._followers.pop(follower.sequence, None) is None:
             return
         self._parked.discard(follower.sequence)
@@ -151,13 +151,13 @@ class VllmEngine(ServedEngine):
                 follower.task.cancel()
                 self._finish(follower, FinishReason.ABORT)
         if begun:
-            # vLLM answers each with what it has; the followers take that as any other end.
+            # vLLM answers each request with the tokens so far; the followers treat that like any other end.
             ids = list(dict.fromkeys(follower.sequence.request_id for follower in begun))
             task = asyncio.create_task(self._llm.abort(ids))
             self._aborts.add(task)
             task.add_done_callback(self._aborts.discard)
 
-    # Verbs.
+    # Control verbs.
 
     async def pause(self, mode: PauseMode, *, clear_cache: bool) -> None:
         self._is_paused = True
@@ -180,10 +180,10 @@ class VllmEngine(ServedEngine):
             await self._put_in_place()
         except Exception as error:
             self._fail(error)  # a mixture of weights must not serve
-            raise EngineFailedError(f"the weights could not be put in place: {error}") from error
+            raise EngineFailedError(f"the weights could not be loaded: {error}") from error
 
     async def _put_in_place(self) -> None:
-        """What the workers have staged, by vLLM's weight transfer; the version is named later."""
+        """Load what the workers have staged, through vLLM's weight transfer; the version is named later."""
         await self._llm.start_weight_update()
         await self._llm.update_weights(WeightTransferUpdateRequest())
         await self._llm.finish_weight_update()
@@ -200,7 +200,7 @@ class VllmEngine(ServedEngine):
         return bool(await self._llm.reset_prefix_cache(reset_running_requests=reset_running))
 
     async def sleep(self, mode: PauseMode, *, level: int) -> None:
-        """Level 1 frees the memory of weights and cache where vLLM can (CUDA); elsewhere the cache is forgotten."""
+        """Pause. Level 1 also frees the memory of weights and cache if vLLM can (CUDA), or else empties the cache."""
         self._is_paused = True
         if level and self._can_free_memory:
             await self._llm.sleep(level=1, mode=mode.value)
@@ -234,7 +234,7 @@ class VllmEngine(ServedEngine):
             raise WeightsError(refusal)
 
     async def _stage_from_card(self, path: Path) -> Arrival:
-        """Into every worker, beside what it computes; into none of them unless into all."""
+        """Receive in every worker, while it goes on computing; if one has to read the files, all of them do."""
         await self._llm.collective_rpc("receive_weights_begin", args=(str(path),))
         came: list[Received] = []
         while not came or None in came:
@@ -246,13 +246,13 @@ class VllmEngine(ServedEngine):
         problems = [problem for *_, problem in filter(None, came)]
         if refusal := next(filter(None, problems), ""):
             raise WeightsError(refusal)
-        # The slowest, unless one has to read the files: then all do.
+        # The slowest, or one that has to read the files: then all of them do.
         return max(arrivals, key=lambda arrival: (bool(arrival.fallback), arrival.seconds))
 
-    # Death.
+    # Failures.
 
     async def _watch_core(self) -> None:
-        """An idle engine whose core died would not be noticed by any request."""
+        """Watch for the death of vLLM's core, which no request would notice while the engine is idle."""
         while not self._llm.errored:  # noqa: ASYNC110 - another process: there is no event
             await asyncio.sleep(WATCH_PERIOD_S)
         self._fail(self._llm.dead_error)

@@ -1,4 +1,4 @@
-"""Makes an `AsyncLLM` from engine arguments, or says in one sentence why that is impossible."""
+"""Makes an `AsyncLLM` from engine arguments, or reports in one sentence why that is impossible."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def load_llm(engine_arguments: dict[str, Any], *, device: str) -> AsyncLLM:
     """Start vLLM's processes and load the model. Raises ModelRefused."""
     if current_platform.device_type != device:
         raise ModelRefused(
-            f"this vLLM serves on {current_platform.device_type or 'nothing'}, but --device is {device}"
+            f"this vLLM was built for {current_platform.device_type or 'no device'}, but --device is {device}"
         )
     try:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments))

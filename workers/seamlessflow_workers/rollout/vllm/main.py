@@ -1,6 +1,6 @@
 """`ENGINE_PYTHON -m seamlessflow_workers.rollout.vllm.main`: one vLLM engine as a process.
 
-Takes the embedded engine's flags, speaks its HTTP and behaves like it (`rollout.serving.process`).
+It takes the embedded engine's flags, offers the same HTTP surface and behaves alike (`rollout.serving.process`).
 """
 
 import argparse
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PROGRAM = "seamlessflow-vllm"
 DEFAULT_GPU_MEMORY_SHARE = 0.9  # vLLM's own
 
-# vLLM's core and worker are spawned, and a spawned process imports its parent's main module first (unless that is a
-# package's __main__, which is why this is none): none of them outlives its parent.
+# vLLM's core and worker are spawned, and a spawned process first imports its parent's main module (unless that is a
+# package's __main__, which is why this is not one). So this line makes each of them end with its parent.
 die_with_parent()
 
 
@@ -37,12 +37,12 @@ def main() -> None:
         "--gpu-memory-utilization",
         type=float,
         default=os.environ.get("SEAMLESSFLOW_GPU_MEMORY_SHARE") or DEFAULT_GPU_MEMORY_SHARE,
-        help="share of a GPU's memory; SEAMLESSFLOW_GPU_MEMORY_SHARE, else 0.9",
+        help="share of a GPU's memory to use; default: SEAMLESSFLOW_GPU_MEMORY_SHARE, else 0.9",
     )
     arguments = arguments_parse(parser)
     if not 0 < arguments.gpu_memory_utilization <= 1:
         parser.error(
-            f"--gpu-memory-utilization must be above 0, at most 1, got {arguments.gpu_memory_utilization}"
+            f"--gpu-memory-utilization must be above 0 and at most 1, got {arguments.gpu_memory_utilization}"
         )
     asyncio.run(_run(arguments))
 
@@ -52,7 +52,7 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 
 async def _start(arguments: argparse.Namespace) -> "VllmEngine":
-    """A service that can serve. Imports late: a wrong argument is answered before vLLM is loaded."""
+    """Return an engine that is ready. The imports are here so that a wrong argument is reported before vLLM loads."""
     if not (arguments.model / "config.json").is_file():
         leave(PROGRAM, REFUSED, f"the model folder {arguments.model} has no config.json")
     from seamlessflow_workers.rollout.vllm.options import engine_arguments, set_environment
@@ -71,11 +71,11 @@ async def _start(arguments: argparse.Namespace) -> "VllmEngine":
     )
     try:
         llm = load_llm(engine_arguments(arguments), device=arguments.device)
-        service = VllmEngine(llm, settings, model_limits(llm), can_free_memory=arguments.device == "cuda")
-        await service.prepare(arguments.weights)
+        engine = VllmEngine(llm, settings, model_limits(llm), can_free_memory=arguments.device == "cuda")
+        await engine.prepare(arguments.weights)
     except (ModelRefused, WeightsError) as error:
         leave(PROGRAM, REFUSED, str(error).splitlines()[0])
-    return service
+    return engine
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""`/metrics` of a vLLM engine: vLLM's own text, but for the numbers that its server process knows better.
+"""A vLLM engine's `/metrics`: vLLM's own text, except for the numbers that its server process knows better.
 
-vLLM measures after each step of its scheduler; while it is paused there is none, so what it last said of running and
-waiting requests is stale. Requests refused by the queue's bound never reach it.
+vLLM measures after each step of its scheduler. While it is paused there are no steps, so its numbers of running and
+waiting requests are stale. Requests refused at the queue's limit never reach it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def render_metrics(
 
 
 def _name(line: str) -> str:
-    """Of the metric that a line of text speaks of, help and type lines included."""
+    """Return the name of the metric that a line is about; works for help and type lines too."""
     words = line.replace("{", " ", 1).split(maxsplit=3)
     if not words:
         return ""

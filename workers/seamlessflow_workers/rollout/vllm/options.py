@@ -1,8 +1,8 @@
 """Settings of vLLM: takes our flags and returns vLLM's engine arguments and environment.
 
-On a CPU: eager (compiling costs more than it gives at that size), small cache blocks (the default of 128 tokens never
-hits on short prompts), a cache measured to the sequences that may run. On CUDA vLLM's own defaults, and sleep mode,
-so that a trainer on the same device finds its memory.
+On a CPU: eager execution (compiling costs more than it saves at that size), small cache blocks (the default of 128
+tokens never hits on short prompts), and a cache sized for the sequences that may run. On CUDA: vLLM's own defaults, and
+sleep mode, so that a trainer on the same device can use its memory.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CPU_BLOCK_SIZE = 32  # tokens; kernels want a multiple of 32
-CPU_CACHE_FACTOR = 2  # of what all running sequences can hold: the rest keeps prefixes
+CPU_CACHE_FACTOR = 2  # times what all running sequences can fill; the rest keeps prefixes
 MIN_CPU_CACHE_BYTES = 64 << 20
 UNKNOWN_CPU_CACHE_BYTES = 1 << 30
 BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
@@ -26,7 +26,7 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
-# Small kernels that vLLM compiles at their first use: that takes a C++ compiler and many seconds of a CPU.
+# vLLM would compile small kernels at their first use, which needs a C++ compiler and many seconds of CPU time.
 CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
 WORKER_EXTENSION = (
     "seamlessflow_workers.rollout.vllm.weight_transfer.WeightFiles"  # registers the backend as well
@@ -35,23 +35,23 @@ WEIGHT_TRANSFER = "seamlessflow"  # the backend's name
 
 
 def set_environment(device: str) -> None:
-    """Set the environment; what the caller set stays."""
+    """Set vLLM's environment variables, except those that are already set."""
     for name, value in {**ENVIRONMENT, **(CPU_ENVIRONMENT if device == "cpu" else {})}.items():
         os.environ.setdefault(name, value)
 
 
 def engine_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments of `AsyncEngineArgs`."""
+    """Return the keyword arguments of `AsyncEngineArgs`."""
     common: dict[str, Any] = {
         "model": str(arguments.model),
         "dtype": arguments.dtype,
         "max_model_len": arguments.max_model_len,
         "max_num_seqs": arguments.slots,
-        # Tokens in, tokens out: text is the gateway's.
+        # Tokens in, tokens out: the gateway handles text.
         "skip_tokenizer_init": True,
-        # What is reported is what was sampled from, temperature and truncation included.
+        # Report the logprobs of the sampled distribution, temperature and truncation included.
         "logprobs_mode": "processed_logprobs",
-        # Engines of one job must not draw alike, nor a restarted one repeat itself.
+        # Engines of one job must not draw the same numbers, nor a restarted engine repeat itself.
         "seed": secrets.randbits(31) if arguments.seed is None else arguments.seed,
         "worker_extension_cls": WORKER_EXTENSION,
         "weight_transfer_config": {"backend": WEIGHT_TRANSFER},
@@ -75,12 +75,12 @@ def engine_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def cpu_cache_bytes(model: Path, dtype: str, *, num_tokens: int) -> int:
-    """Room for `num_tokens` of keys and values, and as much again for prefixes."""
+    """Return the bytes of keys and values of `num_tokens`, and as much again for prefixes."""
     try:
         config = json.loads((model / "config.json").read_text())
         num_heads = config.get("num_key_value_heads") or config["num_attention_heads"]
         width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         per_token = 2 * config["num_hidden_layers"] * num_heads * width * BYTES_PER_NUMBER[dtype]
     except (OSError, ValueError, KeyError, TypeError):
-        return UNKNOWN_CPU_CACHE_BYTES  # vLLM will say what is wrong with the model, if anything is
+        return UNKNOWN_CPU_CACHE_BYTES  # vLLM will report what is wrong with the model, if anything
     return max(MIN_CPU_CACHE_BYTES, int(CPU_CACHE_FACTOR * num_tokens * per_token))

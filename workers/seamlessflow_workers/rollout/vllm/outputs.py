@@ -1,8 +1,8 @@
 """Translates for vLLM: our sampling parameters into its own, and its outputs into pieces of an answer.
 
-vLLM counts the weight version of every token as it comes, but tells it only with the last one. A stream must name it
-earlier, or nobody could say which weights sampled the tokens of an engine that died: `versions_so_far` reads it where
-vLLM keeps it.
+vLLM keeps the weight version of every token, but reports the versions only with the last token. A stream must name
+them earlier; otherwise nobody could tell which weights sampled the tokens of an engine that died. `versions_so_far`
+reads them from vLLM's internal state.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 
 
 def sampling_params(sequence: Sequence) -> SamplingParams:
-    """End-of-sequence tokens go along as stop tokens: the engine runs without a tokenizer and knows none."""
+    """Return vLLM's parameters. End-of-sequence tokens become stop tokens: vLLM runs without a tokenizer here."""
     params = sequence.params
     return SamplingParams(
         temperature=params.temperature,
@@ -37,7 +37,7 @@ def sampling_params(sequence: Sequence) -> SamplingParams:
 def sequence_take(
     sequence: Sequence, completion: CompletionOutput, versions: list[tuple[str, int]] | None
 ) -> None:
-    """Append what is new, and the end when it has come. `versions`: of all tokens so far, for a piece in the middle."""
+    """Append new tokens, and finish the sequence if vLLM has. `versions`: of all tokens so far, before the end."""
     if completion.finish_reason is not None:
         versions = [(span.version, span.start) for span in completion.weight_versions or ()]
     ids = list(completion.token_ids)
@@ -51,7 +51,7 @@ def sequence_take(
 
 
 def versions_so_far(output_processor: Any, request_id: str) -> list[tuple[str, int]] | None:
-    """(version, first generated token) of a running request; None when vLLM does not say, or not of which one."""
+    """Return (version, first generated token) of a running request; None if vLLM has none or the id is ambiguous."""
     internal_ids = output_processor.external_req_ids.get(request_id, ())
     if len(internal_ids) != 1:
         return None
@@ -64,7 +64,7 @@ def _logprobs(sequence: Sequence, ids: list[int], entries: Any) -> list[float]:
     if sequence.params.logprobs is None or not ids:
         return []
     if sequence.params.logprobs:
-        # vLLM puts the sampled token first, then the likeliest by rank, the sampled one among them if it is.
+        # vLLM puts the sampled token first, then the likeliest by rank, which may include the sampled one.
         for entry in entries:
             ranked = sorted(entry.items(), key=lambda item: item[1].rank)[: sequence.params.logprobs]
             sequence.top_logprobs.append(([token for token, _ in ranked], [one.logprob for _, one in ranked]))

@@ -1,9 +1,10 @@
-"""Our backend of vLLM's weight transfer: what a worker has staged goes into its model by vLLM's own four steps.
+"""Our backend of vLLM's weight transfer: it loads what a worker has staged through vLLM's own steps.
 
-vLLM makes one `StagedWeightTransfer` a worker, for the name in its configuration, and calls it between pause and
-resume: start, update, finish (layer-wise reload; CPU linears are repacked after loading, so plain copies cannot work).
-By then the weights have come and been proven, while the old ones served: an update only puts in place, whichever way
-they came. `WeightFiles` are the calls for that, which vLLM mixes into its worker class (`--worker-extension-cls`).
+vLLM makes one `StagedWeightTransfer` per worker, by the name in its configuration, and calls it between pause and
+resume: start, update, finish (a layer-wise reload; CPU linears are repacked after loading, so plain copies cannot
+work). By then the weights have been received and checked while the old ones served, so an update only loads them,
+whichever way they came. `WeightFiles` has the calls that stage; vLLM mixes it into its worker class
+(`--worker-extension-cls`).
 """
 
 from dataclasses import dataclass
@@ -27,12 +28,12 @@ from seamlessflow_workers.rollout.vllm.worker_weights import WorkerWeights
 
 @dataclass
 class NothingToAgree(WeightTransferInitInfo):
-    """Where weights can be had is in the trainer's offer, per version."""
+    """Nothing: the trainer's offer says, per version, where the weights are."""
 
 
 @dataclass
 class WhatIsStaged(WeightTransferUpdateInfo):
-    """An update has no payload: the worker has it."""
+    """Nothing: the worker already has the weights."""
 
 
 class StagedWeightTransfer(WeightTransferEngine[NothingToAgree, WhatIsStaged]):
@@ -58,7 +59,7 @@ class StagedWeightTransfer(WeightTransferEngine[NothingToAgree, WhatIsStaged]):
         initialize_layerwise_reload(self.model)
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """As vLLM's own, which cannot be called without an accelerator."""
+        """Do what vLLM's own method does, which cannot be called without an accelerator."""
         self.receive_weights(self.parse_update_info(update_info))
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
@@ -78,7 +79,7 @@ WeightTransferEngineFactory.register_engine(WEIGHT_TRANSFER, StagedWeightTransfe
 
 
 class WeightFiles:
-    """Part of a vLLM worker, called by the engine's process with strings; what they answer is of plain types too."""
+    """Part of a vLLM worker; the engine's process calls it with strings and gets plain types back."""
 
     weight_transfer_engine: StagedWeightTransfer
 
@@ -89,7 +90,7 @@ class WeightFiles:
         self.weight_transfer_engine.weights.receive_begin(Path(path))
 
     def receive_weights_end(self) -> list[Any] | None:
-        """[transport, bytes, seconds, reason of a fallback, what does not fit]; None while they come."""
+        """Return [transport, bytes, seconds, reason of a fallback, what does not fit]; None while they are coming."""
         received = self.weight_transfer_engine.weights.receive_end()
         if received is None:
             return None

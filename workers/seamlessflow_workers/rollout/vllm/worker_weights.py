@@ -1,9 +1,9 @@
-"""What one vLLM worker loads next: takes safetensors files or a trainer's card and returns tensors by name.
+"""What one vLLM worker loads next: takes safetensors files or a trainer's GPU memory and returns tensors by name.
 
-Two steps, so that a flaw is found while nothing has changed: what is staged was read and proven; `staged` gives it for
-vLLM's own reload (`weight_transfer`). The head of a tied model is always handed over with the embedding: vLLM keeps a
-packed copy of it on CPUs. Of an adapter only the layers that it changes are given, whole: vLLM has queries, keys and
-values of a layer in one.
+There are two steps, so that a flaw is found before anything changes: staging reads and checks, and `staged` returns the
+result for vLLM's own reload (`weight_transfer`). A tied model's head is always included with the embedding, because
+vLLM keeps a packed copy of it on CPUs. Of an adapter only the changed modules are included, but those whole: vLLM fuses
+queries, keys and values.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from seamlessflow_workers.weights.transports.cuda_ipc.receiving import buckets_r
 
 class WorkerWeights:
     def __init__(self, model_config: Any, device: torch.device) -> None:
-        """`model_config`: vLLM's."""
+        """`model_config` is vLLM's."""
         self._model_config = model_config
         self._device = device
         self._is_tied = bool(model_config.hf_text_config.tie_word_embeddings)
@@ -35,7 +35,7 @@ class WorkerWeights:
         self._coming: Future[tuple[Arrival, dict[str, Tensor]]] | None = None
 
     def stage(self, path: Path, tensors: Mapping[str, Tensor] | None = None) -> str:
-        """Read and prove a file, a folder of shards or an adapter; a sentence when it does not fit, else nothing."""
+        """Read and check a file, a folder of shards or an adapter; return why it does not fit, or an empty string."""
         try:
             self._staged = self._weight_updates().stage(path, tensors)
         except WeightsError as error:
@@ -43,11 +43,11 @@ class WorkerWeights:
         return ""
 
     def receive_begin(self, path: Path) -> None:
-        """Take what the path holds from the trainer's card, beside the worker's own work."""
+        """Start to receive this version from the trainer's GPU memory, while the worker goes on computing."""
         self._path, self._coming = path, self._threads.submit(_receive, path, self._device)
 
     def receive_end(self) -> tuple[Arrival, str] | None:
-        """Return how it came and what `stage` says of it; None while it comes, and after that was returned once."""
+        """Return the arrival and the answer of `stage`, once; None while the weights are coming, and afterwards."""
         if self._path is None or self._coming is None or not self._coming.done():
             return None
         path, coming = self._path, self._coming
@@ -59,7 +59,7 @@ class WorkerWeights:
         return arrival, "" if arrival.fallback else self.stage(path, tensors)
 
     def staged(self) -> dict[str, Tensor]:
-        """Return the staged tensors by their names in a checkpoint. Raises WeightsError where nothing is staged."""
+        """Return the staged tensors by their names in a checkpoint. Raises WeightsError if nothing is staged."""
         if self._staged is None:
             raise WeightsError("no weights are staged")
         values = dict(self._staged.values)
@@ -68,7 +68,7 @@ class WorkerWeights:
         return values
 
     def loaded(self) -> None:
-        """Note that what was staged is in place."""
+        """Note that the staged weights are loaded."""
         update, self._staged = self._staged, None
         assert update is not None
         self._weight_updates().applied(update)
@@ -95,7 +95,7 @@ def _receive(path: Path, device: torch.device) -> tuple[Arrival, dict[str, Tenso
 
 
 def checkpoint_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a model folder's tensors, from the headers of its safetensors files."""
+    """Return names and shapes of a model folder's tensors, from the headers of its safetensors files."""
     shapes: dict[str, tuple[int, ...]] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as shard:

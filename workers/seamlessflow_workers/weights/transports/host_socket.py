@@ -1,7 +1,7 @@
-"""The two ends of the abstract unix socket by which engines ask the trainer of their own host.
+"""Both ends of the abstract unix socket through which engines ask the trainer on their own host.
 
-They take an offer's socket name and return a connection on which the engine has asked. Invariant: anyone on the host
-can take an abstract name, so an engine speaks only to a process of its own user.
+The engine's end takes an offer and returns a connection on which it has asked; the trainer's end receives that request.
+Invariant: anyone on the host can take an abstract name, so an engine talks only to a process of its own user.
 """
 
 import secrets
@@ -23,7 +23,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 def host_listen() -> tuple[str, socket.socket]:
-    """Return a fresh name and the socket bound to it."""
+    """Return a new name and the socket bound to it."""
     name = f"seamlessflow-{secrets.token_hex(12)}"
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(f"\0{name}")
@@ -31,7 +31,7 @@ def host_listen() -> tuple[str, socket.socket]:
 
 
 def ask_receive(connection: socket.socket) -> Ask:
-    """Raises OSError, msgspec.DecodeError."""
+    """Receive an engine's request. Raises OSError, msgspec.DecodeError."""
     return msgspec.json.decode(connection.recv(_ASK_BYTES), type=Ask)
 
 
@@ -39,7 +39,7 @@ def ask_receive(connection: socket.socket) -> Ask:
 
 
 def trainer_ask(offer: Offer, transport: WeightTransport, timeout_s: float) -> socket.socket:
-    """Ask the trainer of this host and return the connection. Raises OSError, TransferFailed."""
+    """Ask the trainer on this host and return the connection. Raises OSError, TransferFailed."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         connection.settimeout(timeout_s)
@@ -54,7 +54,7 @@ def trainer_ask(offer: Offer, transport: WeightTransport, timeout_s: float) -> s
 
 
 def _require_own(connection: socket.socket) -> None:
-    """An abstract name can be taken by anyone on the host. Raises TransferFailed unless it is this user's."""
+    """Check that the socket belongs to this user: anyone can take an abstract name. Raises TransferFailed."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(raw)
     if user != _user():

@@ -1,8 +1,8 @@
-"""What the sending half of every transport receives, and what it must do.
+"""What the sending half of every transport is given, and what it must do.
 
-A sender takes the version on offer, in sealed memory, and how this trainer listens; it serves engines in threads of its
-own. Invariant: an engine gets a copy of what was on offer when it asked, so no engine waits for a training step and no
-step for an engine.
+A sender takes the version on offer, in sealed memory, and the addresses at which this trainer listens. It serves
+engines in its own threads. Invariant: an engine gets a copy of the version that was on offer when it asked, so engines
+never wait for a training step, nor a step for engines.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # its module imports torch
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-GATHER_S = 0.1  # engines are told of a version within about this of one another
-MAX_ENGINES = 64  # of one broadcast; the next ones form another
+GATHER_S = 0.1  # engines hear of a version within about this time of one another
+MAX_ENGINES = 64  # in one broadcast; further ones form another
 _ASK_S = 5.0
 
 
@@ -37,9 +37,9 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderSettings:
-    listen_host: str = LOOPBACK  # the address of this host that is listened on
-    host: str = LOOPBACK  # under which others reach it
-    memory: "BucketMemory | None" = None  # which engines share, for cuda_ipc
+    listen_host: str = LOOPBACK  # the address of this host to listen on
+    host: str = LOOPBACK  # the address at which others reach it
+    memory: "BucketMemory | None" = None  # shared with engines, for cuda_ipc
     gather_s: float = GATHER_S
     timeout_s: float = TIMEOUT_S
     max_engines: int = MAX_ENGINES
@@ -48,10 +48,10 @@ class SenderSettings:
 
 
 class Sender(Protocol):
-    """Serves engines from its making until `close`."""
+    """Serves engines from its construction until `close`."""
 
     def advertise(self, offer: Offer) -> Offer:
-        """The offer, with what engines need to find this sender."""
+        """Return the offer with the address at which engines find this sender."""
         ...
 
     def close(self) -> None: ...
@@ -67,7 +67,7 @@ class Offered:
         self._shards = SealedShards()
 
     def replace(self, shards: SealedShards, *, version: int) -> None:
-        """Becomes the owner of `shards`; the version before is offered no more."""
+        """Offer `shards` instead of the previous version, and become their owner."""
         with self._lock:
             former, self._shards, self._version = self._shards, shards, version
             former.close()
@@ -75,7 +75,7 @@ class Offered:
     def take(
         self, asks: Sequence[Ask], transport: WeightTransport
     ) -> tuple[SealedShards, list[Refusal | None]]:
-        """A copy of the shards, and for each of those who ask why it is refused, all of one moment."""
+        """Return a copy of the shards and, for each request, its refusal if it is refused; all at one moment."""
         with self._lock:
             return self._shards.copy(), [self._refusal(ask, transport) for ask in asks]
 
@@ -85,16 +85,16 @@ class Offered:
 
     def _refusal(self, ask: Ask, transport: WeightTransport) -> Refusal | None:
         if not secrets.compare_digest(ask.token, self.token):
-            return Refusal("the token is not that of the offer")
+            return Refusal("the token is not the one in the offer")
         if ask.version != self._version:
-            return Refusal(f"version {ask.version} is no longer offered, version {self._version} is")
+            return Refusal(f"version {ask.version} is no longer offered; version {self._version} is")
         if ask.backend is not transport:
-            return Refusal(f"{ask.backend} was asked for, {transport} is offered")
+            return Refusal(f"{ask.backend} was requested, but {transport} is on offer")
         return None
 
 
 def connections_serve(listening: socket.socket, serve: Callable[[socket.socket], None]) -> None:
-    """Hand each connection to `serve` in a thread of its own, until `listening_close`."""
+    """Accept connections in a thread of its own and pass each to `serve`, until `listening_close`."""
     listening.listen()
 
     def run() -> None:
@@ -107,7 +107,7 @@ def connections_serve(listening: socket.socket, serve: Callable[[socket.socket],
             try:
                 serve(connection)
             except (OSError, msgspec.DecodeError, UnicodeError) as error:
-                logger.warning("an engine that asked for weights was not served: %s", error)
+                logger.warning("could not serve an engine that asked for weights: %s", error)
                 connection.close()
 
     threading.Thread(target=run, name="weights-offer", daemon=True).start()

@@ -57,7 +57,7 @@ class SharedMemorySender:
 
 
 def shards_take_over(offer: Offer, timeout_s: float) -> SealedShards:
-    """The trainer's own memory, shard by shard. Raises TransferFailed."""
+    """Return the trainer's own memory, shard by shard. Raises TransferFailed."""
     descriptors: dict[str, int] = {}
     try:
         with trainer_ask(offer, WeightTransport.IPC, timeout_s) as connection:

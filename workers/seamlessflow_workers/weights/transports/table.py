@@ -1,8 +1,8 @@
-"""The transports, one row each: when an engine can take one, and where its two halves are.
+"""The transports, one row each: when an engine can use one, and where its two halves are.
 
-It takes what a job wants, what a trainer offers and where an engine is, and returns the transport to open or to take.
-Invariant: this module imports no torch. A half that needs it is imported when it is first used, so a process that reads
-files or maps shared memory never loads it.
+It takes the job's setting, the trainer's offer and the engine's place, and returns the transport to open or to use.
+Invariant: this module does not import torch. A half that needs torch is imported when it is first used, so a process
+that reads files or maps shared memory never loads it.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ from seamlessflow_workers.weights.transports.broadcast.receiving import shards_j
 from seamlessflow_workers.weights.transports.sender import Offered, Sender, SenderSettings
 from seamlessflow_workers.weights.transports.shared_memory import SharedMemorySender, shards_take_over
 
-Problem = Callable[[Offer, Here], str]  # why an engine cannot take it; nothing where it can
+Problem = Callable[[Offer, Here], str]  # why an engine cannot use it; empty if it can
 Send = Callable[[Offered, SenderSettings], Sender]
-Receive = Callable[[Offer, float], SealedShards]  # within so many seconds. Raises TransferFailed
+Receive = Callable[[Offer, float], SealedShards]  # within this many seconds. Raises TransferFailed
 
 _NOT_OFFERED = "the trainer does not offer it"
 
@@ -26,9 +26,9 @@ _NOT_OFFERED = "the trainer does not offer it"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
     problem: Problem
-    send: Send | None = None  # None: nothing is to be opened, the files are written in any case
-    receive: Receive | None = None  # None: not as shards in the host's memory
-    needs_cuda: bool = False  # of the trainer
+    send: Send | None = None  # None: nothing to open, since the files are always written
+    receive: Receive | None = None  # None: it does not give shards in the host's memory
+    needs_cuda: bool = False  # whether the trainer must compute on CUDA
 
 
 def _never(_offer: Offer, _here: Here) -> str:
@@ -48,7 +48,7 @@ def _unless_on_one_card(offer: Offer, here: Here) -> str:
         return problem
     if offer.memory == here.memory:
         return ""
-    return f"the trainer hands out memory of {offer.memory}, this engine computes in that of {here.memory}"
+    return f"the trainer shares memory of {offer.memory}, but this engine computes in that of {here.memory}"
 
 
 def _unless_nccl(offer: Offer, here: Here) -> str:
@@ -74,12 +74,12 @@ def _broadcast_send(offered: Offered, settings: SenderSettings, *, backend: Weig
 
 
 TRANSPORTS: Mapping[WeightTransport, Transport] = {
-    # Every version is written and checked by `file.sending` and `file.receiving`, whatever else is opened.
+    # `file.sending` writes every version and `file.receiving` checks it, whatever else is opened.
     WeightTransport.FILE: Transport(problem=_never),
     WeightTransport.IPC: Transport(
         problem=_unless_on_one_host, send=SharedMemorySender, receive=shards_take_over
     ),
-    # An engine takes these as tensors: `cuda_ipc.receiving.buckets_receive`.
+    # Engines receive these as tensors: `cuda_ipc.receiving.buckets_receive`.
     WeightTransport.CUDA_IPC: Transport(problem=_unless_on_one_card, send=_cuda_ipc_send, needs_cuda=True),
     WeightTransport.NCCL: Transport(
         problem=_unless_nccl,
@@ -93,7 +93,7 @@ TRANSPORTS: Mapping[WeightTransport, Transport] = {
         receive=partial(shards_join, backend=WeightTransport.GLOO),
     ),
 }
-# What `auto` stands for. Never cuda_ipc (decision 0022), and gloo only where it is named.
+# The transports of `auto`. Never cuda_ipc (decision 0022), and gloo only if the job names it.
 BEST_FIRST = (WeightTransport.IPC, WeightTransport.NCCL)
 
 
@@ -105,9 +105,9 @@ def transports_opened(wanted: WeightTransport, *, has_cuda: bool) -> tuple[Weigh
 
 
 def transport_choose(wanted: WeightTransport, offer: Offer | None, here: Here) -> WeightTransport:
-    """The way that an engine takes; `auto`: the best that can be, else the files.
+    """Return the transport that an engine uses; for `auto` the best that is possible, else the files.
 
-    Raises TransferFailed where one was asked for by name that cannot be.
+    Raises TransferFailed if the job names one that is not possible.
     """
     if wanted is WeightTransport.FILE:
         return wanted
@@ -119,5 +119,5 @@ def transport_choose(wanted: WeightTransport, offer: Offer | None, here: Here) -
         possible = (name for name in BEST_FIRST if not TRANSPORTS[name].problem(offer, here))
         return next(possible, WeightTransport.FILE)
     if problem := TRANSPORTS[wanted].problem(offer, here):
-        raise TransferFailed(f"{wanted} cannot be: {problem}")
+        raise TransferFailed(f"{wanted} is not possible: {problem}")
     return wanted

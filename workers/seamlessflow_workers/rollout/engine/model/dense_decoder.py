@@ -1,9 +1,9 @@
-"""Hand-written forward of Llama, Qwen2 and Qwen3 dense decoders, straight from their checkpoint tensors.
+"""Hand-written forward pass of Llama, Qwen2 and Qwen3 dense decoders, straight from their checkpoint tensors.
 
-It needs no transformers import, which makes the start three times faster, and few operations: query, key and value
-share one product, as do gate and up; the heads that share keys are folded into the time axis, so grouped-query
-attention copies nothing. Every checkpoint tensor is a view of what is computed with, so that weights are swapped in
-place by copying into `parameters`.
+It does not import transformers, which makes the start three times faster, and needs few operations: query, key and
+value share one product, as do gate and up; the heads that share keys are folded into the time axis, so grouped-query
+attention copies nothing. Every checkpoint tensor is a view of a tensor used in the computation, so weights are swapped
+in place by copying into `parameters`.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class DenseConfig:
 
 
 def dense_config(config: Mapping[str, Any]) -> DenseConfig | None:
-    """What `config.json` describes, or None when this decoder would not compute it exactly."""
+    """Return what `config.json` describes, or None if this decoder would not compute it exactly."""
     architecture = (config.get("architectures") or [None])[0]
     if architecture not in SUPPORTED_ARCHITECTURES or not _is_plain(config):
         return None
@@ -64,7 +64,7 @@ def dense_config(config: Mapping[str, Any]) -> DenseConfig | None:
 
 
 def _is_plain(config: Mapping[str, Any]) -> bool:
-    """Default rotary embedding, full attention, SiLU, no bias in the feed-forward, no quantisation."""
+    """Whether it has the default rotary embedding, full attention, SiLU, no feed-forward bias and no quantisation."""
     rope: Mapping[str, Any] = config.get("rope_parameters") or config.get("rope_scaling") or {}
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     layer_types = set(config.get("layer_types") or ["full_attention"])
@@ -80,7 +80,7 @@ def _is_plain(config: Mapping[str, Any]) -> bool:
 
 
 class _Layer:
-    """The tensors of one layer; `named` are views of them under the checkpoint's names."""
+    """The tensors of one layer; `named` holds views of them under the checkpoint's names."""
 
     def __init__(self, config: DenseConfig, *, prefix: str, options: dict[str, Any]) -> None:
         c = config
@@ -203,8 +203,10 @@ class DenseDecoder:
 def _rotary_tables(
     config: DenseConfig, *, max_model_len: int, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
-    """cos and sin [position, head_dim] in float32, then cast; the first half of sin is negative, so that rotating is
-    `x · cos + roll(x) · sin`."""
+    """Return cos and sin [position, head_dim], computed in float32, then cast.
+
+    The first half of sin is negative, so that a rotation is `x · cos + roll(x) · sin`.
+    """
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     angles = torch.outer(torch.arange(max_model_len, dtype=torch.float32), 1.0 / config.rope_theta**exponents)
     cosine = torch.cat([angles.cos(), angles.cos()], dim=-1)

@@ -1,7 +1,7 @@
-"""Any other transformers decoder, through its own forward with our cache behind transformers' `Cache` interface.
+"""Any other transformers decoder, through its own forward pass with our cache behind transformers' `Cache` interface.
 
-Slower than the hand-written one, and proven when loaded: a short probe must give the logits of the model's plain
-forward, else the model (a sliding window, a state-space layer, an odd cache) is refused rather than served wrongly.
+It is slower than the hand-written decoder and verified when it loads: a short probe must give the logits of the model's
+plain forward pass. Otherwise (a sliding window, a state-space layer, an odd cache) the model is refused.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5}
 
 
 class UnsupportedModelError(ValueError):
-    """The model's layers do not keep one key and one value per token, or need more than those."""
+    """The model's layers do not keep exactly one key and one value per token."""
 
 
 class _RowCache(Cache):
-    """What a transformers layer sees: it writes this step's keys and values and gets all it may attend to."""
+    """The cache as a transformers layer sees it: the layer writes keys and values and gets all it may attend to."""
 
     def __init__(self, cache: KVCache, *, num_positions: int) -> None:
         super().__init__(layers=[])
@@ -114,12 +114,12 @@ class GenericDecoder:
             )
         difference = float((logits[0] - expected).abs().max())
         if not difference <= PROBE_TOLERANCE.get(self.dtype, 1e-3):
-            message = f"its cached forward differs from its plain one by {difference:.3g}"
+            message = f"its cached forward pass differs from its plain one by {difference:.3g}"
             raise UnsupportedModelError(f"{type(self._model).__name__} cannot be served: {message}")
 
 
 def _refuse_windows(model: PreTrainedModel, *, max_model_len: int) -> None:
-    """The probe is shorter than a window, so it cannot tell."""
+    """Refuse attention windows, which the probe cannot detect because it is shorter than a window."""
     config = model.config.get_text_config()
     name = type(model).__name__
     if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
@@ -132,7 +132,7 @@ def _refuse_windows(model: PreTrainedModel, *, max_model_len: int) -> None:
 
 @torch.inference_mode()
 def _cache_shape(model: PreTrainedModel) -> tuple[int, int, int]:
-    """(layers, kv heads, head dim) as the model really caches them."""
+    """Return (layers, kv heads, head dim) as the model really caches them."""
     name = type(model).__name__
     cache = DynamicCache()
     model(
@@ -155,7 +155,10 @@ def _cache_shape(model: PreTrainedModel) -> tuple[int, int, int]:
 def load_generic_model(
     path: Path, *, has_own_weights: bool, dtype: torch.dtype, device: torch.device
 ) -> PreTrainedModel:
-    """From local files only, no code of the model's own; random weights where the folder holds none."""
+    """Load from local files only, without running the model's own code.
+
+    Without `has_own_weights` the weights are random, to be overwritten by the caller.
+    """
     if has_own_weights:
         model = AutoModelForCausalLM.from_pretrained(
             path, dtype=dtype, local_files_only=True, trust_remote_code=False, attn_implementation="sdpa"

@@ -1,8 +1,8 @@
 """The KV cache of all rows in one tensor `[layers, 2, rows, kv_heads, positions, head_dim]`.
 
-One position beyond the model's length is a bin: padding writes there and nothing ever reads it. A forward first
-`aim`s (which rows, where to write, how far to read), then each layer `update`s. Rows 0 … n-1 are read as views;
-any other selection is gathered.
+One position beyond the model's length is a bin: padding writes there and nothing ever reads it. A forward pass first
+calls `aim` (which rows, where to write, how far to read), then each layer calls `update`. Rows 0 … n-1 are read as
+views; any other selection is gathered.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class KVCache:
         return 0 if self._data is None else self._data.nbytes
 
     def allocate(self) -> None:
-        """Zeros, not garbage: masked positions are multiplied by zero, which a NaN would survive."""
+        """Allocate zeros, because masked positions are multiplied by zero, which a NaN would survive."""
         s = self.shape
         size = (s.num_layers, 2, s.num_rows, s.num_kv_heads, s.max_model_len + 1, s.head_dim)
         self._data = torch.zeros(size, dtype=self._dtype, device=self._device)
@@ -53,7 +53,7 @@ class KVCache:
             torch.cuda.empty_cache()
 
     def aim(self, *, rows: Tensor, write_positions: Tensor, num_positions: int, is_dense: bool) -> None:
-        """`rows` [batch], `write_positions` [batch, time]; reads cover positions below `num_positions`."""
+        """Choose `rows` [batch] and `write_positions` [batch, time]; reads cover positions below `num_positions`."""
         s = self.shape
         heads = torch.arange(s.num_kv_heads, device=rows.device)
         flat = (rows[:, None, None] * s.num_kv_heads + heads) * (s.max_model_len + 1) + write_positions[
@@ -65,7 +65,7 @@ class KVCache:
         self._num_positions = num_positions
 
     def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write [batch, time, kv_heads, head_dim]; returns what to attend to, [batch, kv_heads, position, head_dim]."""
+        """Write [batch, time, kv_heads, head_dim]; return what to attend to, [batch, kv_heads, position, head_dim]."""
         head_dim = self.shape.head_dim
         stored_keys, stored_values = self._layers[layer]
         stored_keys.view(-1, head_dim).index_copy_(0, self._targets, keys.reshape(-1, head_dim))

@@ -16,11 +16,11 @@ from seamlessflow_workers.rollout.weights import is_adapter
 
 
 class ModelNotFoundError(ValueError):
-    """There is no model to load at the path; one sentence says what is missing."""
+    """The path holds no model that can be loaded; the message says what is missing in one sentence."""
 
 
 class DeviceNotFoundError(ValueError):
-    """The device asked for is not on this machine."""
+    """This machine does not have the device."""
 
 
 class Backend(StrEnum):
@@ -32,7 +32,7 @@ class Backend(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     model: Path
-    weights: Path | None  # a file or folder, or an adapter; None: those of the model folder
+    weights: Path | None  # a file, a folder or an adapter; None: those of the model folder
     dtype: torch.dtype
     device: torch.device
     max_model_len: int
@@ -41,12 +41,12 @@ class LoadOptions:
 
     @property
     def has_other_weights(self) -> bool:
-        """Return whether all weights of the model folder would be overwritten at once."""
+        """Whether all weights of the model folder would be overwritten at once."""
         return self.weights is not None and not is_adapter(self.weights)
 
 
 def load_runner(options: LoadOptions) -> TorchRunner:
-    """Raise `ModelNotFoundError`, `DeviceNotFoundError`, `WeightsError` or `UnsupportedModelError`."""
+    """Load a model. Raises ModelNotFoundError, DeviceNotFoundError, WeightsError, UnsupportedModelError."""
     config = _read_json(options.model, "config.json", is_required=True)
     _prepare_device(options.device)
     decoder = _build_decoder(config, options)
@@ -71,7 +71,7 @@ def _prepare_device(device: torch.device) -> None:
         raise DeviceNotFoundError(f"--device must be cpu, cuda or cuda:N, got {device}")
     elif not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
-        raise DeviceNotFoundError(f"--device {device} is not there: torch sees {count} CUDA devices")
+        raise DeviceNotFoundError(f"--device {device} does not exist: torch sees {count} CUDA devices")
 
 
 def _build_decoder(config: Mapping[str, Any], options: LoadOptions) -> Decoder:
@@ -82,9 +82,9 @@ def _build_decoder(config: Mapping[str, Any], options: LoadOptions) -> Decoder:
     try:
         dense = dense_config(config)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelNotFoundError(f"{options.model / 'config.json'} lacks or misstates {error}") from error
+        raise ModelNotFoundError(f"{options.model / 'config.json'} has no valid {error}") from error
     if options.backend is Backend.DENSE and dense is None:
-        raise ModelNotFoundError(f"{config.get('architectures')} is not one that the dense backend computes")
+        raise ModelNotFoundError(f"the dense backend cannot compute {config.get('architectures')}")
     if dense is not None and options.backend is not Backend.GENERIC:
         return DenseDecoder(
             dense, max_model_len=options.max_model_len, dtype=options.dtype, device=options.device
@@ -94,7 +94,7 @@ def _build_decoder(config: Mapping[str, Any], options: LoadOptions) -> Decoder:
 
 def _build_generic(options: LoadOptions) -> Decoder:
     os.environ["HF_HUB_OFFLINE"] = "1"
-    # Imported here: transformers takes seconds, and the dense decoder does without it.
+    # Imported here: transformers takes seconds to import, and the dense decoder does not need it.
     from seamlessflow_workers.rollout.engine.model.generic_decoder import GenericDecoder, load_generic_model
 
     model = load_generic_model(
@@ -119,7 +119,7 @@ def _read_json(folder: Path, name: str, *, is_required: bool = False) -> dict[st
     except (ValueError, OSError) as error:
         raise ModelNotFoundError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise ModelNotFoundError(f"{path} must hold a JSON object")
+        raise ModelNotFoundError(f"{path} must contain a JSON object")
     return content
 
 

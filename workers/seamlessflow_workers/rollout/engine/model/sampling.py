@@ -1,7 +1,7 @@
-"""Tokens from logits, a whole batch at once, with the logprobs of the distribution that was really sampled from.
+"""Samples tokens from logits, a whole batch at once, with the logprobs of the distribution that was really sampled.
 
-Order as in vLLM: forbidden tokens out, temperature, top-k, top-p, softmax. A temperature below 1e-5 is greedy; its
-logprobs are those at temperature 1. Chance enters as one number per row and is turned into a token by inverting the
+The order is vLLM's: drop forbidden tokens, temperature, top-k, top-p, softmax. A temperature below 1e-5 is greedy; its
+logprobs are those at temperature 1. Randomness enters as one number per row, which becomes a token by inverting the
 cumulative distribution, so a row's draw does not depend on its neighbours.
 """
 
@@ -16,7 +16,7 @@ GREEDY_BELOW = 1e-5
 
 
 def sample(logits: Tensor, batch: SamplingBatch) -> Sampled:
-    """`logits` [entries, vocabulary], any float type."""
+    """Sample one token per entry. `logits` is [entries, vocabulary], of any float type."""
     logits = logits.float()
     for entry, token_ids in batch.forbidden:
         logits[entry, list(token_ids)] = -torch.inf
@@ -47,14 +47,14 @@ def sample(logits: Tensor, batch: SamplingBatch) -> Sampled:
 
 
 def _draw(logprobs: Tensor, uniform: NDArray[np.float64]) -> Tensor:
-    """The first token whose cumulative probability exceeds the uniform number; float64, as vocabularies are long."""
+    """Return the first token whose cumulative probability exceeds `uniform`, in float64 for long vocabularies."""
     cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
     target = _column(uniform, logprobs) * cumulative[:, -1:]
     return torch.searchsorted(cumulative, target, right=True)[:, 0]
 
 
 def _truncate(logits: Tensor, *, top_p: NDArray[np.float32], top_k: NDArray[np.int64]) -> Tensor:
-    """-inf outside the `top_k` likeliest and outside the smallest set whose mass reaches `top_p`."""
+    """Set logits to -inf outside the `top_k` likeliest and outside the smallest set whose mass reaches `top_p`."""
     ordered, order = logits.sort(dim=-1, descending=True)
     vocab_size = logits.shape[1]
     kept = np.where((top_k > 0) & (top_k < vocab_size), top_k, vocab_size)

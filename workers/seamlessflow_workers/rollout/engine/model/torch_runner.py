@@ -1,8 +1,8 @@
-"""A `ModelRunner` over a torch decoder: batches of rows in, sampled tokens out.
+"""A `ModelRunner` over a torch decoder: takes batches of rows and returns sampled tokens.
 
-A step is at most two forwards, a padded rectangle of prompt chunks and one token for each decoding row, and one
-sampling. Decoding computes rows 0 … highest as views of the cache; rows in between that do not decode are given a
-position in the bin and their result is dropped.
+A step samples once after at most two forward passes: a padded rectangle of prompt chunks, and one token for each
+decoding row. Decoding computes rows 0 … highest as views of the cache; rows in between that do not decode write to the
+bin position, and their result is dropped.
 """
 
 from collections.abc import Mapping
@@ -29,20 +29,22 @@ class Decoder(Protocol):
     vocab_size: int
     dtype: torch.dtype
     device: torch.device
-    tied_embedding: str | None  # its name, where the head is the embedding
+    tied_embedding: str | None  # name of the embedding, if it is also the head
 
     @property
     def parameters(self) -> Mapping[str, Tensor]: ...
 
     def refresh(self) -> None:
-        """Parameters were overwritten in place: renew whatever was derived from them."""
+        """Recompute whatever is derived from the parameters, which were overwritten in place."""
         ...
 
     def forward(
         self, *, tokens: Tensor, positions: Tensor, mask: Tensor, last: Tensor, cache: KVCache
     ) -> Tensor:
-        """`tokens`, `positions` [batch, time]; additive `mask` [batch, 1, time, cached]; logits [batch, vocabulary]
-        at index `last` [batch] of each row."""
+        """Return logits [batch, vocabulary] at index `last` [batch] of each row.
+
+        `tokens` and `positions` are [batch, time], the additive `mask` is [batch, 1, time, cached].
+        """
         ...
 
 
@@ -69,7 +71,7 @@ class TorchRunner:
         max_model_len: int,
         eos_token_ids: frozenset[int],
     ) -> None:
-        """`folder`: the model's own weights, over which adapters are put."""
+        """`folder` holds the model's own weights, to which adapters are added."""
         self._decoder = decoder
         self._updates = WeightUpdates(
             folder,

@@ -1,1 +1,1 @@
-"""Between hosts: one broadcast to all engines that ask in the same moment, by NCCL or gloo."""
+"""Between hosts: one broadcast to all engines that ask at the same time, by NCCL or gloo."""

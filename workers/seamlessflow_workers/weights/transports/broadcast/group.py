@@ -1,9 +1,9 @@
-"""A group for one broadcast of weights: the trainer is rank 0, every engine that asked for them another rank.
+"""A group for one broadcast of weights: the trainer is rank 0, each engine that asked for them is another rank.
 
-NCCL where the weights go between GPUs, gloo between processors: the same calls on either. The group belongs to no
-default process group, and lives for one transfer only, so it never holds an engine that has left meanwhile. A member
-that dies or hangs ends it for all within the timeout; those that are left form another. All that have a seat are up and
-near, so they meet in a moment or not at all: whoever leaves before that is not waited for as long as for the bytes.
+The backend is NCCL between GPUs and gloo between processors, with the same calls. The group is not part of a default
+process group and lives for one transfer only, so it never contains an engine that has left. A member that dies or hangs
+ends it for all within the timeout; the remaining ones form another. All members with a seat are running and have just
+asked, so they meet at once or not at all; the time limit for meeting is therefore shorter than for the bytes.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offers import TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 
-MEETING_S = 10.0  # for all seated to connect to one another
+MEETING_S = 10.0  # for all members to connect to one another
 _POLL_S = 0.0005
 _TRAINER = 0
 
 
 class Seat(msgspec.Struct, frozen=True, tag="seat"):
-    """The engine's place in a group that exists for one transfer, and what is broadcast in it."""
+    """Trainer → engine: its place in a group that exists for one transfer, and what is broadcast in it."""
 
     rank: int  # 0 is the trainer
     num_ranks: int
@@ -51,7 +51,7 @@ class BroadcastGroup:
         host: str,
         timeout_s: float,
     ) -> None:
-        """All ranks meet in `store` under `name`; `host` is this one's own address. Raises TransferFailed."""
+        """Meet the other ranks in `store` under `name`; `host` is this rank's own address. Raises TransferFailed."""
         self._timeout = timedelta(seconds=timeout_s)
         self._is_cuda = backend is WeightTransport.NCCL
         self.is_sender = rank == _TRAINER
@@ -68,14 +68,14 @@ class BroadcastGroup:
             ) from error
 
     def broadcast(self, shard: mmap.mmap, *, bucket_bytes: int, on_bucket: Callable[[], None]) -> None:
-        """Copy the trainer's bytes into everybody's, bucket by bucket. Raises TransferFailed."""
+        """Copy the trainer's bytes to all other ranks, bucket by bucket. Raises TransferFailed."""
         bytes_here = torch.frombuffer(shard, dtype=torch.uint8)
         for part in bytes_here.split(bucket_bytes):
             on_bucket()
             try:
                 self._broadcast_bucket(part)
             except RuntimeError as error:
-                raise TransferFailed(f"the broadcast broke off: {_first(error)}") from error
+                raise TransferFailed(f"the broadcast failed: {_first(error)}") from error
 
     def _broadcast_bucket(self, part: Tensor) -> None:
         options = BroadcastOptions()
@@ -89,25 +89,25 @@ class BroadcastGroup:
         give_up_at_s = time.monotonic() + self._timeout.total_seconds()
         while not work.is_completed():
             if time.monotonic() > give_up_at_s:
-                raise RuntimeError(f"no end after {self._timeout.total_seconds():.0f} s")
+                raise RuntimeError(f"it did not end within {self._timeout.total_seconds():.0f} s")
             time.sleep(_POLL_S)
-        work.wait()  # raises what went wrong
+        work.wait()  # raises if the broadcast failed
         torch.cuda.synchronize()
         if not self.is_sender:
             part.copy_(on_device)
 
     def close(self) -> None:
-        """Whatever state it is in: a transfer under way ends here and soon at the others."""
+        """End the group in any state: a transfer under way ends here, and soon after at the other ranks."""
         self._group.abort()
         self._group = (
-            None  # gloo hangs up with its last reference, of which a failure's traceback must not be one
+            None  # gloo closes connections with the last reference, which must not be held by a traceback
         )
 
 
 def store_serve(listening: socket.socket, *, host: str) -> TCPStore:
-    """The store in which a trainer's groups meet, on a bound socket, which is the store's from now on.
+    """Start the store in which a trainer's groups meet. It takes over the bound socket.
 
-    `host`: the address of this host under which the trainer reaches itself.
+    `host` is the address at which the trainer reaches itself.
     """
     return TCPStore(
         host,
@@ -144,13 +144,13 @@ def shards_send(
 
 
 def shards_receive(group: BroadcastGroup, sizes: Mapping[str, int], *, bucket_bytes: int) -> SealedShards:
-    """In the sender's order. Raises TransferFailed; then nothing is held."""
+    """Receive the shards in the sender's order. Raises TransferFailed, after freeing what came."""
     shards = SealedShards()
     try:
         for name, num_bytes in sizes.items():
             shard = shards.reserve(name, num_bytes)
             group.broadcast(shard, bucket_bytes=bucket_bytes, on_bucket=lambda: None)
-            shard.close()  # not where it failed: the tensors of the failure still refer to it
+            shard.close()  # not after a failure: tensors in its traceback still refer to the map
             shards.seal(name)
     except BaseException:
         shards.close()
@@ -161,17 +161,17 @@ def shards_receive(group: BroadcastGroup, sizes: Mapping[str, int], *, bucket_by
 def seat_take(
     seat: Seat, *, trainer: str, own: str, backend: WeightTransport, timeout_s: float
 ) -> SealedShards:
-    """Receive in the group that the trainer named; hosts are the trainer's and this engine's.
+    """Receive in the group that the trainer named; `trainer` and `own` are the hosts of the two.
 
-    Raises TransferFailed, OSError: the trainer left after it gave the seat.
+    Raises TransferFailed, and OSError if the trainer left after it gave the seat.
     """
     meeting_s = min(MEETING_S, timeout_s)
-    # The store's client tries a closed port again and again, for twice its timeout.
+    # Checked first, because the store's client retries a closed port for twice its timeout.
     socket.create_connection((trainer, seat.store_port), timeout=meeting_s).close()
     try:
         store = TCPStore(trainer, seat.store_port, is_master=False, timeout=timedelta(seconds=meeting_s))
     except RuntimeError as error:
-        raise TransferFailed(f"the trainer's store: {_first(error)}") from error
+        raise TransferFailed(f"the trainer's store cannot be reached: {_first(error)}") from error
     group = BroadcastGroup(
         store,
         name=seat.group,

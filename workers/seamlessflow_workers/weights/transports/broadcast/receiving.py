@@ -1,4 +1,4 @@
-"""An engine asks for a seat in a broadcast and takes part in it.
+"""The engine's side: it asks for a seat in a broadcast and takes part in it.
 
 It takes an offer and the backend to use, and returns shards in sealed memory of this process. It imports torch only
 when it asks for a seat.
@@ -12,11 +12,11 @@ from seamlessflow.core.types.transports import WeightTransport
 from seamlessflow_workers.weights.offers import Ask, Offer, Refusal, TransferFailed
 from seamlessflow_workers.weights.sealed_shards import SealedShards
 
-NUM_TRIES = 2  # the second in a group without whoever spoilt the first
+NUM_TRIES = 2  # the second in a group without the member that broke the first
 
 
 def shards_join(offer: Offer, timeout_s: float, *, backend: WeightTransport) -> SealedShards:
-    """A broadcast; in another group if the first was spoilt. Raises TransferFailed."""
+    """Receive the shards, in a second group if the first one breaks. Raises TransferFailed."""
     for number in range(1, NUM_TRIES + 1):
         try:
             return _join_once(offer, backend, timeout_s)
@@ -27,7 +27,7 @@ def shards_join(offer: Offer, timeout_s: float, *, backend: WeightTransport) -> 
 
 
 def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> SealedShards:
-    # Not above: shared memory and files need no torch. Not below: whoever has a seat is waited for.
+    # Not at the top: shared memory and files need no torch. Not later: the others wait for whoever has a seat.
     from seamlessflow_workers.weights.transports.broadcast.group import Seat, seat_take
 
     try:

@@ -1,7 +1,7 @@
-"""A trainer broadcasts the version on offer to all engines that ask in the same moment.
+"""The trainer's side: it broadcasts the version on offer to all engines that ask at the same time.
 
-Whoever asks gets a seat in a group that lives for one transfer; an engine that dies, hangs or comes late costs that one
-transfer at most.
+An engine that asks gets a seat in a group that lives for one transfer. If it dies, hangs or comes late, it costs that
+one transfer at most.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ class BroadcastSender:
             self._joiners.put(_Joiner(connection, msgspec.json.decode(lines.readline(_ASK_BYTES), type=Ask)))
 
     def _rounds(self) -> None:
-        """For ever: whoever asks within a moment of the first is served together."""
+        """Serve engines for ever: those that ask within `gather_s` of the first one are served together."""
         while True:
             joiners = [self._joiners.get()]
             until_s = time.monotonic() + self._gather_s
@@ -91,7 +91,7 @@ class BroadcastSender:
             try:
                 self._broadcast(joiners)
             except (OSError, TransferFailed, RuntimeError) as error:
-                logger.warning("weights were not broadcast to %d engines: %s", len(joiners), error)
+                logger.warning("could not broadcast weights to %d engines: %s", len(joiners), error)
             finally:
                 for joiner in joiners:
                     joiner.connection.close()

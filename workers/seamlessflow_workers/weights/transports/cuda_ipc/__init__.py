@@ -1,1 +1,1 @@
-"""On one card: shards pass through a bucket of memory that trainer and engine share."""
+"""On one GPU: shards pass through a bucket of memory that trainer and engine share."""

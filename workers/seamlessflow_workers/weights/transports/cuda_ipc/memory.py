@@ -1,9 +1,9 @@
-"""Memory that a trainer fills and an engine maps: of a card, by CUDA IPC, or of the host.
+"""Memory that a trainer fills and an engine maps: a GPU's by CUDA IPC, or the host's; and what they say about it.
 
-Whoever makes a bucket owns it; who maps it holds on until the tensor is gone. A card's memory knows no seal: who maps
-it could write to it, and reads whatever the owner writes next. So nothing is proven there, only in the engine's own
-copy.
-The host's memory is the same contract without a card: tests run every step but CUDA's calls on it.
+The process that makes a bucket owns it; a process that maps it keeps it until its tensor is gone. A GPU's memory cannot
+be sealed: a process that maps it could write to it, and reads whatever the owner writes next. So nothing is checked
+there, only in the engine's own copy.
+The host's memory implements the same protocol without a GPU, so tests can run every step except CUDA's calls.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from seamlessflow_workers.weights.offers import TransferFailed
 
 
 class CudaHandle(msgspec.Struct, frozen=True, tag="cuda"):
-    """Memory of a card as CUDA names it to other processes: what torch exports of a storage, word for word."""
+    """GPU memory as CUDA names it to other processes: exactly what torch exports of a storage."""
 
     memory: bytes
     num_bytes: int
@@ -32,7 +32,7 @@ class CudaHandle(msgspec.Struct, frozen=True, tag="cuda"):
 
 
 class HostHandle(msgspec.Struct, frozen=True, tag="host"):
-    """Memory of the host, as a path that a process of the same user can map."""
+    """Host memory, as a path that a process of the same user can map."""
 
     path: str
     num_bytes: int
@@ -42,39 +42,39 @@ Handle = CudaHandle | HostHandle
 
 
 class Buckets(msgspec.Struct, frozen=True, tag="buckets"):
-    """The one piece of memory through which all shards come, filled and emptied bucket by bucket."""
+    """Trainer → engine: the piece of memory through which all shards come, bucket by bucket."""
 
     handle: CudaHandle | HostHandle
     bucket_bytes: int
-    shards: dict[str, int]  # bytes by name, in this order; each begins a bucket
+    shards: dict[str, int]  # bytes by name, in this order; each begins a new bucket
 
 
 class Filled(msgspec.Struct, frozen=True, tag="filled"):
-    """Trainer → engine: the next bucket is there."""
+    """Trainer → engine: the bucket is filled."""
 
 
 class Taken(msgspec.Struct, frozen=True, tag="taken"):
-    """Engine → trainer: it may be overwritten. After the last one the engine lets go of the memory and hangs up."""
+    """Engine → trainer: the bucket may be overwritten. After the last one the engine unmaps it and hangs up."""
 
 
 class Bucket(Protocol):
     @property
     def tensor(self) -> Tensor:
-        """[num_bytes], uint8."""
+        """The memory, uint8 [num_bytes]."""
         ...
 
     @property
     def handle(self) -> Handle: ...
 
     def close(self) -> None:
-        """The owner lets go; whoever maps it still can read it."""
+        """Give up ownership; a process that maps the bucket can still read it."""
         ...
 
 
 class BucketMemory(Protocol):
     @property
     def name(self) -> str:
-        """The same in every process that computes in it, and nowhere else."""
+        """A name that is the same in every process that computes in this memory, and in no other."""
         ...
 
     @property
@@ -83,11 +83,11 @@ class BucketMemory(Protocol):
     def make(self, num_bytes: int) -> Bucket: ...
 
     def map(self, handle: Handle) -> Tensor:
-        """uint8. Raises TransferFailed for a handle of other memory."""
+        """Map a bucket as uint8. Raises TransferFailed for a handle of other memory."""
         ...
 
     def working(self) -> contextlib.AbstractContextManager[None]:
-        """What is copied within is there for every process at its end, and waits for nobody else's computing."""
+        """Copies made within are visible to every process afterwards, and do not wait for other computation."""
         ...
 
 
@@ -96,7 +96,7 @@ def memory_of(device: torch.device) -> BucketMemory:
 
 
 class CudaMemory:
-    """Of one card. Only processes that compute on the same one take it: nothing goes from card to card."""
+    """Memory of one GPU, for processes that compute on the same one: nothing is copied between GPUs."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = torch.empty(0, device=device).device  # with its index
@@ -108,7 +108,7 @@ class CudaMemory:
 
     def map(self, handle: Handle) -> Tensor:
         if not isinstance(handle, CudaHandle):
-            raise TransferFailed(f"the trainer handed out other memory than that of {self.name}")
+            raise TransferFailed(f"the trainer shared memory that is not of {self.name}")
         storage = torch.UntypedStorage._new_shared_cuda(
             self.device.index,
             handle.memory,
@@ -123,7 +123,7 @@ class CudaMemory:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        # First what this thread asked for: the memory that is written now may be in its use.
+        # First finish what this thread has queued: it may still use the memory that is written now.
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             yield
@@ -133,14 +133,17 @@ class CudaMemory:
 class _CudaBucket:
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        # torch counts who maps a storage; one export is for one engine.
+        # torch counts the processes that map a storage; one export is for one engine.
         _device, memory, num_bytes, offset, counter, counter_offset, event, must_wait = (
             tensor.untyped_storage()._share_cuda_()
         )
         self.handle = CudaHandle(memory, num_bytes, offset, counter, counter_offset, event, must_wait)
 
     def close(self) -> None:
-        """Given back at once if the engine has let go, else when it does; of one that was killed, with this process."""
+        """Free the memory at once if the engine has unmapped it, else when it does.
+
+        If the engine was killed, the memory is freed when this process ends.
+        """
         self.tensor = torch.empty(0, dtype=torch.uint8)
         torch.cuda.ipc_collect()
 
@@ -154,7 +157,7 @@ class HostMemory:
 
     def map(self, handle: Handle) -> Tensor:
         if not isinstance(handle, HostHandle):
-            raise TransferFailed("the trainer handed out other memory than the host's")
+            raise TransferFailed("the trainer shared memory that is not the host's")
         descriptor = os.open(handle.path, os.O_RDWR)
         return _mapped(descriptor, handle.num_bytes)
 
@@ -175,7 +178,7 @@ class _HostBucket:
 
 
 def _mapped(descriptor: int, num_bytes: int) -> Tensor:
-    """Closes the descriptor: the map, which the tensor holds, needs it no more."""
+    """Map the descriptor and close it: the tensor keeps the map, which no longer needs it."""
     try:
         mapped: Any = mmap.mmap(descriptor, num_bytes)
     finally:

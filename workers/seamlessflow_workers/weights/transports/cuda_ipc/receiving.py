@@ -1,7 +1,7 @@
-"""An engine takes a version's shards out of the bucket that it shares with the trainer, into memory of its own.
+"""The engine's side: it copies a version's shards from the bucket that it shares with the trainer to its own memory.
 
-A card holds one bucket beside the engine's copy, whatever the size of the model, and that copy depends on nobody once
-it is whole. It is proven by the manifest's fingerprints, computed where it lies; only then does anybody get to see it.
+The GPU holds one bucket beside the engine's copy, whatever the size of the model, and the complete copy depends on no
+other process. It is checked against the manifest's fingerprints, computed where it lies, before anyone can use it.
 """
 
 import json
@@ -32,7 +32,7 @@ from seamlessflow_workers.weights.transports.cuda_ipc.memory import BucketMemory
 from seamlessflow_workers.weights.transports.host_socket import MESSAGE_BYTES, trainer_ask
 from seamlessflow_workers.weights.transports.table import transport_choose
 
-_PROOF_WORDS = 1 << 22  # computed on at a time: 32 MiB, and twice that beside it
+_PROOF_WORDS = 1 << 22  # per pass: 32 MiB, plus twice that for intermediate results
 _HEADER_LENGTH_BYTES = 8
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 Shards = dict[str, Tensor]  # by name, the bytes of a safetensors file [num_bytes], uint8
@@ -41,7 +41,7 @@ Shards = dict[str, Tensor]  # by name, the bytes of a safetensors file [num_byte
 def buckets_receive(
     folder: Path, memory: BucketMemory, *, timeout_s: float = TIMEOUT_S
 ) -> tuple[Arrival, Shards]:
-    """How a version came, and its shards, proven; none where it has to be read from its files, for a reason."""
+    """Return how a version came and its checked shards; no shards if it must be read from its files (`fallback`)."""
     started_s = time.monotonic()
     try:
         offer = offer_of(folder)
@@ -57,7 +57,7 @@ def buckets_receive(
 
 
 def _take(offer: Offer, manifest: Manifest, memory: BucketMemory, timeout_s: float) -> Shards:
-    """Raises TransferFailed."""
+    """Return checked shards in this GPU's memory. Raises TransferFailed."""
     try:
         with trainer_ask(offer, WeightTransport.CUDA_IPC, timeout_s) as connection:
             raw = connection.recv(MESSAGE_BYTES)
@@ -71,7 +71,7 @@ def _take(offer: Offer, manifest: Manifest, memory: BucketMemory, timeout_s: flo
             _prove(shards, manifest)
     except (OSError, msgspec.DecodeError) as error:
         raise TransferFailed(f"the trainer that offered the weights: {error}") from error
-    except RuntimeError as error:  # of torch: no room on the card, or memory that cannot be mapped
+    except RuntimeError as error:  # from torch: no room on the GPU, or memory that cannot be mapped
         if isinstance(error, TransferFailed):
             raise
         raise TransferFailed(f"{memory.name}: {_first_line(error)}") from error
@@ -81,11 +81,11 @@ def _take(offer: Offer, manifest: Manifest, memory: BucketMemory, timeout_s: flo
 def _copy_all(
     connection: socket.socket, offered: Buckets, manifest: Manifest, memory: BucketMemory
 ) -> Shards:
-    """Shards of our own, filled up with zeros to whole words."""
+    """Copy all shards to our own memory, padded with zeros to whole words."""
     if offered.shards != {name: entry.num_bytes for name, entry in manifest.shards.items()}:
         raise TransferFailed("the trainer's shards are not those of the manifest")
     if offered.bucket_bytes < WORD_BYTES:
-        raise TransferFailed(f"the trainer's buckets are of {offered.bucket_bytes} bytes")
+        raise TransferFailed(f"the trainer's buckets have only {offered.bucket_bytes} bytes")
     shards = {
         name: torch.zeros(-(-num_bytes // WORD_BYTES) * WORD_BYTES, dtype=torch.uint8, device=memory.device)
         for name, num_bytes in offered.shards.items()
@@ -101,19 +101,19 @@ def _copy_all(
 
 
 def _prove(shards: Shards, manifest: Manifest) -> None:
-    """Raises TransferFailed unless these are the bytes of the manifest."""
+    """Check that these are the bytes that the manifest describes. Raises TransferFailed."""
     for name, shard in shards.items():
         expected, mark = manifest.shards[name].fingerprint, fingerprint_of(shard)
         if expected is None:
             raise TransferFailed(f"the manifest has no fingerprint of shard {name}")
         if mark != expected:
             raise TransferFailed(
-                f"shard {name} was damaged on the way: fingerprint {mark}, the manifest says {expected}"
+                f"shard {name} was damaged on the way: its fingerprint is {mark}, the manifest says {expected}"
             )
 
 
 def fingerprint_of(shard: Tensor) -> str:
-    """As `weights.fingerprint` has it, computed where the bytes [a multiple of 8] lie."""
+    """Return the fingerprint (`weights.fingerprint`) of bytes, [a multiple of 8], computed on their device."""
     total, first = 0, 0
     for words in shard.view(torch.int64).split(_PROOF_WORDS):
         total += words_mix(words, torch.arange(first, first + len(words), device=shard.device))
@@ -122,7 +122,7 @@ def fingerprint_of(shard: Tensor) -> str:
 
 
 def shards_tensors(shards: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors in them by name, views of the same memory. Raises WeightsError."""
+    """Return the tensors in these shards by name, as views of the same memory. Raises WeightsError."""
     tensors: dict[str, Tensor] = {}
     for shard, content in shards.items():
         try:
@@ -133,7 +133,7 @@ def shards_tensors(shards: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _tensors_of(content: Tensor) -> dict[str, Tensor]:
-    """The safetensors layout: 8 bytes of header length, a JSON header, data."""
+    """Parse the safetensors layout: 8 bytes of header length, a JSON header, data."""
     begin = _HEADER_LENGTH_BYTES + int.from_bytes(_host_bytes(content[:_HEADER_LENGTH_BYTES]), "little")
     header = json.loads(_host_bytes(content[_HEADER_LENGTH_BYTES:begin]))
     data, tensors = content[begin:], {}
@@ -143,7 +143,7 @@ def _tensors_of(content: Tensor) -> dict[str, Tensor]:
         first, end = entry["data_offsets"]
         dtype, raw = _DTYPES[entry["dtype"]], data[first:end]
         if raw.storage_offset() % dtype.itemsize:
-            raw = raw.clone()  # an odd number of narrower numbers stands before it
+            raw = raw.clone()  # not aligned, because an odd number of narrower values precedes it
         tensors[name] = raw.view(dtype).reshape(entry["shape"])
     return tensors
 

@@ -1,7 +1,7 @@
-"""A trainer sends a version's shards through a bucket of memory that it shares with an engine.
+"""The trainer's side: it sends a version's shards through a bucket of memory that it shares with an engine.
 
-Trainer and engine take turns over a unix socket: filled, taken, filled, … Each engine has a bucket, a connection and a
-thread of its own: one that hangs or dies holds up no other.
+Trainer and engine take turns over a unix socket: filled, taken, filled, … Each engine has its own bucket, connection
+and thread, so one that hangs or dies does not hold up the others.
 """
 
 import logging
@@ -28,7 +28,7 @@ from seamlessflow_workers.weights.transports.sender import (
 logger = logging.getLogger(__name__)
 
 BUCKET_BYTES = 64 * 1024**2
-MAX_BUCKETS = 8  # on the card at a time; further engines read the files
+MAX_BUCKETS = 8  # on the GPU at a time; further engines read the files
 
 
 class CudaIpcSender:
@@ -53,7 +53,7 @@ class CudaIpcSender:
         ask = ask_receive(connection)
         shards, (refusal,) = self._offered.take([ask], WeightTransport.CUDA_IPC)
         if refusal is None and not self._free_buckets.acquire(blocking=False):
-            refusal = Refusal(f"{MAX_BUCKETS} engines are being served")
+            refusal = Refusal(f"{MAX_BUCKETS} engines are being served already")
         if refusal is None:
             threading.Thread(
                 target=self._send, args=(connection, shards, ask.version), name="weights-buckets", daemon=True
@@ -63,7 +63,7 @@ class CudaIpcSender:
             connection.send(msgspec.json.encode(refusal))
 
     def _send(self, connection: socket.socket, shards: SealedShards, version: int) -> None:
-        """To one engine, beside all others."""
+        """Send to one engine, in parallel to others."""
         name = self._memory.name
         try:
             with connection, shards:
@@ -75,9 +75,11 @@ class CudaIpcSender:
                     bucket_bytes=self._bucket_bytes,
                     on_bucket=self._on_bucket,
                 )
-            logger.info("version %d was handed to an engine through %s", version, name)
+            logger.info("handed version %d to an engine through memory of %s", version, name)
         except (OSError, msgspec.DecodeError, RuntimeError) as error:
-            logger.warning("an engine did not take version %d through %s: %s", version, name, error)
+            logger.warning(
+                "an engine failed to take version %d through memory of %s: %s", version, name, error
+            )
         finally:
             self._free_buckets.release()
 
@@ -90,7 +92,7 @@ def buckets_send(
     bucket_bytes: int,
     on_bucket: Callable[[], None],
 ) -> None:
-    """All shards to one engine. Raises OSError where it dies or hangs, RuntimeError where the card has no room."""
+    """Send all shards to one engine. Raises OSError if it dies or hangs, RuntimeError if the GPU has no room."""
     sizes = shards.sizes()
     bucket = memory.make(min(bucket_bytes, max(sizes.values(), default=1)))
     try:
@@ -103,6 +105,6 @@ def buckets_send(
                     bucket.tensor[: len(part)].copy_(part)
                 connection.send(msgspec.json.encode(Filled()))
                 msgspec.json.decode(connection.recv(MESSAGE_BYTES), type=Taken)
-        connection.recv(1)  # until it has let go
+        connection.recv(1)  # returns once the engine has unmapped the bucket and hung up
     finally:
         bucket.close()

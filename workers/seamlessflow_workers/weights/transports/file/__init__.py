@@ -1,1 +1,1 @@
-"""The record of every version: files below the artifact root, which all other transports fall back to."""
+"""The record of every version: files under the artifact root, to which all other transports fall back."""

@@ -1,6 +1,6 @@
 """Reads a published policy version: takes a folder and returns shard bytes verified against its manifest.
 
-Invariant: bytes that differ from the manifest are never given out.
+Invariant: bytes that differ from the manifest are never returned.
 """
 
 import hashlib
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from seamlessflow_workers.weights.manifest import Manifest, ShardEntry, WeightsReadError, manifest_read
 
-# Digests of more than this would hold up an update for longer than loading it; their sizes are checked.
+# Digests of more than this would take longer than loading the weights; then only sizes are checked.
 MAX_DIGESTED_BYTES = 64 * 1024**2
 
 
 def verified_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
-    """Yield (shard name, bytes of a safetensors file), one shard in memory at a time.
+    """Yield (shard name, bytes of a safetensors file), with one shard in memory at a time.
 
-    The bytes given out are those that were checked. Raises WeightsReadError when one is missing or damaged.
+    The bytes are those that were checked. Raises WeightsReadError if a shard is missing or damaged.
     """
     for name, entry in sorted(manifest.shards.items()):
         yield name, _verified(folder / name, entry)
@@ -29,7 +29,9 @@ def _verified(path: Path, entry: ShardEntry) -> bytes:
         raise WeightsReadError(f"shard {path} cannot be read: {error.strerror}") from error
     digest = hashlib.sha256(raw).hexdigest()
     if digest != entry.sha256:
-        raise WeightsReadError(f"shard {path} is damaged: sha256 {digest}, manifest says {entry.sha256}")
+        raise WeightsReadError(
+            f"shard {path} is damaged: its sha256 is {digest}, the manifest says {entry.sha256}"
+        )
     return raw
 
 
@@ -40,14 +42,14 @@ def weights_verify(folder: Path, manifest: Manifest) -> None:
 
 
 def weights_check(folder: Path, *, version: int) -> None:
-    """Whether a folder may be handed to an engine: its manifest is this version's and every file is whole.
+    """Check that a folder may be given to an engine: the manifest is this version's and every file is complete.
 
-    Small versions are digested, of large ones the sizes are compared: a shard that is missing or cut short is found
-    in either. Raises WeightsReadError.
+    Small versions are digested; of large ones only the sizes are compared. Both find a shard that is missing or cut
+    short. Raises WeightsReadError.
     """
     manifest = manifest_read(folder)
     if manifest.version != version:
-        raise WeightsReadError(f"weights at {folder} are of version {manifest.version}, expected {version}")
+        raise WeightsReadError(f"the weights at {folder} are version {manifest.version}, expected {version}")
     for name, entry in manifest.files.items():
         try:
             num_bytes = (folder / name).stat().st_size

@@ -1,9 +1,9 @@
-"""Writes one policy version: takes tensors as raw bytes, bucket by bucket, and writes a whole version folder.
+"""Writes one policy version: takes tensors as raw bytes, bucket by bucket, and writes a complete version folder.
 
-Everything goes to `.writing-<n>` beside the target, is fsynced, the manifest last, then renamed: a reader finds a
-version whole or not at all, and a failure (a full disk) leaves nothing behind. Retention is the control plane's, which
-knows what is pinned and what engines still serve. However large the model, no more than one bucket of its bytes is
-asked for at a time.
+Everything is written to `.writing-<n>` beside the target and fsynced, the manifest last, then renamed: a reader finds
+the whole version or none, and a failure (a full disk) leaves nothing behind. The control plane deletes old versions,
+since it knows which are pinned and which engines still serve. However large the model is, only one bucket of its bytes
+is requested at a time.
 """
 
 import shutil
@@ -29,7 +29,7 @@ from seamlessflow_workers.weights.sealed_shards import SealedShards
 from seamlessflow_workers.weights.tensors import TensorLayout, WeightsSource
 
 MAX_SHARD_BYTES = 2 * 1024**3
-MAX_BUCKET_BYTES = 512 * 1024**2  # gathered and held at a time, but for a tensor that is larger by itself
+MAX_BUCKET_BYTES = 512 * 1024**2  # gathered and held at a time, unless one tensor is larger
 _WRITING_PREFIX = ".writing-"
 
 
@@ -45,7 +45,7 @@ class PublishedWeights:
 
 
 class WeightsWriteError(RuntimeError):
-    """The weights could not be written; nothing half-made was left."""
+    """The weights could not be written; nothing incomplete was left behind."""
 
 
 def weights_publish(
@@ -61,11 +61,11 @@ def weights_publish(
     adapter_config: bytes | None = None,
     sealed: SealedShards | None = None,
 ) -> PublishedWeights:
-    """Write `<versions>/<version>/`. A folder already there is replaced unless it holds the same weights.
+    """Write `<versions>/<version>/`. An existing folder is replaced unless it holds the same weights.
 
     With `adapter_config` the tensors are those of an adapter, named as peft names them. `sealed` keeps a copy of the
     shards in memory.
-    Raises WeightsWriteError, for a full disk with the way out in the sentence.
+    Raises WeightsWriteError; for a full disk its message says what to do.
     """
     temporary, target = versions / f"{_WRITING_PREFIX}{version}", versions / str(version)
     try:
@@ -112,7 +112,7 @@ def weights_publish(
 
 
 def _clear_leftovers(versions: Path, *, up_to: int) -> None:
-    """Of trainers that were killed while writing."""
+    """Delete the leftovers of trainers that were killed while writing."""
     for entry in versions.glob(f"{_WRITING_PREFIX}*"):
         if int(entry.name.removeprefix(_WRITING_PREFIX)) <= up_to:
             shutil.rmtree(entry)
@@ -121,13 +121,13 @@ def _clear_leftovers(versions: Path, *, up_to: int) -> None:
 def _plan_shards(
     layouts: Mapping[str, TensorLayout], max_shard_bytes: int
 ) -> Iterator[tuple[str, list[str]]]:
-    """(file, names) in a fixed order, so that the same weights give the same files."""
+    """Yield (file, names) in a fixed order, so that the same weights give the same files."""
     for number, names in enumerate(_cut(sorted(layouts), layouts, max_shard_bytes), start=1):
         yield f"model-{number:05d}.safetensors", names
 
 
 def _cut(names: Sequence[str], layouts: Mapping[str, TensorLayout], max_bytes: int) -> Iterator[list[str]]:
-    """Consecutive names, cut where the next tensor would not fit; a larger tensor is alone."""
+    """Yield runs of consecutive names, cut where the next tensor would not fit; a larger tensor is alone."""
     part: list[str] = []
     num_bytes = 0
     for name in names:
@@ -142,7 +142,7 @@ def _cut(names: Sequence[str], layouts: Mapping[str, TensorLayout], max_bytes: i
 def _safetensors_chunks(
     names: Sequence[str], layouts: Mapping[str, TensorLayout], source: WeightsSource, max_bucket_bytes: int
 ) -> Iterator[bytes | memoryview]:
-    """The safetensors layout: 8 bytes of header length, JSON header, data, of which one bucket is held at a time."""
+    """Yield the safetensors layout: 8 bytes of header length, JSON header, data; one bucket is in memory at a time."""
     header: dict[str, dict[str, object]] = {}
     offset = 0
     for name in names:
@@ -163,7 +163,7 @@ def _put_in_place(temporary: Path, target: Path, manifest: bytes) -> None:
     if target.exists():
         existing = target / MANIFEST_NAME
         if existing.is_file() and existing.read_bytes() == manifest:
-            shutil.rmtree(temporary)  # written before, by a trainer that died before it could announce it
+            shutil.rmtree(temporary)  # an earlier trainer wrote it and died before it could announce it
             return
         shutil.rmtree(target)
     temporary.rename(target)
