@@ -1,8 +1,8 @@
-"""Writes and reads DeepSpeed checkpoints with the trainer's progress; each folder is whole or absent.
+"""Writes and reads DeepSpeed checkpoints with the trainer's progress; each folder is complete or absent.
 
 `<artifact_root>/<job>/checkpoints/batch-<n>/` holds the engine's state and `progress.json`. It is written as
-`.saving-<n>`, fsynced and renamed; then `latest.json` is replaced by a rename. Whatever bears the name `batch-<n>` is
-therefore whole. The last two are kept.
+`.saving-<n>`, fsynced and renamed; then `latest.json` is replaced by a rename. So a folder named `batch-<n>` is always
+complete. The last two are kept.
 """
 
 import os
@@ -25,13 +25,13 @@ _LATEST_NAME = "latest.json"
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the weights in memory are: the point in the sequence of batches and versions."""
+    """Where the weights in memory are in the sequence of batches and versions."""
 
     format_version: int = _FORMAT_VERSION
     batch_number: int = 0  # last batch applied
     version: int = 0  # policy version that it made; 0 is the initial model
     optimizer_step: int = 0
-    metrics: dict[str, float] = {}  # of that step, for a publication still owed after a crash
+    metrics: dict[str, float] = {}  # of that step, for a publication that a crash prevented
 
 
 class LatestCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class LatestCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointWriteError(RuntimeError):
-    """The checkpoint could not be written; nothing half-made was left."""
+    """The checkpoint could not be written; nothing incomplete was left behind."""
 
 
 class CheckpointReadError(RuntimeError):
@@ -58,7 +58,7 @@ def checkpoint_save(checkpoints: Path, engine: StepEngine, progress: Progress) -
         (temporary / _PROGRESS_NAME).write_bytes(msgspec.json.encode(progress))
         _fsync_tree(temporary)
         if target.exists():
-            _discard(target)  # of an earlier attempt at the same batch, not yet announced
+            _discard(target)  # from an earlier attempt at the same batch, never announced
         temporary.rename(target)
         _write_latest(checkpoints, LatestCheckpoint(path=target.name, progress=progress))
         fsync_folder(checkpoints)
@@ -79,7 +79,7 @@ def checkpoint_save(checkpoints: Path, engine: StepEngine, progress: Progress) -
 
 
 def checkpoint_newest(checkpoints: Path) -> tuple[Path, Progress] | None:
-    """Return folder and progress of the newest whole checkpoint; None without any. Raises CheckpointReadError."""
+    """Return folder and progress of the newest checkpoint; None if there is none. Raises CheckpointReadError."""
     numbers = _saved_batches(checkpoints)
     if not numbers:
         return None
@@ -106,14 +106,14 @@ def _saved_batches(checkpoints: Path) -> list[int]:
 
 
 def _clear_leftovers(checkpoints: Path) -> None:
-    """Of a trainer that was killed while saving or deleting."""
+    """Delete the leftovers of a trainer that was killed while saving or deleting."""
     for prefix in (_SAVING_PREFIX, _DELETING_PREFIX):
         for entry in checkpoints.glob(f"{prefix}*"):
             shutil.rmtree(entry)
 
 
 def _discard(folder: Path) -> None:
-    """Delete a checkpoint; it loses its name first, so what has the name stays whole."""
+    """Delete a checkpoint; rename it first, so that a folder with its name is always complete."""
     shutil.rmtree(folder.rename(folder.with_name(f"{_DELETING_PREFIX}{folder.name}")))
 
 

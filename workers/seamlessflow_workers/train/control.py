@@ -1,7 +1,7 @@
 """The control socket of a child: it receives the supervisor's messages and sends reports.
 
-The supervisor holds the other end; when it closes, this process has no reason to live and ends at once. Everything on
-disk is written aside and renamed, so an abrupt end loses no more than a kill -9 would.
+The supervisor holds the other end. When that closes, this process has no purpose and exits at once. Everything on disk
+is written beside its place and renamed, so an abrupt exit loses no more than a kill -9 would.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class ControlChannel:
         await self._writer.drain()
 
     async def receive(self) -> ToChild:
-        """Return the next message, after answering pings. Ends the process when the supervisor is gone."""
+        """Return the next message, after answering pings. Exits the process if the supervisor is gone."""
         while isinstance(message := decode_to_child(await self._line()), Ping):
             self.send(Pong())
         return message
@@ -60,7 +60,7 @@ class ControlChannel:
 
 
 def end_process(code: int, reason: str) -> NoReturn:
-    """End without waiting for threads: one of them may be in a long step."""
-    logger.info("ending: %s", reason)
+    """Exit without waiting for threads, of which one may be in a long step."""
+    logger.info("exiting: %s", reason)
     logging.shutdown()
     os._exit(code)

@@ -1,7 +1,7 @@
 """The trainer process: `python -m seamlessflow_workers.train --control-fd N --warm-process FILE`.
 
-Speaks `core.protocol.child`. States: loading → ready ⇄ in a phase. A phase that fails is reported and the process ends:
-the next one starts from the last checkpoint, never from weights of which nobody knows what is in them.
+It speaks `core.protocol.child`. States: loading → ready ⇄ in a phase. A failed phase is reported and the process exits:
+the next one starts from the last checkpoint, never from weights in an unknown state.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _ANTICIPATED = (
     CheckpointReadError,
     CheckpointWriteError,
     FencedOff,
-    ModelLoadError,  # of a gang, which loads in its first phase
+    ModelLoadError,  # a gang loads in its first phase
     RankGone,
     RequestRefused,
     StepStalled,
@@ -46,11 +46,11 @@ EXIT_PHASE_FAILED = 3
 GIVE_UP_POLL_S = 0.1
 
 LoadEngine = Callable[[Path, JobSpec], StepEngine]  # runs in the thread that later computes
-OpenOffers = Callable[[Path, JobSpec], VersionOffers | None]  # of a job's versions, where it wants any
+OpenOffers = Callable[[Path, JobSpec], VersionOffers | None]  # for a folder of versions; None: files only
 
 
 class PhaseWorker(Protocol):
-    """What carries out phases: a `Trainer`, or the part of one that a machine of a gang has."""
+    """Carries out phases: a `Trainer`, or the part of one on a machine of a gang."""
 
     is_discarded: bool
 
@@ -65,7 +65,7 @@ class PhaseWorker(Protocol):
 
 
 class MakeGangWorker(Protocol):
-    """The part in a gang that its first order gives to this machine."""
+    """Makes the worker for this machine's part in a gang, by the gang's first order."""
 
     def __call__(
         self,
@@ -89,7 +89,9 @@ def main(
     parser.add_argument(
         "--warm-process", type=Path, required=True, help="JSON of core.protocol.worker.WarmProcess"
     )
-    parser.add_argument("--rendezvous-fd", type=int, help="inherited socket at which trainers of a gang meet")
+    parser.add_argument(
+        "--rendezvous-fd", type=int, help="inherited socket at which the trainers of a gang meet"
+    )
     arguments = parser.parse_args()
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -97,7 +99,7 @@ def main(
     spec = JobSpec.model_validate(warm_process.spec)
     if spec.train.num_machines > 1:
         if arguments.rendezvous_fd is None or make_gang_worker is None:
-            parser.error("--rendezvous-fd is required where train.num_machines is more than 1")
+            parser.error("--rendezvous-fd is required if train.num_machines is more than 1")
         listening = socket.socket(fileno=arguments.rendezvous_fd)
         asyncio.run(_serve_gangs(arguments.control_fd, listening, warm_process, spec, make_gang_worker))
     else:
@@ -105,18 +107,18 @@ def main(
 
 
 def _torch_thread() -> ThreadPoolExecutor:
-    """One thread for everything of torch: steps, files and the event loop never compete for its state."""
+    """Return one thread for all torch calls, so that steps, files and the event loop never compete for its state."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
 
 
 async def _serve_gangs(
     control_fd: int, listening: socket.socket, warm_process: WarmProcess, spec: JobSpec, make: MakeGangWorker
 ) -> None:
-    """Which part of a gang this is, and with whom, the first phase says; only then a model is loaded."""
+    """Serve as a machine of gangs. The first phase says which part this is; only then the model is loaded."""
     channel, executor = await ControlChannel.open(control_fd), _torch_thread()
     channel.send(Ready())
     begin = await channel.receive()
-    while not isinstance(begin, Begin):  # of a phase that an earlier process had
+    while not isinstance(begin, Begin):  # messages about a phase of an earlier process
         begin = await channel.receive()
     assert begin.order.gang is not None
     worker = make(
@@ -155,13 +157,13 @@ async def _serve(
         await trainer.device_leave()
     except (ModelLoadError, CheckpointReadError) as error:
         logger.error("%s", error)
-        end_process(EXIT_NOT_LOADED, "nothing to train")
+        end_process(EXIT_NOT_LOADED, "the trainer could not be loaded")
     channel.send(Ready())
     await _obey(channel, trainer)
 
 
 async def _obey(channel: ControlChannel, trainer: PhaseWorker, first: Begin | None = None) -> None:
-    """Answer the supervisor for ever, `first` first; `ControlChannel.receive` ends the process with the socket."""
+    """Answer the supervisor for ever, beginning with `first`. The process exits when the socket closes."""
     phase: _Phase | None = None
     message: ToChild | None = first
     while True:
@@ -176,7 +178,7 @@ async def _obey(channel: ControlChannel, trainer: PhaseWorker, first: Begin | No
             case Begin(order=order) if not is_busy:
                 phase = _Phase(order, trainer, channel)
             case Begin():
-                logger.info("phase %s was begun already", message.order.phase_id)
+                logger.info("phase %s has already begun", message.order.phase_id)
             case Drain(phase_id=phase_id, grace_s=grace_s) if (
                 phase is not None and phase.order.phase_id == phase_id
             ):
@@ -188,12 +190,12 @@ async def _obey(channel: ControlChannel, trainer: PhaseWorker, first: Begin | No
             ):
                 trainer.renew(credential)
             case Renew():
-                logger.info("a credential came for a phase that is over")
+                logger.info("ignored a credential for a phase that is over")
         message = None
 
 
 class _Phase:
-    """A phase under way: running → ended, or the end of the process."""
+    """A phase in progress: running → ended, or the process exits."""
 
     def __init__(self, order: PhaseOrder, trainer: PhaseWorker, channel: ControlChannel) -> None:
         self.order = order
@@ -204,7 +206,7 @@ class _Phase:
         self.task = asyncio.create_task(self._run())
 
     def drain(self, grace_s: float | None) -> None:
-        """End at the next safe point; after `grace_s` a step that is still under way is given up with the process."""
+        """End at the next safe point; a step that still runs after `grace_s` is given up with the process."""
         self._trainer.is_discarded = grace_s is not None
         self.drained.set()
         if grace_s is not None and self._hurry is None:
@@ -214,11 +216,13 @@ class _Phase:
         await asyncio.wait({self.task}, timeout=grace_s)
         while not self.task.done():
             if self._trainer.is_stepping:
-                reason = "the step under way was given up: its job is cancelled"
+                reason = "the running step was given up, because its job is cancelled"
                 self._channel.send(Ended(phase_id=self.order.phase_id, reason=reason))
                 await self._channel.flush()
                 end_process(0, reason)
-            await asyncio.wait({self.task}, timeout=GIVE_UP_POLL_S)  # writing: what is written is made whole
+            await asyncio.wait(
+                {self.task}, timeout=GIVE_UP_POLL_S
+            )  # it is writing, which is always completed
 
     async def _run(self) -> None:
         phase_id = self.order.phase_id
@@ -229,17 +233,17 @@ class _Phase:
             await self._fail(phase_id, str(error))
         except Exception as error:
             logger.exception("phase %s failed", phase_id)
-            await self._fail(phase_id, f"the trainer broke: {type(error).__name__}: {error}")
+            await self._fail(phase_id, f"the trainer failed: {type(error).__name__}: {error}")
             raise
         else:
             self._channel.send(Ended(phase_id=phase_id, reason=reason))
 
     async def _work(self) -> str:
-        """Return why the phase ended, once its machine's accelerator is free for others."""
+        """Return why the phase ended, once the accelerator is free for others."""
         try:
             reason = await self._trainer.run_phase(self.order, self.drained)
         except ServerUnavailable as error:
-            # Drained while the control plane was away: the version stays in memory, the next phase announces it.
+            # Drained while the control plane was away: the version stays in memory and the next phase announces it.
             reason = f"drained before the version was announced: {error}"
         await self._trainer.device_leave()
         return reason

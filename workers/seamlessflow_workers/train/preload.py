@@ -1,6 +1,6 @@
-"""Imports all that a trainer needs up to its first step, for a fork server; nothing begins.
+"""Imports everything that a trainer needs up to its first step, for the fork server; starts nothing.
 
-What DeepSpeed and transformers import only when an engine is made is named here: that is a second of it.
+The modules that DeepSpeed and transformers would import only when an engine is made are listed too: they take a second.
 """
 
 # ruff: noqa: F401 - importing is the purpose

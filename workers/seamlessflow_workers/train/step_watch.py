@@ -1,7 +1,7 @@
-"""Gives up a step that computes for far longer than any before it: a collective that hangs, a rank that stands still.
+"""Gives up a step that takes far longer than any before it, because a collective hangs or a rank stands still.
 
-It runs steps, one at a time, and returns their results or raises `StepStalled`. Time counts only while this process is
-awake, so a machine that was suspended loses no step by it.
+It waits for steps, one at a time, and returns their results or raises `StepStalled`. Time counts only while this
+process is awake, so suspending the machine does not cost a step.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ from typing import TypeVar
 
 from seamlessflow.core.liveness.pulse import ASK_EVERY_S, Pulse
 
-FIRST_STEP_LIMIT_S = 7200.0  # kernels are compiled, and nothing is known of the job's steps
+FIRST_STEP_LIMIT_S = 7200.0  # kernels are compiled, and nothing is known about the job's steps
 SHORTEST_LIMIT_S = 120.0
 LONGER_THAN_BEFORE = 10.0  # batches differ in size by less than that
 _T = TypeVar("_T")
 
 
 class StepStalled(RuntimeError):
-    """The thread that computes gave no result in time."""
+    """The computing thread returned no result in time."""
 
 
 class StepWatch:
-    """Knows the pace of one process; the knowledge ends with the process."""
+    """Knows how long the steps of this process take."""
 
     def __init__(self) -> None:
         self._longest_s: float | None = None
@@ -34,13 +34,13 @@ class StepWatch:
         return max(SHORTEST_LIMIT_S, LONGER_THAN_BEFORE * self._longest_s)
 
     async def wait(self, step: Awaitable[_T]) -> _T:
-        """Return the result of `step`. Raises StepStalled; only the end of the process ends the step itself."""
+        """Return the result of `step`. Raises StepStalled; then only exiting the process ends the step itself."""
         working, pulse = asyncio.ensure_future(step), Pulse(self.limit_s)
         started_s = now_s = time.monotonic()
         while not working.done():
             if pulse.is_lost:
                 raise StepStalled(
-                    f"the trainer stalled: a step has computed for {pulse.silence_s:.0f} s, {self._expectation()}"
+                    f"the trainer stalled: a step has been computing for {pulse.silence_s:.0f} s; {self._expectation()}"
                 )
             last_s = now_s
             await asyncio.wait({working}, timeout=min(ASK_EVERY_S, pulse.limit_s))
@@ -51,5 +51,5 @@ class StepWatch:
 
     def _expectation(self) -> str:
         if self._longest_s is None:
-            return "the first of this process"
-        return f"and the longest before it took {self._longest_s:.1f} s"
+            return "it is the first of this process"
+        return f"the longest before it took {self._longest_s:.1f} s"

@@ -1,9 +1,9 @@
 """The warm trainer: it holds a policy in memory between phases and works through batches under an order.
 
-Batch n makes version (n + offset), where the offset changes only if a job was forked. Per batch: lease, step (while the
-batch behind it is leased), checkpoint when due, publish. After a resume the batches up to the latest published version
-are applied again without publishing; a version that was made (and checkpointed) but not announced before a crash is
-announced first. So each batch is in the published weights exactly once, whatever died in between.
+Batch n makes version (n + offset), where the offset changes only if a job was forked. For each batch: lease it, step
+(while the next batch is leased), write a checkpoint if due, publish. After a resume the batches up to the latest
+published version are applied again without publishing; a version that was made and saved in a checkpoint, but not
+announced before a crash, is announced first. So each batch is in the published weights exactly once, whatever crashed.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ from seamlessflow_workers.weights.transports.file.sending import PublishedWeight
 
 logger = logging.getLogger(__name__)
 
-DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version it has made
+DRAIN_GRACE_S = 10.0  # how long a drained trainer still tries to announce the version that it has made
 NUM_INTERVALS = 4  # of arrivals, over which their mean is taken
-PATIENCE_S = 0.1  # about what handing the machine over and back costs
+PATIENCE_S = 0.1  # about the cost of handing the machine over and back
 _T = TypeVar("_T")
 Reporter = Callable[[Doing], None]
 
 
 class VersionOffers(Protocol):
-    """Whoever hands versions from memory to engines: `weights.offering.WeightOffers`."""
+    """Hands versions from memory to engines: `weights.offering.WeightOffers`."""
 
     def shards(self) -> SealedShards:
-        """Return the shards of a version to offer, which are filled while the version is written."""
+        """Return an empty container for the shards of a version, which is filled while the version is written."""
         ...
 
     def offer(self, shards: SealedShards, *, version: int, manifest_sha256: str) -> None:
@@ -57,7 +57,7 @@ class VersionOffers(Protocol):
 
 
 class BatchMismatch(ValueError):
-    """The gateway gave a batch of another job."""
+    """The gateway returned a batch of another job."""
 
 
 class BatchArrivalEstimator:
@@ -106,13 +106,13 @@ class Trainer:
         self._progress = Progress()
         self._published_version = warm_process.weights.version
         self._durable_batch = 0
-        self._checkpoint_uri: str | None = None  # of the checkpoint at self._progress, if there is one
-        self._ahead: asyncio.Task[Batch] | None = None  # leases the batch behind the one in hand
+        self._checkpoint_uri: str | None = None  # of the checkpoint at `_progress`, if there is one
+        self._ahead: asyncio.Task[Batch] | None = None  # leases the batch after the present one
         self._arrivals = BatchArrivalEstimator()
         self._steps = StepWatch()
-        self._client: TrainerClient | None = None  # of the phase under way
+        self._client: TrainerClient | None = None  # of the present phase
         self.is_stepping = False  # in a step: nothing of it is on disk yet
-        self.is_discarded = False  # the job of the phase under way is cancelled
+        self.is_discarded = False  # the job of the present phase is cancelled
 
     async def resume(self) -> None:
         """Load the newest checkpoint if it is ahead of the weights in memory. Raises CheckpointReadError."""
@@ -128,9 +128,9 @@ class Trainer:
         logger.info("resumed at batch %d, version %d", progress.batch_number, progress.version)
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
-        """Work until the order is fulfilled, drained or the job complete; returns which, for people.
+        """Work until the order is fulfilled or drained, or the job complete; return which of these, for people.
 
-        Raises StepStalled, after which the process must end: its computing thread may never come back.
+        Raises StepStalled, after which the process must exit, because its computing thread may never return.
         """
         await self._off_loop(self._engine.reload)
         await self.resume()  # another machine may have trained meanwhile
@@ -149,13 +149,13 @@ class Trainer:
                 await self._ahead_forget()
 
     async def device_leave(self) -> None:
-        """Leave the accelerator, which belongs to others between phases."""
+        """Leave the accelerator to others until the next phase."""
         num_bytes = await self._off_loop(self._engine.offload)
         if num_bytes:
-            logger.info("%.1f GB of the accelerator are free until the next phase", num_bytes / 1e9)
+            logger.info("%.1f GB of the accelerator's memory are free until the next phase", num_bytes / 1e9)
 
     def renew(self, credential: str) -> None:
-        """Go on under a fresh credential."""
+        """Use a new credential from now on."""
         if self._client is not None:
             self._client.renew(credential)
 
@@ -176,7 +176,7 @@ class Trainer:
             await self._apply(client, *batch)
 
     async def _is_next_at_hand(self, drained: asyncio.Event) -> bool:
-        """Whether the next batch came, or comes while waiting costs less than handing the machine over and back."""
+        """Whether the next batch is here, or comes while waiting is cheaper than handing the machine over and back."""
         if self._ahead is None or drained.is_set():
             return False
         if not self._ahead.done() and self._arrivals.expected_wait_s(time.monotonic()) <= PATIENCE_S:
@@ -185,7 +185,7 @@ class Trainer:
         return self._ahead.done()
 
     async def _lease(self, client: TrainerClient, drained: asyncio.Event) -> tuple[Batch, float] | None:
-        """Return the next batch and the seconds of waiting; None when drained, which cuts the long poll short."""
+        """Return the next batch and the seconds of waiting; None if drained, which cuts the long poll short."""
         if drained.is_set():
             return None
         started_s = time.monotonic()
@@ -205,11 +205,11 @@ class Trainer:
             await asyncio.gather(lease, drain, return_exceptions=True)
         self._arrivals.arrived(time.monotonic())
         if parse_id(IdKind.JOB, batch.header.job_id) != self._warm_process.job_id:
-            raise BatchMismatch(f"batch {batch.header.number} is of job {batch.header.job_id}")
+            raise BatchMismatch(f"batch {batch.header.number} belongs to job {batch.header.job_id}")
         return batch, time.monotonic() - started_s
 
     def _request(self, *, num_held: int) -> BatchLeaseRequest:
-        """Return the request for the batch behind the `num_held` ones that are in hand."""
+        """Return the request for the batch that follows the `num_held` batches in hand."""
         return BatchLeaseRequest(
             applied_batch=self._progress.batch_number,
             durable_batch=self._durable_batch,
@@ -218,19 +218,19 @@ class Trainer:
         )
 
     def _ahead_lease(self, client: TrainerClient) -> None:
-        """Ask for the batch behind the one in hand, so that the gateway assembles it during the step."""
+        """Request the batch after the present one, so that the gateway assembles it during the step."""
         if self._progress.batch_number + 1 < self._spec.train.num_updates:
             self._ahead = asyncio.create_task(client.batch_lease(self._request(num_held=1)))
 
     async def _ahead_forget(self) -> None:
-        """Forget the batch asked for ahead; whoever trains next gets the same bytes."""
+        """Forget the batch requested ahead; whoever trains next gets the same bytes."""
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.gather(self._ahead, return_exceptions=True)
             self._ahead = None
 
     async def _apply(self, client: TrainerClient, batch: Batch, lease_wait_s: float) -> None:
-        """Step, and checkpoint when due."""
+        """Make one step, and write a checkpoint if it is due."""
         self._report(Doing(state=LedgerState.TRAINING))
         self._ahead_lease(client)
         before = self._progress
@@ -262,7 +262,7 @@ class Trainer:
         )
 
     async def _save_before_leaving(self) -> None:
-        """Who is drained may not come back: whoever trains next goes on from here, not from the last checkpoint."""
+        """Save the progress, because a drained trainer may not come back and another one continues from here."""
         if self._progress.batch_number > self._durable_batch and not self.is_discarded:
             await self._checkpoint()
 
@@ -276,7 +276,7 @@ class Trainer:
         self._add_metric("train/checkpoint_s", time.monotonic() - started_s)
 
     async def _publish(self, client: TrainerClient, drained: asyncio.Event) -> bool:
-        """Write the weights, announce them; true when the job is complete."""
+        """Write the weights and announce them; return whether the job is complete."""
         self._report(Doing(state=LedgerState.SYNCING))
         started_s = time.monotonic()
         weights = await self._off_loop(self._write_weights)
@@ -338,7 +338,7 @@ def _shown(metrics: dict[str, float]) -> str:
 
 
 def _until_drained(drained: asyncio.Event) -> Callable[[], bool]:
-    """Retry for ever; once drained, for DRAIN_GRACE_S more."""
+    """Return a condition to retry for ever, but once drained only for DRAIN_GRACE_S more."""
     give_up_at_s: float | None = None
 
     def may_retry() -> bool:

@@ -1,7 +1,7 @@
-"""How a trainer offers its versions beside their files: by the transport of its job, on this machine.
+"""Opens the transports by which a trainer offers its versions beside their files.
 
-It takes the job's spec and where this machine listens. It returns `weights.offering.WeightOffers`, or None where the
-job wants files only.
+It takes the job's spec and, from the environment, where this machine listens. It returns
+`weights.offering.WeightOffers`, or None if the job wants files only.
 """
 
 import os
@@ -20,7 +20,7 @@ from seamlessflow_workers.weights.transports.table import TRANSPORTS, transports
 
 
 def offers_open(versions: Path, spec: JobSpec) -> WeightOffers | None:
-    """Open the offers of a job that wants more than files; None otherwise. Raises ModelLoadError."""
+    """Open the offers of a job; return None if it wants files only. Raises ModelLoadError."""
     transport = spec.train.weight_transport
     if transport is WeightTransport.FILE:
         return None
@@ -36,7 +36,7 @@ def offers_open(versions: Path, spec: JobSpec) -> WeightOffers | None:
 
 
 def transport_require(transport: WeightTransport, *, has_cuda: bool) -> None:
-    """Raises ModelLoadError for a transport that this trainer cannot open."""
+    """Check that this trainer can open the transport. Raises ModelLoadError."""
     opened = transports_opened(transport, has_cuda=has_cuda)
     if has_cuda or not any(TRANSPORTS[name].needs_cuda for name in opened):
         return
@@ -44,6 +44,6 @@ def transport_require(transport: WeightTransport, *, has_cuda: bool) -> None:
         name for name in WeightTransport if name is WeightTransport.AUTO or not TRANSPORTS[name].needs_cuda
     )
     raise ModelLoadError(
-        f"train.weight_transport is {transport}, which needs CUDA, and this trainer computes on a processor; "
+        f"train.weight_transport is {transport}, which needs CUDA, but this trainer computes on a CPU; "
         f"accepted here: {', '.join(accepted)}"
     )

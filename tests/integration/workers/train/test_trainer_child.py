@@ -249,7 +249,7 @@ def test_cancelled_step_is_given_up_and_leaves_nothing_half_made(folder: Path, p
     # The first step takes longer than a message: torch sets itself up in it.
     trainer.send(Drain(phase_id=phase_id, grace_s=0.0))
     ended, _ = trainer.receive_until(Ended)
-    assert ended.reason == "the step under way was given up: its job is cancelled"
+    assert ended.reason == "the running step was given up, because its job is cancelled"
     assert trainer.receive() is None
     assert trainer.process.wait(DEADLINE_S) == 0
     trainer.close()

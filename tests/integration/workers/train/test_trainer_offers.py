@@ -96,7 +96,5 @@ def test_what_needs_cuda_is_refused_on_a_processor_in_one_sentence(
         trainer.kill()
     assert code == EXIT_NOT_LOADED
     log = (tmp_path / "trainer.log").read_text()
-    problem = (
-        f"train.weight_transport is {transport}, which needs CUDA, and this trainer computes on a processor"
-    )
+    problem = f"train.weight_transport is {transport}, which needs CUDA, but this trainer computes on a CPU"
     assert problem in log

@@ -74,7 +74,7 @@ async def test_a_step_that_never_ends_fails_the_phase(
     (result,) = await asyncio.gather(working, return_exceptions=True)
 
     assert is_given_up, "the trainer waits for a step that never ends"
-    assert "the trainer stalled: a step has computed for 1 s" in str(result)
+    assert "the trainer stalled: a step has been computing for 1 s" in str(result)
 
 
 def phase_order() -> PhaseOrder:

@@ -1,7 +1,7 @@
 """The LoRA adapter of a policy (arXiv 2106.09685), made by peft.
 
 It takes a loaded model and the job's `train.lora`. It returns the same model with low-rank layers beside its linear
-ones, and what is trained and published of it under the names of peft's own files. Invariants: only the adapter takes
+ones, and the adapter's tensors under the names that peft uses in its files. Invariants: only the adapter takes
 gradients; B is zero at the start, so version 0 is the model itself; the adapter's configuration has the same bytes in
 every process.
 """
@@ -18,9 +18,9 @@ from transformers import PreTrainedModel
 from seamlessflow.core.job_spec import LoraSection
 from seamlessflow_workers.train.step_engine import ModelLoadError
 
-_NAME = "default"  # peft's, of a model's only adapter
-_PREFIX = "base_model.model."  # of the wrapper whose state peft's files hold
-_ALL_LINEAR = "all-linear"  # peft's word: every linear layer but the output head
+_NAME = "default"  # peft's name for a model's only adapter
+_PREFIX = "base_model.model."  # of names in peft's files, which hold the state of its wrapper
+_ALL_LINEAR = "all-linear"  # peft's term for every linear layer except the output head
 
 
 class Adapter:
@@ -29,7 +29,7 @@ class Adapter:
         self.config = _config_encode(config)
 
     def tensors(self) -> Mapping[str, Tensor]:
-        """A [rank, inputs] and B [outputs, rank] of each layer, by their names in `adapter_model.safetensors`."""
+        """Return A [rank, inputs] and B [outputs, rank] of each layer, named as in `adapter_model.safetensors`."""
         return {
             f"{_PREFIX}{name}.{part}.weight": getattr(layer, part)[_NAME].weight
             for name, layer in self._layers.items()
@@ -43,9 +43,9 @@ class Adapter:
 
     @contextmanager
     def disabled(self) -> Iterator[None]:
-        """Within, the model computes what it did before it had an adapter.
+        """A context in which the model computes what it would without the adapter.
 
-        By a scale of zero: a layer that was skipped would change the order of modules that ZeRO-3 prefetches by.
+        The adapter's scale is zero there; skipping layers would change the order in which ZeRO-3 prefetches modules.
         """
         self._scale(0.0)
         try:
@@ -64,7 +64,7 @@ def adapter_attach(model: PreTrainedModel, section: LoraSection, *, source: str)
         _check_targets(model, section.target_modules)
     config = LoraConfig(
         r=section.rank,
-        lora_alpha=section.alpha,  # type: ignore[arg-type]  # peft divides it by the rank: any number will do
+        lora_alpha=section.alpha,  # type: ignore[arg-type]  # peft divides it by the rank, so any number works
         lora_dropout=section.dropout,
         target_modules=section.target_modules or _ALL_LINEAR,
         task_type="CAUSAL_LM",
@@ -90,7 +90,7 @@ def _check_targets(model: PreTrainedModel, targets: list[str]) -> None:
 
 
 def _config_encode(config: LoraConfig) -> bytes:
-    """`adapter_config.json`. The same in every process: peft itself writes sets in whatever order they are."""
+    """Return `adapter_config.json` with sorted sets, so that it is the same in every process."""
     fields = {
         key: sorted(value) if isinstance(value, set) else value for key, value in config.to_dict().items()
     }

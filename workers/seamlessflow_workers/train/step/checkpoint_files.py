@@ -1,8 +1,8 @@
-"""Reads the files of a DeepSpeed checkpoint without running anything that they say.
+"""Reads the files of a DeepSpeed checkpoint without running any code that they name.
 
-They are pickles: DeepSpeed's own reader calls whatever a file names. Here a path enters and what DeepSpeed saved
-leaves: tensors, plain containers and the three classes below; a file that names anything else is refused before the
-first call.
+The files are pickles, and DeepSpeed's own reader calls whatever a file names. This module takes a path and returns what
+DeepSpeed saved: tensors, plain containers and the three classes below. It refuses a file that names anything else,
+before the first call.
 """
 
 import re
@@ -19,13 +19,13 @@ from seamlessflow_workers.train.step.process_group import (
     fragment_address,
 )
 
-# Beside what torch itself takes for data. None has code that runs when it is made from a file.
+# Beside those that torch itself allows. None of them runs code when it is made from a file.
 _KNOWN_CLASSES = [LossScaler, ZeroStageEnum, fragment_address]
 _NAMED = re.compile(r"(?:GLOBAL|type) (\S+)")
 
 
 class SafeCheckpointFiles(TorchCheckpointEngine):
-    """In the place that DeepSpeed keeps for whoever reads and writes its files; it writes them as always."""
+    """Reads DeepSpeed's files safely, and writes them as DeepSpeed does."""
 
     def load(self, path: str, map_location: Any = None) -> Any:
         """Load a file. Raises CheckpointReadError."""
@@ -39,8 +39,8 @@ class SafeCheckpointFiles(TorchCheckpointEngine):
 def _refusal(path: Path, error: Exception) -> str:
     if named := _NAMED.search(str(error)):
         return (
-            f"checkpoint file {path} names {named.group(1)}, which no trainer saves; it was not made by one, "
-            "and nothing of it was run: delete its folder to go on from the checkpoint before it"
+            f"checkpoint file {path} names {named.group(1)}, which no trainer saves, so it was not made by one; "
+            "none of its code was run: delete its folder to continue from the previous checkpoint"
         )
     reason = next(iter(str(error).splitlines()), "")
     return f"checkpoint file {path} cannot be read: {type(error).__name__} {reason}".rstrip()

@@ -1,8 +1,8 @@
 """The DeepSpeed engine behind the trainer: it takes a batch, makes one optimizer step and returns metrics.
 
-Device-agnostic: NCCL where CUDA is, else gloo on the processor. Learning rate and step depend on the batch number only,
-so the same batches from the same start give bit-equal weights. A batch without anything to train leaves the parameters
-and the optimizer untouched, and so does one whose gradient is not finite.
+It runs on CUDA with NCCL, else on the CPU with gloo. Learning rate and step depend only on the batch number, so the
+same batches from the same start give bit-equal weights. A batch without anything to train leaves the parameters and the
+optimizer untouched, and so does one whose gradient is not finite.
 """
 
 import copy
@@ -38,16 +38,20 @@ from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
 _SAFETENSORS_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
-_PREFIX = "model."  # of the wrapper in train.policy
-_MAX_MICRO_BATCH_TOKENS_CPU = 2048  # beyond it the activations leave the processor's cache (a fifth slower)
+_PREFIX = "model."  # of names in `step.policy.Policy`, which wraps the model
+_MAX_MICRO_BATCH_TOKENS_CPU = (
+    2048  # beyond it the activations do not fit the processor's cache, which is a fifth slower
+)
 
 
 class TrainEngine:
-    """Owns policy, optimizer and (when kl_coef > 0) a frozen copy of the initial policy; with an adapter the policy
-    without it is that copy. Not thread-safe."""
+    """Owns policy, optimizer and, if the algorithm needs a reference, a frozen copy of the initial policy.
+
+    With an adapter, the policy without the adapter takes the place of that copy. Not thread-safe.
+    """
 
     def __init__(self, model_path: Path, spec: JobSpec) -> None:
-        """Needs `process_group_start` before. Raises ModelLoadError."""
+        """Call `process_group_start` first. Raises ModelLoadError."""
         self._spec = spec
         self._device = training_device()
         self._micro_batch_tokens = spec.train.micro_batch_tokens
@@ -81,9 +85,9 @@ class TrainEngine:
         self._mover = StatesMover(self._engine, self._reference, self._device)
 
     def step(self, batch: Batch, *, step_version: int, optimizer_step: int) -> dict[str, float]:
-        """Train on a batch as step number `optimizer_step` (from 1), with weights of `step_version` before it."""
+        """Train on a batch as step number `optimizer_step` (from 1); `step_version` is the version before it."""
         if self._spec.train.lora and self._spec.train.lora.dropout:
-            # What is dropped depends on the step alone: a resumed trainer drops the same.
+            # Dropout depends only on the step, so a resumed trainer drops the same.
             torch.manual_seed(hash((self._spec.seed, optimizer_step, torch.distributed.get_rank())))
         watch = Stopwatch()
         with watch.part("step"):
@@ -108,12 +112,17 @@ class TrainEngine:
         }
 
     def layouts(self) -> Mapping[str, TensorLayout]:
-        """What is published, in the job's number format: all weights, the output head also where it is tied to the
-        embeddings; or those of the adapter."""
+        """Return the layouts of what is published, in the job's number format.
+
+        That is all weights, including an output head that is tied to the embeddings, or those of the adapter.
+        """
         return {name: _layout(parameter) for name, parameter in self._published().items()}
 
     def tensors(self, names: Sequence[str] | None = None) -> dict[str, RawTensor]:
-        """Some of them, or all; under ZeRO-3 no others are put together meanwhile. All ranks must ask alike."""
+        """Return some of them, or all, with their values. All ranks must ask for the same.
+
+        Under ZeRO-3 only these are gathered.
+        """
         published = self._published()
         wanted = {name: published[name] for name in (published if names is None else names)}
         with deepspeed.zero.GatheredParameters(list(wanted.values()), modifier_rank=None):
@@ -127,13 +136,13 @@ class TrainEngine:
         published: dict[str, Tensor] = {
             name.removeprefix(_PREFIX): parameter for name, parameter in policy.named_parameters()
         }
-        # Engines keep packed copies of the head: a head that is not sent would stay at its old value.
+        # Engines keep packed copies of the head: if it were not sent, it would keep its old value.
         head: Tensor = policy.model.get_output_embeddings().weight  # type: ignore[operator]
         published.setdefault(self._head_name, head)
         return published
 
     def state_save(self, folder: Path, tag: str) -> None:
-        """Write what is trained, its optimizer and random state below `folder/tag`."""
+        """Write the trained parameters, their optimizer and the random state to `folder/tag`."""
         random_state = {"cpu": torch.get_rng_state()}
         if torch.cuda.is_available():
             random_state["cuda"] = torch.cuda.get_rng_state()
@@ -141,23 +150,23 @@ class TrainEngine:
         self._engine.save_checkpoint(
             str(folder), tag=tag, client_state=client_state, save_latest=False, exclude_frozen_parameters=True
         )
-        torch.distributed.barrier()  # whole only when every rank has written its part
+        torch.distributed.barrier()  # complete only when every rank has written its part
 
     def state_load(self, folder: Path, tag: str) -> None:
-        """Raises CheckpointReadError; nothing that the files might ask for is run."""
-        # What is frozen is the model's own, loaded from its folder.
+        """Read a checkpoint without running any code that its files name. Raises CheckpointReadError."""
+        # Frozen parameters are the model's own, loaded from its folder.
         path, client_state = self._engine.load_checkpoint(
             str(folder), tag=tag, load_module_strict=self._adapter is None
         )
         if path is None:
             raise FileNotFoundError(f"DeepSpeed found no checkpoint {tag!r} in {folder}")
         torch.set_rng_state(client_state["random_state"]["cpu"].cpu())
-        # A checkpoint made on a processor has none.
+        # A checkpoint made on a CPU has none.
         if torch.cuda.is_available() and "cuda" in client_state["random_state"]:
             torch.cuda.set_rng_state(client_state["random_state"]["cuda"].cpu())
 
     def offload(self) -> int:
-        """Only where an accelerator's memory is to be had: on a processor the states are where they belong."""
+        """Move the states to the host and return the bytes freed. On a CPU there is nothing to do."""
         return self._mover.take_away() if self._device.type == "cuda" else 0
 
     def reload(self) -> None:
@@ -190,17 +199,17 @@ class TrainEngine:
     def _measure(
         self, plan: TrainPlan, temperature: float, step_version: int, statistics: StepStatistics
     ) -> None:
-        """Take samples without a gradient into the metrics, by a forward pass.
+        """Add samples without a gradient to the metrics, by a forward pass.
 
-        Groups that are solved or hopeless have no advantages, and their entropy is not that of the others: without them
-        the means would describe only what the policy is still unsure about.
+        Groups that are solved or hopeless have no advantages, and their entropy differs from that of the others.
+        Without them the means would describe only tasks about which the policy is still unsure.
         """
         for micro_batch, counts in self._own(plan.measured):
             self._loss(micro_batch, temperature, step_version, statistics if counts else None)
 
     def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
-        """The batch with advantages of rewards less the KL from the sampler to the reference; the mean of it."""
-        reference = batch.behaviour_logprobs.astype(np.float64)  # where nothing is trained: no KL
+        """Return the batch with advantages of the rewards minus KL(sampler ‖ reference), and the mean KL."""
+        reference = batch.behaviour_logprobs.astype(np.float64)  # no KL for untrained tokens
         for micro_batch in self._plan(batch, step_version, computes_all=True).micro_batches:
             logprobs = self._reference_logprobs(micro_batch, batch.header.temperature)
             reference[micro_batch.places] = logprobs.cpu().double().numpy()
@@ -245,9 +254,10 @@ class TrainEngine:
         statistics: StepStatistics,
         watch: Stopwatch,
     ) -> float | None:
-        """One optimizer step over all micro-batches; the norm of the gradient before clipping, None without any.
+        """Make one optimizer step over all micro-batches.
 
-        A norm that is not finite says that the step was left out.
+        Returns the gradient's norm before clipping; None without micro-batches. If it is not finite, the step was
+        skipped.
         """
         grad_norm = None
         num_ranks = torch.distributed.get_world_size()
@@ -258,7 +268,7 @@ class TrainEngine:
             with watch.part("forward"):
                 loss = self._loss(micro_batch, temperature, step_version, statistics if counts else None)
             with watch.part("backward"):
-                # DeepSpeed takes the mean over ranks; the loss of a batch is the sum of its parts.
+                # DeepSpeed averages over ranks, but the loss of a batch is the sum of its parts.
                 self._engine.backward(loss * num_ranks, scale_wrt_gas=False)
             with watch.part("optimizer"):
                 if is_last and self._is_plain:
@@ -272,7 +282,7 @@ class TrainEngine:
         return grad_norm
 
     def _own(self, micro_batches: Sequence[MicroBatch]) -> list[tuple[MicroBatch, bool]]:
-        """This rank's share; partitioned weights are gathered by all ranks together, so all have equally many."""
+        """Return this rank's share. All ranks get equally many, since they gather partitioned weights together."""
         rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         return own_micro_batches(micro_batches, rank=rank, num_ranks=num_ranks)
 
@@ -306,7 +316,7 @@ class TrainEngine:
 
     @property
     def _is_plain(self) -> bool:
-        """ZeRO 0 in float32: DeepSpeed neither keeps a norm of the gradient nor looks whether it is finite."""
+        """Whether it is ZeRO 0 in float32, where DeepSpeed neither keeps nor checks the gradient's norm."""
         return self._spec.train.zero_stage == 0 and self._spec.model.dtype is Dtype.FLOAT32
 
     def _plain_grad_norm(self) -> float:
@@ -316,24 +326,26 @@ class TrainEngine:
 
 def _deepspeed_config(spec: JobSpec) -> dict[str, Any]:
     return {
-        "train_micro_batch_size_per_gpu": 1,  # unused: we own the accumulation boundary and the scale of the loss
+        "train_micro_batch_size_per_gpu": 1,  # unused: we set the accumulation boundary and scale the loss
         "gradient_accumulation_steps": 1,
         "gradient_clipping": spec.train.max_grad_norm,
         "zero_optimization": {"stage": spec.train.zero_stage},
-        "zero_allow_untested_optimizer": True,  # torch's AdamW: needs no compiler on the machine
+        "zero_allow_untested_optimizer": True,  # torch's AdamW, which needs no compiler on the machine
         "bf16": {"enabled": spec.model.dtype is Dtype.BFLOAT16},
         "steps_per_print": 10**9,
     }
 
 
 def _layout(parameter: Tensor) -> TensorLayout:
-    shape = tuple(getattr(parameter, "ds_shape", parameter.shape))  # of one that ZeRO-3 has spread
+    shape = tuple(
+        getattr(parameter, "ds_shape", parameter.shape)
+    )  # set on parameters that ZeRO-3 has partitioned
     num_bytes = math.prod(shape) * parameter.element_size()
     return TensorLayout(dtype=_SAFETENSORS_DTYPES[parameter.dtype], shape=shape, num_bytes=num_bytes)
 
 
 def _raw(tensor: Tensor) -> RawTensor:
-    """A copy: the file is written while nothing else may change it, and gathered parameters go away."""
+    """Return a copy, because parameters change later and gathered ones disappear."""
     data = tensor.detach().to("cpu", copy=True).contiguous().reshape(-1).view(torch.uint8).numpy()
     return RawTensor(
         dtype=_SAFETENSORS_DTYPES[tensor.dtype],

@@ -1,11 +1,11 @@
 """The policy loss on tensors, equal in value and gradient to `core.algorithms.reference_loss`.
 
-It takes logprobs (and entropies) of the trained tokens of a micro-batch and facts about them, with the denominators
+It takes logprobs (and entropies) of the trained tokens of a micro-batch and data about them, with the denominators
 already folded into advantages and weights (`core.algorithms.aggregation`). It returns a scalar: this micro-batch's
-share of the loss of the whole batch, so the shares of all micro-batches of all ranks add up to that loss.
+share of the whole batch's loss. The shares of all micro-batches of all ranks add up to that loss.
 
-A token that stands for several branches (a tree's shared node) carries the sums of its positive and of its negative
-parts: for the clip objective min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻) is exact where one advantage would not be.
+A token that belongs to several branches (a tree's shared node) carries the sums of its positive and its negative parts:
+for the clip objective min(ρA⁺, clip(ρ)A⁺) + min(ρA⁻, clip(ρ)A⁻) is exact, whereas a single advantage would not be.
 """
 
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 
 @dataclass(frozen=True, slots=True)
 class TokenTerms:
-    """Facts about the N trained tokens of a micro-batch, [N] each.
+    """Data about the N trained tokens of a micro-batch, [N] each.
 
     With c the coefficient of a token in a branch and A its advantage there: `advantages_positive` = Σ c·max(A, 0),
-    `advantages_negative` = Σ c·min(A, 0), `loss_weights` = Σ c over the branches it stands for (one, but for trees).
+    `advantages_negative` = Σ c·min(A, 0), `loss_weights` = Σ c over its branches (one, except in trees).
     """
 
     behaviour_logprobs: Tensor
@@ -39,13 +39,13 @@ class TokenTerms:
     loss_weights: Tensor  # of KL and entropy
     sequences: Tensor  # int64: which of the micro-batch's `num_sequences` samples; sequence ratios need whole samples
     num_sequences: int
-    is_current: Tensor  # bool: sampled by the very weights that are being trained
+    is_current: Tensor  # bool: sampled by exactly the weights that are being trained
     reference_logprobs: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LossParts:
-    """The loss and, detached, what metrics are made of; ratios and weights are [N] and after their level's mean."""
+    """The loss and, detached, the inputs of metrics; ratios and weights are [N], after the mean of their level."""
 
     loss: Tensor  # scalar with a gradient
     ratios: Tensor  # π / π_proximal
@@ -57,9 +57,9 @@ class LossParts:
 def policy_loss(
     logprobs: Tensor, terms: TokenTerms, algorithm: AlgorithmSection, *, entropies: Tensor | None = None
 ) -> LossParts:
-    """Share of the loss; `entropies` [N] carry a gradient and are needed only with entropy_coef."""
+    """Return this share of the loss. `entropies` [N] carry a gradient and are needed only with entropy_coef."""
     is_current = algorithm.off_policy.proximal is ProximalPolicy.CURRENT
-    # A batch is one optimizer step, so the logprobs of the weights it starts from are those of this very pass.
+    # A batch is one optimizer step, so the logprobs of the weights that it starts from are those of this pass.
     proximal = logprobs.detach() if is_current else terms.behaviour_logprobs
     log_ratio = bounded(_by_level(logprobs - proximal, terms, algorithm.ratio))
     with torch.no_grad():
@@ -85,7 +85,7 @@ def policy_loss(
 
 
 def kl_estimate(difference: Tensor, estimator: KlEstimator) -> Tensor:
-    """KL(policy ‖ reference) per token from difference = reference - logprob, [N]."""
+    """Return KL(policy ‖ reference) per token, [N], from difference = reference - logprob."""
     match estimator:
         case KlEstimator.K1:
             return -difference
@@ -97,7 +97,7 @@ def kl_estimate(difference: Tensor, estimator: KlEstimator) -> Tensor:
 
 
 def bounded(log_ratio: Tensor) -> Tensor:
-    """Clamp log ratios before exponentiation: infinity times a gradient of zero would be no number."""
+    """Clamp log ratios before exponentiation, because infinity times a gradient of zero is NaN."""
     return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
@@ -120,7 +120,7 @@ def _objective(ratio: Tensor, logprobs: Tensor, terms: TokenTerms, algorithm: Al
 
 
 def _by_level(values: Tensor, terms: TokenTerms, level: RatioLevel) -> Tensor:
-    """Per token as they are, or the sum or mean over its sequence in each token's place, [N]."""
+    """Return the values per token, or for each token the sum or mean over its sequence, [N]."""
     if level is RatioLevel.TOKEN:
         return values
     sums = values.new_zeros(terms.num_sequences).index_add(0, terms.sequences, values)
@@ -130,7 +130,7 @@ def _by_level(values: Tensor, terms: TokenTerms, level: RatioLevel) -> Tensor:
 
 
 def _kept_weights(weights: Tensor, algorithm: AlgorithmSection) -> Tensor:
-    """Truncated (TIS) or masked (MIS) as the off-policy rule says; ones where it says nothing."""
+    """Return weights truncated (TIS) or masked (MIS) by the off-policy rule; ones if it has none."""
     off_policy = algorithm.off_policy
     match off_policy.importance:
         case ImportanceRule.NONE:

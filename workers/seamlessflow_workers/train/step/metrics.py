@@ -28,7 +28,7 @@ Totals = tuple[dict[str, float], dict[str, float], dict[str, float]]  # counts, 
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds by part; parts may recur. On CUDA a part ends when its kernels have."""
+    """Seconds by part; parts may recur. On CUDA a part ends when its kernels have ended."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class Stopwatch:
 
 
 def batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
-    """Return the metrics that the batch brought, and those of the plan made from it."""
+    """Return the metrics that came with the batch, and those of the plan made from it."""
     metrics = {
         **batch.header.metrics,
         "reward/mean": batch.header.reward_mean,
@@ -63,7 +63,7 @@ def batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
 
 
 def _advantage_metrics(batch: Batch) -> dict[str, float]:
-    """Over the tokens that the batch trains; where branches share a token, over the sum of its parts."""
+    """Return metrics of the advantages of trained tokens; a token that branches share counts with its sum."""
     is_trained = batch.loss_mask != 0
     advantages = (batch.advantages_positive + batch.advantages_negative)[is_trained].astype(np.float64)
     if not len(advantages):
@@ -77,17 +77,15 @@ def _advantage_metrics(batch: Batch) -> dict[str, float]:
 
 
 def update_metrics(grad_norm: float) -> dict[str, float]:
-    """Of the norm before clipping; one that is not finite says that the update was left out."""
+    """Return the metrics of the norm before clipping. If it is not finite, the update was skipped."""
     is_skipped = not math.isfinite(grad_norm)
     if is_skipped:
-        logger.warning(
-            "the gradient is not finite (norm %s): weights and optimizer stay as they are", grad_norm
-        )
+        logger.warning("the gradient is not finite (norm %s); weights and optimizer are unchanged", grad_norm)
     return {"train/grad_norm": grad_norm, "train/update_skipped": float(is_skipped)}
 
 
 def speeds(plan: TrainPlan, watch: Stopwatch) -> dict[str, float]:
-    """Tokens per second of the step and of its parts, over the tokens that were computed."""
+    """Return computed tokens per second, of the step and of its parts."""
     num_inputs = sum(int(micro_batch.token_ids.size) for micro_batch in plan.micro_batches)
     if not num_inputs:
         return {}
@@ -103,7 +101,9 @@ class StepStatistics:
     """Sums over the micro-batches of one step."""
 
     algorithm: AlgorithmSection
-    has_sampler: bool = True  # false: the tokens are of other jobs' policies, with which nothing is compared
+    has_sampler: bool = (
+        True  # false: policies of other jobs sampled the tokens, and nothing is compared with them
+    )
     num_tokens: int = 0
     num_current: int = 0
     num_sequences: int = 0
@@ -138,7 +138,7 @@ class StepStatistics:
 
     @torch.no_grad()
     def add_mismatch(self, log_ratio: Tensor) -> None:
-        """Trainer's less sampler's logprobs of M tokens that were sampled by the very weights of this step, [M]."""
+        """Add M tokens sampled by exactly the weights of this step: trainer's minus sampler's logprobs, [M]."""
         log_ratio = log_ratio.double()
         mismatch = log_ratio.abs()
         sums = {"mismatch": mismatch.sum(), "mismatch_kl": _k3(log_ratio).sum()}
@@ -146,7 +146,7 @@ class StepStatistics:
         self.num_current += len(mismatch)
 
     def totals(self) -> Totals:
-        """Return all sums, which the caller adds to those of other ranks."""
+        """Return all sums, to be added to those of other ranks."""
         counts = {"loss": self.loss, "tokens": self.num_tokens, "current": self.num_current}
         return {**counts, "sequences": self.num_sequences}, self.sums, self.maxima
 
@@ -162,7 +162,7 @@ class StepStatistics:
             self.maxima[name] = max(self.maxima.get(name, 0.0), value)
 
     def metrics(self) -> dict[str, float]:
-        """Return means over the tokens that were computed."""
+        """Return means over the computed tokens."""
         return {**self._of_training(), **self._of_mismatch()}
 
     def _accumulate(self, sums: Mapping[str, Tensor], maxima: Mapping[str, Tensor]) -> None:
@@ -191,7 +191,7 @@ class StepStatistics:
         return named | self._of_sampler(mean) if self.has_sampler else named
 
     def _of_sampler(self, mean: Mapping[str, float]) -> dict[str, float]:
-        """How far the policy is from the one that sampled."""
+        """Return how far the policy is from the one that sampled."""
         named = {
             "train/kl_behaviour": mean["kl"],
             "train/kl_behaviour_k3": mean["kl_k3"],
@@ -214,7 +214,7 @@ class StepStatistics:
         return named
 
     def _clipped(self, ratios: Tensor, terms: TokenTerms) -> dict[str, Tensor]:
-        """Tokens whose objective stands at a bound; a token with both signs may count on both sides."""
+        """Count tokens whose ratio is clipped; a token with advantages of both signs may count on both sides."""
         algorithm = self.algorithm
         dual = ratios.new_zeros(()) if algorithm.dual_clip is None else ratios > algorithm.dual_clip
         return {
@@ -230,7 +230,7 @@ def _k3(log_ratio: Tensor) -> Tensor:
 
 
 def _sequence_sums(log_ratio: Tensor, terms: TokenTerms) -> dict[str, Tensor]:
-    """Of the sequences' geometric mean ratios, from which their effective sample size follows."""
+    """Return sums over the sequences' geometric mean ratios, for their effective sample size."""
     sums = log_ratio.new_zeros(terms.num_sequences).index_add(0, terms.sequences, log_ratio)
     lengths = torch.bincount(terms.sequences, minlength=terms.num_sequences).clamp(min=1)
     ratio = bounded(sums / lengths).exp()

@@ -1,9 +1,9 @@
 """Cuts a packed batch into micro-batches of bounded size; takes and returns numpy arrays.
 
-Tokens carry what they count for in the loss of the *whole* batch (`core.algorithms.aggregation`), so neither the cut
-nor leaving out samples without a gradient changes it. Two forms: flat trees (`core.batching.packing`), one row without
-any padding in which each token is computed once; or rows, a branch each, that end where their last prediction is
-needed, their right padding behind every token that counts, so that causal attention needs no mask. The same batch
+Tokens carry their weight in the loss of the *whole* batch (`core.algorithms.aggregation`), so neither the cut nor
+leaving out samples without a gradient changes the loss. There are two forms. Flat trees (`core.batching.packing`) are
+one row without padding in which each token is computed once. Rows hold one branch each, up to its last needed
+prediction, padded on the right behind every token that counts, so that causal attention needs no mask. The same batch
 always gives the same cut. Every rank of a process group cuts the whole batch alike and takes its share of the result;
 nothing is sent.
 """
@@ -30,16 +30,16 @@ class MicroBatch:
 
     token_ids: NDArray[np.int64]  # [R, L], padded with 0
     rows: NDArray[np.int64]  # [N]
-    columns: NDArray[np.int64]  # [N] position of the logits: that of the token before on the same path
+    columns: NDArray[np.int64]  # [N] position of the logits: that of the previous token on the same path
     targets: NDArray[np.int64]  # [N]
     behaviour_logprobs: NDArray[np.float32]  # [N]
-    # The next three are scaled to what the token counts for in the loss.
+    # The next three are scaled by the token's weight in the loss.
     advantages_positive: NDArray[np.float32]  # [N]
     advantages_negative: NDArray[np.float32]  # [N]
     loss_weights: NDArray[np.float32]  # [N]
     versions: NDArray[np.int32]  # [N]
     places: NDArray[np.int64]  # [N] index of the token in the batch
-    sequences: NDArray[np.int64]  # [N] 0, 1, … which sample of the micro-batch the token is of
+    sequences: NDArray[np.int64]  # [N] 0, 1, … the micro-batch's sample that the token belongs to
     num_sequences: int
     tree: TreeLayout | None = None
 
@@ -49,13 +49,13 @@ class TrainPlan:
     """What one training step will do with a batch."""
 
     micro_batches: list[MicroBatch]
-    measured: list[MicroBatch]  # trained tokens without a gradient: computed for the metrics only
+    measured: list[MicroBatch]  # trained tokens without a gradient, computed for the metrics only
     num_tokens: int
     num_linear_tokens: int  # if every branch were written out
     num_trained_tokens: int  # admitted by the staleness rule
-    num_stale_samples: int  # left out by the staleness rule
-    num_stale_tokens: int  # of samples left out, or of their own
-    staleness_mean: float | None  # over trained samples, by their oldest token; None: nothing trained
+    num_stale_samples: int  # excluded by the staleness rule
+    num_stale_tokens: int  # of excluded samples, or excluded themselves
+    staleness_mean: float | None  # over trained samples, by their oldest token; None: nothing is trained
     staleness_max: int | None
 
 
@@ -70,11 +70,11 @@ def plan_batch(
     is_tree: bool = False,
     is_offline: bool = False,
 ) -> TrainPlan:
-    """Judge staleness now, weigh the tokens, then cut.
+    """Apply the staleness rule, weight the tokens, and cut the batch.
 
-    Samples without any advantage get no backward pass unless KL or entropy need it, or `computes_all`: they are only
-    measured. What other jobs recorded (`is_offline`) has no version of this one, so it has no age. Raises ValueError
-    on a batch that trains what nothing predicts, or that holds trees and `is_tree` is false.
+    Samples without any advantage are only measured, without a backward pass, unless KL or entropy needs one or
+    `computes_all`. Data that other jobs recorded (`is_offline`) has no version of this job, so it is never stale.
+    Raises ValueError if the batch trains a token that nothing predicts, or contains trees while `is_tree` is false.
     """
     starts, mask, layout = batch.sample_starts, batch.loss_mask != 0, batch.layout
     if mask[layout.predecessors == NO_PARENT].any():
@@ -82,7 +82,9 @@ def plan_batch(
             f"batch {batch.header.number} trains the first token of a sample, which nothing predicts"
         )
     if not is_tree and (layout.sample_parents != NO_PARENT).any():
-        raise ValueError(f"batch {batch.header.number} holds trees; this trainer computes branches only")
+        raise ValueError(
+            f"batch {batch.header.number} contains trees, but this trainer computes branches only"
+        )
     lags = sample_lags(
         sample_starts=starts, loss_mask=batch.loss_mask, versions=batch.versions, step_version=step_version
     )
@@ -134,7 +136,7 @@ def _sums_by_sample(values: NDArray[np.int64], starts: NDArray[np.int32]) -> NDA
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """A batch and what was decided about its tokens."""
+    """A batch with the decisions about its tokens."""
 
     batch: Batch
     layout: TreeLayout
@@ -145,7 +147,7 @@ class _Marked:
 def _micro_batches(
     marked: _Marked, is_wanted: NDArray[np.bool_], micro_batch_tokens: int, *, is_tree: bool
 ) -> list[MicroBatch]:
-    """The samples that are wanted, [S], each with at least one admitted token."""
+    """Cut the samples marked in `is_wanted` [S], each of which has at least one admitted token."""
     starts = marked.batch.sample_starts
     lengths = {
         int(sample): _num_inputs(marked.admitted, starts, int(sample)) for sample in np.flatnonzero(is_wanted)
@@ -157,12 +159,12 @@ def _micro_batches(
 
 
 def _num_inputs(admitted: NDArray[np.bool_], starts: NDArray[np.int32], sample: int) -> int:
-    """Inputs of its own that a sample needs: up to the one that predicts its last trained token."""
+    """Return how many of its own inputs a sample needs: up to the one that predicts its last trained token."""
     return int(np.flatnonzero(admitted[starts[sample] : starts[sample + 1]])[-1])
 
 
 def _cut(lengths: Mapping[int, int], micro_batch_tokens: int) -> Iterable[list[int]]:
-    """Longest first, rows × longest within the budget; a longer sample goes alone."""
+    """Yield samples, longest first, with rows × longest within the budget; a longer sample is alone."""
     ordered = sorted(lengths, key=lambda sample: (-lengths[sample], sample))
     while ordered:
         num_rows = max(1, micro_batch_tokens // lengths[ordered[0]])

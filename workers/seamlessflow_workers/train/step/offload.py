@@ -1,9 +1,9 @@
-"""Takes a trainer's states off the accelerator while its machine does other work, and puts them back to the bit.
+"""Moves a trainer's states off the accelerator while its machine does other work, and restores them bit for bit.
 
-DeepSpeed's engine and optimizer in, bytes that the device got back out. What is moved are the *storages* below the
-tensors: their bytes go to the host and their memory is given up, while every tensor, and every view that DeepSpeed
-keeps of its flat buffers, stays what and where it is. So it is one way for all ZeRO stages, for adapters over frozen
-weights too. (DeepSpeed's own moves ZeRO 3 only under its fused optimizer, and loses track of frozen parameters there.)
+It takes DeepSpeed's engine and optimizer and returns the bytes freed on the device. It moves the *storages* of tensors:
+their bytes go to the host and their device memory is freed, while every tensor, and every view that DeepSpeed keeps of
+its flat buffers, stays as it is. So the same code works for all ZeRO stages and for adapters over frozen weights.
+(DeepSpeed's own offloading supports ZeRO 3 only with its fused optimizer, and loses frozen parameters there.)
 """
 
 import dataclasses
@@ -16,33 +16,33 @@ from torch.nn import Module
 
 _PARTITIONED_WEIGHTS = 3  # ZeRO stage
 _GRADIENT_BUCKETS = (
-    "ipg_buckets"  # DeepSpeed's scratch for gradients under way: between steps it holds nothing
+    "ipg_buckets"  # DeepSpeed's buffers for gradients in flight; between steps they hold nothing
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Away:
-    storage: UntypedStorage  # the device's, empty now
+    storage: UntypedStorage  # on the device, empty now
     num_bytes: int
-    host: Tensor | None  # uint8 [num_bytes]; None: nothing was in it
+    host: Tensor | None  # uint8 [num_bytes]; None: its contents did not matter
 
 
 class StatesMover:
     """Moves everything of one engine that lives on `device`. Not thread-safe."""
 
     def __init__(self, engine: Any, reference: Module | None, device: torch.device) -> None:
-        """`engine` is DeepSpeed's, `reference` a frozen model beside it."""
+        """`engine` is DeepSpeed's; `reference` is a frozen model beside it."""
         self._engine = engine
         self._reference = reference
         self._device = device
         self._away: list[_Away] | None = None
 
     def take_away(self) -> int:
-        """Move the states to the host; bytes of the device that are free now and were not before."""
+        """Move the states to the host; return how many bytes of the device this freed."""
         if self._away is not None:
             return 0
         if self._engine.zero_optimization_stage() == _PARTITIONED_WEIGHTS:
-            self._engine.optimizer.empty_partition_cache()  # weights that are put together for the next step
+            self._engine.optimizer.empty_partition_cache()  # weights that were gathered for the next step
         before = _bytes_held(self._device)
         self._away = [self._give_up(storage, holds) for storage, holds in self._storages()]
         if self._device.type == "cuda":
@@ -68,7 +68,7 @@ class StatesMover:
         return _Away(storage, num_bytes, host)
 
     def _storages(self) -> list[tuple[UntypedStorage, bool]]:
-        """Each storage of the device once, and whether what is in it counts."""
+        """Return each storage on the device once, and whether its contents matter."""
         found: dict[int, tuple[UntypedStorage, bool]] = {}
         scratch = getattr(self._engine.optimizer, _GRADIENT_BUCKETS, {})
         for tensors, holds in ((_tensors_in(scratch, set()), False), (self._tensors(), True)):
@@ -90,7 +90,7 @@ class StatesMover:
 
 
 def _tensors_in(value: object, seen: set[int]) -> Iterator[Tensor]:
-    """The tensors of nested containers and plain records."""
+    """Yield the tensors in nested containers and dataclasses."""
     if isinstance(value, Tensor):
         yield value
         return
@@ -113,7 +113,7 @@ def _bytes_of(storage: UntypedStorage) -> Tensor:
 
 
 def _bytes_held(device: torch.device) -> int:
-    """By this process, of the device's memory; zero where that is the host's own."""
+    """Return the bytes of the device's memory that this process holds; 0 for the CPU."""
     if device.type != "cuda":
         return 0
     torch.cuda.synchronize(device)

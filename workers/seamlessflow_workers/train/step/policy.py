@@ -1,8 +1,8 @@
 """A causal language model that computes logits only where they are trained.
 
 It takes a local folder in the transformers format. For N chosen positions it returns the logprob and entropy of the
-distribution that was really sampled (logits divided by the sampler's temperature). The selection sits in front of the
-output head, so the model's own forward still treats its logits as ever, and at most N × vocabulary of them exist.
+distribution that was really sampled (logits divided by the sampler's temperature). The positions are selected before
+the output head, so the model's forward pass is unchanged otherwise, and at most N × vocabulary logits exist.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ _DTYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 
 
 class Policy(nn.Module):
-    """Wraps the model; parameters keep their names behind the prefix `model.`."""
+    """Wraps the model; parameters keep their names after the prefix `model.`."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class Policy(nn.Module):
         self.head_name = f"{names[id(head)]}.weight"
         if adapter is not None:
             self.register_state_dict_post_hook(_keep_trained)
-        self.eval()  # no dropout of the model's own: trained logprobs must be those of the sampler
+        self.eval()  # without the model's own dropout, so that trained logprobs are those of the sampler
 
     def train(self, mode: bool = True) -> "Policy":
         super().train(False)
         for dropout in self.adapter.dropouts() if self.adapter else ():
-            dropout.training = True  # asked for by the job, and no part of the model
+            dropout.training = True  # requested by the job, and not part of the model
         if self._has_gradient_checkpoints:
-            # A layer drops its activations only in training mode; what is inside it stays without dropout.
+            # A layer drops its activations only in training mode; the modules inside it stay without dropout.
             for module in self.modules():
                 if isinstance(module, GradientCheckpointingLayer):
                     module.training = True
@@ -72,9 +72,9 @@ class Policy(nn.Module):
         temperature: float,
         tree: TreeBlocks | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(logprobs [N] with a gradient, entropies [N] with one if wanted), float32 or wider.
+        """Return (logprobs [N] with a gradient, entropies [N] with one if wanted), in float32 or wider.
 
-        `tree`: the one row of `token_ids` is a flat tree; the model must have been loaded for it.
+        With `tree`, the only row of `token_ids` is a flat tree; the model must have been loaded for trees.
         """
         self._positions = (rows, columns)
         structure = {} if tree is None else {"tree": tree, "position_ids": _positions(tree, token_ids.device)}
@@ -92,7 +92,7 @@ class Policy(nn.Module):
 
 
 def _keep_trained(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: object) -> None:
-    """A checkpoint of an adapter holds nothing of the model: not its tied head either, which DeepSpeed overlooks."""
+    """Keep only the adapter in a checkpoint, without the model's tied head, which DeepSpeed overlooks."""
     trained = {prefix + name for name, parameter in module.named_parameters() if parameter.requires_grad}
     for name in state.keys() - trained:
         del state[name]
@@ -113,9 +113,10 @@ def policy_load(
     lora: LoraSection | None = None,
     source: str = "",
 ) -> Policy:
-    """Load from local files only; `is_tree`: every row will be a flat tree. Raises ModelLoadError.
+    """Load a policy from local files only. Raises ModelLoadError.
 
-    With `lora` only an adapter takes gradients; `source` names the model in the adapter's configuration.
+    With `is_tree` every row will be a flat tree. With `lora` only an adapter takes gradients, and `source` names the
+    model in the adapter's configuration.
     """
     transformers_logging.disable_progress_bar()
     try:

@@ -1,7 +1,7 @@
-"""Brings up DeepSpeed and its process group; import `deepspeed` from here only.
+"""Starts DeepSpeed and its process group; import `deepspeed` from this module only.
 
-One process needs no launcher and opens no port: its rendezvous is a store in its own memory. Under a launcher
-(WORLD_SIZE above 1) the usual environment variables rule.
+A single process needs no launcher and opens no port: its rendezvous is a store in its own memory. Under a launcher
+(WORLD_SIZE above 1) the usual environment variables apply.
 """
 
 import fcntl
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 import torch
 from torch._C._distributed_c10d import HashStore, Store
 
-# Before the import: DeepSpeed would otherwise guess from what happens to be installed.
+# Before the import, because DeepSpeed would otherwise guess from what happens to be installed.
 if (
     "DS_ACCELERATOR" not in os.environ
-):  # asking may initialise the driver, which no process survives being forked with
+):  # checked first: asking torch may initialise the driver, with which a process cannot be forked
     os.environ["DS_ACCELERATOR"] = "cuda" if torch.cuda.is_available() else "cpu"
 
 import deepspeed
@@ -52,26 +52,26 @@ def process_group_start(
 ) -> None:
     """Start NCCL or gloo. Call once per process, before an engine is made.
 
-    With a `store` in which all ranks meet, `rank` of `num_ranks` is said here, `local_rank` on its machine, and the
-    `address` at which the others reach it; without one, a launcher's variables rule.
+    With a `store` in which all ranks meet, the arguments give its `rank` of `num_ranks`, its `local_rank` on its
+    machine, and the `address` at which the others reach it. Without a store, a launcher's variables apply.
     """
     given = {"RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_RANK": local_rank}
     os.environ.update({name: str(value) for name, value in given.items() if value is not None})
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
     if not torch.cuda.is_available():
-        # Its C++ kernel would be compiled at the first start: half a minute, and a crash without a compiler.
+        # DeepSpeed would compile this C++ kernel at the first start: half a minute, and a crash without a compiler.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     else:
-        # Before the group: NCCL takes the current device, which is the first one for every rank until somebody says so.
+        # Before the group, because NCCL takes the current device, which is the first one for every rank by default.
         torch.cuda.set_device(training_device())
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if os.environ["WORLD_SIZE"] == "1":
         store = HashStore()
     if store is not None:
         os.environ.setdefault("MASTER_ADDR", address)
-        os.environ.setdefault("MASTER_PORT", "0")  # only looked at, never opened
+        os.environ.setdefault("MASTER_PORT", "0")  # only read, never opened
         _interface_choose(address)
         torch.distributed.init_process_group(
             backend, store=store, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"])
@@ -80,8 +80,10 @@ def process_group_start(
 
 
 def _interface_choose(address: str) -> None:
-    """Have collectives use the interface that bears the address; who set one by hand knows better, and where no
-    interface is found (IPv6, a second address) torch's own guess stays."""
+    """Have collectives use the interface that has the address.
+
+    An interface set by hand is kept. If none is found (IPv6, a second address), torch's own guess is kept.
+    """
     name = _interface_of(address)
     if name is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
@@ -104,11 +106,11 @@ def _interface_of(address: str) -> str | None:
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """A process group for a script that ends by itself: its threads are joined together with the other ranks."""
+    """A process group for a script that ends by itself, together with the other ranks."""
     process_group_start()
     try:
         yield
-        torch.distributed.barrier()  # a rank that is gone takes the store, or a connection, from one that is not
+        torch.distributed.barrier()  # a rank that leaves early would take the store, or a connection, from the others
     finally:
         torch.distributed.destroy_process_group()
 

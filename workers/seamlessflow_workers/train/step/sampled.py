@@ -1,7 +1,7 @@
-"""Computes from logits what a policy says of the sampled tokens: log probability and entropy.
+"""Computes logprobs and entropies of sampled tokens from logits, with a gradient.
 
 It takes logits [N, V], which may be most of a step's memory, and returns two arrays of N. Invariant: beside the logits
-and their gradient, at most CHUNK_ELEMENTS wide numbers exist at once, so bfloat16 logits are never widened as a whole.
+and their gradient, at most CHUNK_ELEMENTS float32 numbers exist at once, so bfloat16 logits are never widened at once.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ CHUNK_ELEMENTS = 2**26  # 256 MiB of float32
 def logprobs_and_entropies(
     logits: Tensor, targets: Tensor, temperature: float, *, has_entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """(log p(target) [N], entropies [N]) of softmax(logits / temperature), float32 or wider.
+    """Return (log p(target) [N], entropies [N]) of softmax(logits / temperature), in float32 or wider.
 
-    `logits` [N, V], `targets` [N]. The entropies take a gradient only where one is wanted.
+    `logits` is [N, V], `targets` [N]. The entropies have a gradient only with `has_entropy_gradient`.
     """
     logprobs, entropies = _Sampled.apply(logits, targets, temperature)
     return logprobs, entropies if has_entropy_gradient else entropies.detach()
 
 
 class _Sampled(torch.autograd.Function):
-    """d log p(t) / dz_j = [j = t] - p_j; d H / dz_j = -p_j (log p_j + H). The softmax is computed again backward."""
+    """d log p(t) / dz_j = [j = t] - p_j; d H / dz_j = -p_j (log p_j + H). The backward pass recomputes the softmax."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ class _Sampled(torch.autograd.Function):
 
 
 def _normalized(scaled: Tensor, normalizers: Tensor) -> Tensor:
-    """In place. What cannot be sampled has a finite log probability here: 0 × -inf would be no number."""
+    """Normalize in place. Tokens that cannot be sampled get a finite log probability, because 0 × -inf is NaN."""
     scaled -= normalizers[:, None]
     return scaled.clamp_(min=torch.finfo(scaled.dtype).min)
 
