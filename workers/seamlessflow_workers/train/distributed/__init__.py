@@ -1,1 +1,1 @@
-"""Processes that train as one: the ranks of one machine, and the gangs of several machines."""
+"""Processes that train as one: the ranks of one machine, and gangs of several machines."""

@@ -1,7 +1,7 @@
 """A rank of a trainer that is not the first of its machine.
 
-Started as `python -m seamlessflow_workers.train.distributed.follower FD`. Commands come from the first over the
-inherited socket FD; each is carried out on this rank's share. It holds no connection to any plane and no credential.
+It is started as `python -m seamlessflow_workers.train.distributed.follower FD`. The first rank sends commands over the
+inherited socket FD, and this rank carries out its share of each. It has no credential and no connection to a plane.
 """
 
 import logging
@@ -46,13 +46,13 @@ def main(descriptor: int) -> None:
 
 
 def obey(connection: socket.socket, engine: StepEngine) -> None:
-    """Obey until rank 0 is gone. What rank 0 says in the middle of a collective waits in the socket."""
+    """Obey until rank 0 is gone. Commands that arrive during a collective wait in the socket."""
     while True:
         carry_out(command_receive(connection), engine)
 
 
 def carry_out(command: Command, engine: StepEngine) -> None:
-    """Do this rank's part of what rank 0 does."""
+    """Do this rank's share of what rank 0 does."""
     match command:
         case Step(batch=batch, step_version=version, optimizer_step=number):
             engine.step(batch_decode(batch), step_version=version, optimizer_step=number)
@@ -67,7 +67,7 @@ def carry_out(command: Command, engine: StepEngine) -> None:
         case Reload():
             engine.reload()
         case _:
-            raise ValueError(f"a rank that is loaded cannot be told {type(command).__name__}")
+            raise ValueError(f"a loaded rank cannot take the command {type(command).__name__}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Decides which part of a gang this machine's trainer has: it leads or follows."""
+"""Decides whether this machine's trainer leads or follows its gang."""
 
 import socket
 from concurrent.futures import Executor
@@ -19,7 +19,7 @@ def gang_worker(
     channel: ControlChannel,
     listening: socket.socket,
 ) -> GangLeader | GangFollower:
-    """For the gang of a process's first phase, which all its later ones resemble."""
+    """Return the worker for the gang of a process's first phase; later phases have the same part in it."""
     if gang.leads:
         return GangLeader(
             warm_process=warm_process, spec=spec, executor=executor, channel=channel, listening=listening

@@ -1,8 +1,8 @@
-"""The trainer of a machine that another one leads: it joins the leader, then does its part of each command.
+"""The trainer of a machine that another one leads: it joins the leader, then does its share of each command.
 
-It takes phases of gangs of the same machines, and the leader's commands over a connection. It reports to the
-supervisor (joined, what it does, the end of the phase) and holds no connection to any plane and no credential. When
-the leader is gone, what both had in memory is lost: the process ends, and the next one joins anew.
+It takes phases of gangs of the same machines, and the leader's commands over a connection. It reports to the supervisor
+(when it has joined, what it does, the end of the phase) and has no credential and no connection to a plane. If the
+leader is gone, the state in memory is lost: the process exits, and the next one joins again.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 class GangFollower:
     """One per process, in place of a `Trainer`."""
 
-    is_stepping = False  # a step is given up by the leader, with whom this process ends
+    is_stepping = False  # the leader gives up steps, and this process exits with it
     is_discarded = False
 
     def __init__(self, *, executor: Executor, channel: ControlChannel) -> None:
@@ -63,7 +63,7 @@ class GangFollower:
         try:
             if self._connection is None:
                 if not await self._join(order.gang, drained):
-                    return "drained before the machine that leads had let it join"
+                    return "drained before the leading machine had let it join"
             else:
                 self._loop.remove_reader(self._connection)
                 report_send(self._connection, Here(gang_id=order.gang.gang_id))
@@ -78,13 +78,13 @@ class GangFollower:
         return reason
 
     async def device_leave(self) -> None:
-        """Do nothing: the leader had the states put away before it ended the phase."""
+        """Do nothing: the leader ordered the states to be moved before it ended the phase."""
 
     def renew(self, credential: str) -> None:
         """Do nothing: a follower has no credential."""
 
     async def _join(self, gang: GangOrder, drained: asyncio.Event) -> bool:
-        """Join the leader; return False when drained first. Raises RankGone."""
+        """Join the leader; return False if drained first. Raises RankGone."""
         host, _, port = gang.address.rpartition(":")
         try:
             connection = await self._off_loop(
@@ -121,7 +121,7 @@ class GangFollower:
                 case Told(state=LedgerState.IDLE, cause=cause):
                     self._say_soon(Doing(state=LedgerState.IDLE, cause=cause))
                 case Told():
-                    continue  # at work alone; what it needs of this machine, it orders
+                    continue  # it works alone; it orders whatever it needs of this machine
                 case Load() as load:
                     self._load(load)
                 case command:
@@ -139,7 +139,7 @@ class GangFollower:
 
     def _carry_out(self, command: Command) -> None:
         if self._engine is None:
-            raise RankGone(f"it orders a {type(command).__name__} before anything was loaded")
+            raise RankGone(f"it ordered {type(command).__name__} before anything was loaded")
         if isinstance(command, Step):
             self._say_soon(Doing(state=LedgerState.TRAINING))
         elif isinstance(command, Gather | Save | Restore):
@@ -149,11 +149,11 @@ class GangFollower:
         except RuntimeError as error:
             if not self._is_leader_gone():
                 raise
-            raise RankGone(str(error).splitlines()[0]) from error  # a collective without the others
+            raise RankGone(str(error).splitlines()[0]) from error  # the collective failed without the others
         self._say_soon(_AWAITING_LEADER)
 
     def _is_leader_gone(self) -> bool:
-        """Whether that is what broke the work; it may show a moment later."""
+        """Whether the leader is gone, which would explain a failure. The connection may end a moment later."""
         assert self._connection is not None
         self._connection.settimeout(_NOTICE_S)
         try:
@@ -164,9 +164,9 @@ class GangFollower:
             return True
 
     def _watch(self) -> None:
-        """Between phases: without the leader, what this process holds is of no use to anybody."""
+        """Watch the leader between phases: without it, the state in this process is useless."""
         assert self._connection is not None
-        if self._engine is None:  # they never trained together: the next gang may be another's
+        if self._engine is None:  # they never trained together, so the next gang may have another leader
             self._connection.close()
             self._connection = None
         else:
@@ -178,11 +178,11 @@ class GangFollower:
         except OSError:
             is_gone = True
         if is_gone:
-            end_process(0, "the machine that leads has ended its trainer")
-        self._loop.remove_reader(connection)  # its next phase has begun before this machine's
+            end_process(0, "the leading machine has ended its trainer")
+        self._loop.remove_reader(connection)  # the leader's next phase has begun before this machine's
 
     async def _leave(self, reason: str, order: PhaseOrder) -> None:
-        """The end that was asked for, though not as the leader would have said it."""
+        """Report the requested end of the phase in place of the leader, and exit."""
         self._channel.send(Ended(phase_id=order.phase_id, reason=reason))
         await self._channel.flush()
         end_process(0, reason)

@@ -1,8 +1,8 @@
-"""How a trainer and the one that leads its gang prove to each other that they belong together, over a fresh connection.
+"""How a trainer and its gang's leader prove to each other that they belong together, over a new connection.
 
-Both know the secret of the gang and answer the other's random number with it, so neither a stranger nor somebody who
-listened to an earlier exchange gets in, and nobody takes commands from one who only holds the leader's port. What
-follows is neither encrypted nor signed, like the collectives beside it: the network between them must be trusted.
+Both know the gang's secret and use it to answer the other's random number. So neither a stranger nor somebody who
+listened to an earlier exchange gets in, and no trainer takes commands from a process that merely holds the leader's
+port. What follows is neither encrypted nor signed, like the collectives beside it: the network must be trusted.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from seamlessflow_workers.train.distributed.rank_commands import frame_receive, 
 from seamlessflow_workers.train.step_engine import RankGone
 
 MAX_FRAME_BYTES = 4096
-ANSWER_S = 5.0  # who is slower is no trainer
+ANSWER_S = 5.0  # a trainer answers faster than this
 _NUM_NONCE_BYTES = 32
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, count
 
@@ -47,42 +47,44 @@ _Frame = TypeVar("_Frame", _Hello, _Challenge, _Answer, _Welcome)
 
 
 class NotAdmitted(RuntimeError):
-    """The other end is not of this gang, or did not say so in time."""
+    """The other end did not prove in time that it belongs to this gang."""
 
 
 def member_admit(connection: socket.socket, gang: GangOrder) -> int:
-    """The leader's side: which member this is. Raises NotAdmitted."""
+    """Do the leader's side; return which member this is. Raises NotAdmitted."""
     connection.settimeout(ANSWER_S)
     hello = _receive(connection, _Hello)
     if hello.gang_id != gang.gang_id or not 0 < hello.member < len(gang.machines):
-        raise NotAdmitted(f"member {hello.member} of gang {hello.gang_id} came, which is not expected")
+        raise NotAdmitted(f"member {hello.member} of gang {hello.gang_id} is not expected here")
     nonce = secrets.token_bytes(_NUM_NONCE_BYTES)
     proof = _proof(gang, "leader", hello.nonce, nonce, hello.member)
     _send(connection, _Challenge(nonce=nonce, proof=proof))
     expected = _proof(gang, "member", hello.nonce, nonce, hello.member)
     if not hmac.compare_digest(_receive(connection, _Answer).proof, expected):
-        raise NotAdmitted(f"who says to be member {hello.member} does not know the gang's secret")
+        raise NotAdmitted(
+            f"the process that claims to be member {hello.member} does not know the gang's secret"
+        )
     _send(connection, _Welcome(gang_id=gang.gang_id))
     _configure(connection)
     return hello.member
 
 
 def leader_join(connection: socket.socket, gang: GangOrder) -> None:
-    """A member's side: returns once the leader has admitted it, however long that takes. Raises NotAdmitted."""
+    """Do a member's side; return once the leader has admitted it, however long that takes. Raises NotAdmitted."""
     nonce = secrets.token_bytes(_NUM_NONCE_BYTES)
     connection.settimeout(None)  # the leader's trainer may have to start first
     _send(connection, _Hello(gang_id=gang.gang_id, member=gang.member, nonce=nonce))
     challenge = _receive(connection, _Challenge)
     expected = _proof(gang, "leader", nonce, challenge.nonce, gang.member)
     if not hmac.compare_digest(challenge.proof, expected):
-        raise NotAdmitted(f"who listens at {gang.address} does not know the gang's secret")
+        raise NotAdmitted(f"the process at {gang.address} does not know the gang's secret")
     _send(connection, _Answer(proof=_proof(gang, "member", nonce, challenge.nonce, gang.member)))
     _receive(connection, _Welcome)
     _configure(connection)
 
 
 def _configure(connection: socket.socket) -> None:
-    """Blocking from now on; a machine that vanished without a word is noticed within half a minute."""
+    """Make the connection blocking; keep-alives detect a vanished machine within half a minute."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -108,4 +110,4 @@ def _receive(connection: socket.socket, kind: type[_Frame]) -> _Frame:
     try:
         return msgspec.msgpack.decode(frame_receive(connection, max_bytes=MAX_FRAME_BYTES), type=kind)
     except (RankGone, msgspec.DecodeError) as error:
-        raise NotAdmitted(f"the connection ended, or is none of a trainer: {error}") from error
+        raise NotAdmitted(f"the connection ended, or is not from a trainer: {error}") from error

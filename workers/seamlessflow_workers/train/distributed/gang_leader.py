@@ -1,8 +1,8 @@
-"""The trainer of the machine that leads a gang: it waits until all are there, then trains as any other trainer does.
+"""The trainer of the machine that leads a gang: it waits for all machines, then trains like any other trainer.
 
 It takes phases of gangs of the same machines, one after another, and does what `trainer.Trainer` does. To the other
-machines it sends the calls of its engine, its state in the words of the ledger, and the end of each phase. The engine
-is made when the machines first come together and stays with them: a process never trains with others than its first.
+machines it sends the calls of its engine, its ledger state, and the end of each phase. The engine is made when the
+machines first come together: a process never trains with machines other than its first ones.
 """
 
 import asyncio
@@ -48,15 +48,15 @@ class GangLeader:
         self._channel = channel
         self._listening = listening
         self._members: list[Member] = []
-        self._news = asyncio.Event()  # of a member, for who watches over the phase
-        self._said = asyncio.Event()  # the same, for who waits for members
+        self._news = asyncio.Event()  # of a member, for `run_phase`
+        self._said = asyncio.Event()  # the same, for `_await_members`
         self._is_at_work = False
         self._trainer: Trainer | None = None
-        self._gang: GangOrder | None = None  # of the phase under way
+        self._gang: GangOrder | None = None  # of the present phase
         self._is_discarded = False
 
     async def run_phase(self, order: PhaseOrder, drained: asyncio.Event) -> str:
-        """As `Trainer.run_phase`, once all machines are there. Raises ModelLoadError and RankGone as well."""
+        """Run a phase like `Trainer.run_phase`, once all machines are there. Raises ModelLoadError and RankGone too."""
         self._gang = order.gang
         working = asyncio.create_task(self._work(order, drained))
         self._is_at_work = True
@@ -64,7 +64,7 @@ class GangLeader:
             while not working.done():
                 self._news.clear()
                 if (lost := self._lost_member()) is not None:
-                    # What ended it may break the work here as well, which can say it better.
+                    # The cause may also break the work here, which can report it better.
                     await asyncio.wait({working}, timeout=0.0 if lost.has_said_why else LAST_WORD_S)
                     if not working.done():
                         raise RankGone(lost.loss())
@@ -80,7 +80,7 @@ class GangLeader:
         self._channel.send(Doing(state=LedgerState.IDLE, cause=IdleCause.AWAITING_GANG))
         is_complete = await (self._await_members if self._members else self._gather_members)(drained)
         if not is_complete:
-            return "drained before all machines of the gang were there"
+            return "drained before all machines of the gang had joined"
         self._channel.send(Begun(phase_id=order.phase_id))
         if self._trainer is None:
             self._report(Doing(state=LedgerState.STARTING))
@@ -89,14 +89,14 @@ class GangLeader:
         return await self._trainer.run_phase(order, drained)
 
     async def device_leave(self) -> None:
-        """The phase is over, for the other machines too."""
+        """Leave the accelerator and end the phase on the other machines too."""
         if self._trainer is not None:
             await self._trainer.device_leave()
         assert self._gang is not None
-        reason = "the machine that leads has ended the phase"
+        reason = "the leading machine has ended the phase"
         await asyncio.wrap_future(self._tell(Release(gang_id=self._gang.gang_id, reason=reason)))
         self._is_at_work = False
-        asyncio.get_running_loop().call_soon(self._look)  # once the end of the phase has been said
+        asyncio.get_running_loop().call_soon(self._look)  # after the end of the phase has been reported
 
     def renew(self, credential: str) -> None:
         if self._trainer is not None:
@@ -134,7 +134,7 @@ class GangLeader:
         return True
 
     async def _await_members(self, drained: asyncio.Event) -> bool:
-        """They are connected; each says when its phase has begun."""
+        """Wait until every connected member has reported that its phase has begun; return False if drained first."""
         assert self._gang is not None
         gang_id = self._gang.gang_id
         drain = asyncio.create_task(drained.wait())
@@ -151,7 +151,7 @@ class GangLeader:
         return False
 
     def _look(self) -> None:
-        """A member has said something, or is gone: between phases nobody else would say so."""
+        """React to a report or the loss of a member. Between phases nothing else would notice a loss."""
         self._news.set()
         self._said.set()
         if not self._is_at_work and (lost := self._lost_member()) is not None:
@@ -187,7 +187,7 @@ class GangLeader:
         self._tell(Told(state=doing.state, cause=doing.cause))
 
     def _tell(self, command: Command) -> "Future[None]":
-        """In the thread that computes, so that what is told keeps its place among what is ordered."""
+        """Send a command from the computing thread, so that it keeps its order among the engine's commands."""
         telling = self._executor.submit(
             command_send, [member.connection for member in self._members], command
         )
@@ -196,6 +196,6 @@ class GangLeader:
 
 
 def _note_untold(telling: "Future[None]") -> None:
-    """Who cannot be told is gone, and the next call of the engine says so."""
+    """Log a failure to send: the member is gone, and the next call of the engine reports it."""
     if not telling.cancelled() and (error := telling.exception()) is not None:
         logger.warning("%s", error)

@@ -1,7 +1,7 @@
 """The machines that train together with this one, as their leader sees them.
 
-It takes connections at the machine's rendezvous and keeps only proven members. It gives one `Member` for each, with
-what the machine reports and, once it is gone, why.
+It accepts connections at the machine's rendezvous and keeps only members that prove themselves. Each gets a `Member`,
+which has the machine's reports and, once it is gone, the reason.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from seamlessflow_workers.train.step_engine import RankGone
 
 logger = logging.getLogger(__name__)
 
-_NOTICE_S = 1.0  # between a collective that breaks and the end of a connection that explains it
+_NOTICE_S = 1.0  # between a failed collective and the end of the connection that explains it
 _NUM_HANDSHAKES = 16
 
 
 class Member:
-    """The connection to another machine's trainer, read by a thread of its own for as long as it lives."""
+    """The connection to another machine's trainer, read by its own thread for as long as it lives."""
 
     def __init__(
         self, name: str, connection: socket.socket, gang_id: UUID, *, on_news: Callable[[], object]
@@ -47,11 +47,11 @@ class Member:
 
     @property
     def has_said_why(self) -> bool:
-        """It ended of itself, for a reason that it told."""
+        """Whether the member reported a reason before it ended."""
         return bool(self._reason)
 
     def loss(self, *, wait: bool = True) -> str | None:
-        """Return in one sentence why the member is gone; None while it is there. A loss may show a moment later."""
+        """Return in one sentence why the member is gone; None while it is there. `wait`: a moment for it to show."""
         if not self._gone.wait(_NOTICE_S if wait else 0.0):
             return None
         return self._reason or f"the trainer of {self.name}, which trains with this one, is gone"
@@ -74,7 +74,7 @@ class Member:
 async def members_gather(
     listening: socket.socket, gang: GangOrder, drained: asyncio.Event
 ) -> dict[int, socket.socket] | None:
-    """Return connections by member once all are there; None when drained first. Strangers are sent away."""
+    """Return connections by member once all have joined; None if drained first. Strangers are rejected."""
     waiting_room = _WaitingRoom(gang)
     accepting = asyncio.create_task(waiting_room.accept(listening))
     drain = asyncio.create_task(drained.wait())
@@ -108,20 +108,20 @@ class _WaitingRoom:
             task.add_done_callback(self._handshakes.discard)
 
     def close(self, *, is_complete: bool) -> dict[int, socket.socket] | None:
-        """Nobody is admitted any more; unless all are there, those who were are told that it was for nothing."""
+        """Stop admitting and return the members. Unless complete, release those who had joined and return None."""
         self._is_closed = True
         self._pool.shutdown(wait=False)
         if is_complete:
             return self.admitted
-        reason = "drained before all machines of the gang were there"
+        reason = "drained before all machines of the gang had joined"
         for connection in self.admitted.values():
-            with contextlib.suppress(RankGone), connection:  # who has left already need not be told
+            with contextlib.suppress(RankGone), connection:  # a member that has left already need not be told
                 command_send([connection], Release(gang_id=self._gang.gang_id, reason=reason))
         return None
 
     async def _admit(self, connection: socket.socket, host: str) -> None:
         loop = asyncio.get_running_loop()
-        # However slowly it speaks: a stranger keeps no thread for long.
+        # So that a stranger that sends slowly does not keep a thread for long.
         deadline = loop.call_later(2 * ANSWER_S, _hang_up, connection)
         try:
             member = await loop.run_in_executor(self._pool, member_admit, connection, self._gang)
@@ -135,7 +135,7 @@ class _WaitingRoom:
             connection.close()
             return
         if former := self.admitted.pop(member, None):
-            former.close()  # its trainer was started again
+            former.close()  # its trainer was restarted
         self.admitted[member] = connection
         logger.info("%s joined", self._gang.machines[member])
         if len(self.admitted) == len(self._gang.machines) - 1:

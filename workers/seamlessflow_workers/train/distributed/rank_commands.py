@@ -1,8 +1,8 @@
-"""What rank 0 of a trainer tells the other ranks: the calls of its engine, in their order, as frames on a socket.
+"""What rank 0 of a trainer tells the other ranks: the calls of its engine, in order, as frames on a socket.
 
-A frame is its length (8 bytes, big-endian) and msgpack. Of the work nothing comes back: ranks meet in its collectives.
-Ranks on other machines hear by the same frames of the phases of their gang, and say when they are there for one. A
-socket that ends means that rank 0 is gone, and with it the reason for this rank to live.
+A frame is its length (8 bytes, big-endian) followed by msgpack. The commands have no answers: the ranks meet in the
+collectives of the work. Ranks on other machines also learn of their gang's phases by these frames, and report when they
+have joined one. If the socket ends, rank 0 is gone, and the other ranks exit.
 """
 
 import socket
@@ -20,17 +20,19 @@ MAX_REPORT_BYTES = 1 << 16
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
-    """The first command: which rank of how many this is, and where all meet."""
+    """The first command: this rank's number, the number of ranks, and where they meet."""
 
     rank: int
-    local_rank: int  # of those on its machine, which is the GPU it takes
+    local_rank: int  # its number on its machine, which is also the number of its GPU
     num_ranks: int
-    store_host: str  # "" on another machine: the address under which it reached rank 0
+    store_host: str  # "" for another machine: the address at which it reached rank 0
     store_port: int
-    address: str  # of this machine towards the others; "" on another machine: as above
+    address: str  # of this machine, for the others; "" for another machine: its own end of that connection
     model_path: str
     spec: bytes  # JSON of core.job_spec.JobSpec
-    proof_path: str = ""  # on another machine: a file that holds `proof`, if it sees the same artifacts
+    proof_path: str = (
+        ""  # for another machine: a file with `proof`, which it can read if it sees the same artifacts
+    )
     proof: str = ""
 
 
@@ -41,7 +43,7 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
 
 
 class Gather(msgspec.Struct, frozen=True, tag="gather"):
-    """Help rank 0 to put together one bucket of weights that are spread over the ranks."""
+    """Help rank 0 to gather one bucket of weights that are partitioned over the ranks."""
 
     names: list[str]
 
@@ -65,7 +67,7 @@ class Reload(msgspec.Struct, frozen=True, tag="reload"):
 
 
 class Told(msgspec.Struct, frozen=True, tag="told"):
-    """To other machines: what the leader does from now on, in the words of the ledger."""
+    """To other machines: what the leader does from now on, as a ledger state."""
 
     state: LedgerState
     cause: IdleCause | None
@@ -85,7 +87,7 @@ class Here(msgspec.Struct, frozen=True, tag="here"):
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """From another machine, before it ends: why it cannot take part, in a clause."""
+    """From another machine, before it exits: why it cannot take part, in a clause."""
 
     reason: str
 
@@ -97,7 +99,7 @@ _report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Repor
 
 
 def command_send(connections: Iterable[socket.socket], command: Command) -> None:
-    """The same to each, encoded once. Raises RankGone."""
+    """Send the command to each connection, encoded once. Raises RankGone."""
     raw = msgspec.msgpack.encode(command)
     for connection in connections:
         frame_send(connection, raw)
@@ -108,11 +110,11 @@ def command_receive(connection: socket.socket) -> Command:
     try:
         return _decoder.decode(frame_receive(connection))
     except msgspec.DecodeError as error:
-        raise RankGone(f"rank 0 of the trainer said what is no command: {error}") from error
+        raise RankGone(f"rank 0 of the trainer sent something other than a command: {error}") from error
 
 
 def report_send(connection: socket.socket, report: Report) -> None:
-    """Raises RankGone."""
+    """Send a report to rank 0. Raises RankGone."""
     frame_send(connection, msgspec.msgpack.encode(report))
 
 
@@ -121,23 +123,23 @@ def report_receive(connection: socket.socket) -> Report:
     try:
         return _report_decoder.decode(frame_receive(connection, max_bytes=MAX_REPORT_BYTES))
     except msgspec.DecodeError as error:
-        raise RankGone(f"a rank of the trainer said what is no report: {error}") from error
+        raise RankGone(f"a rank of the trainer sent something other than a report: {error}") from error
 
 
 def frame_send(connection: socket.socket, raw: bytes) -> None:
-    """Raises RankGone."""
+    """Send a frame. Raises RankGone."""
     try:
         connection.sendall(_LENGTH.pack(len(raw)))
         connection.sendall(raw)
     except OSError as error:
-        raise RankGone(f"a rank of the trainer cannot be told anything any more: {error}") from error
+        raise RankGone(f"a rank of the trainer cannot be reached any more: {error}") from error
 
 
 def frame_receive(connection: socket.socket, *, max_bytes: int | None = None) -> bytearray:
-    """The next frame, which may hold so many bytes. Raises RankGone."""
+    """Return the next frame, of at most `max_bytes`. Raises RankGone."""
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if max_bytes is not None and length > max_bytes:
-        raise RankGone(f"a frame of {length} bytes came, accepted are {max_bytes}")
+        raise RankGone(f"received a frame of {length} bytes; at most {max_bytes} are accepted")
     return _read(connection, length)
 
 

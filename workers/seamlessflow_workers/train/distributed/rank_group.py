@@ -1,10 +1,10 @@
 """Several processes that train together, behind the same protocol as one: `step_engine.StepEngine`.
 
-This process is rank 0, or the first rank of another machine of a gang: it starts the others of its machine, tells each
-what it does itself (`rank_commands`) and computes its own share; rank 0 tells the other machines too. All meet in a
-store of rank 0, over a socket bound before anyone is told its port: on the loopback, or where the machine listens to
-others. A rank that ends ends the whole trainer, which starts again from its last checkpoint; without rank 0 the others
-end by themselves.
+This process is rank 0, or the first rank of another machine of a gang. It starts the other ranks of its machine, sends
+them each of its own calls (`rank_commands`) and computes its own share; rank 0 also sends them to the other machines.
+All ranks meet in a store of rank 0, on a socket that is bound before anyone learns its port: on the loopback, or where
+the machine listens to others. If a rank ends, the whole trainer ends and starts again from its last checkpoint; without
+rank 0 the others exit by themselves.
 """
 
 import logging
@@ -47,17 +47,17 @@ from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 logger = logging.getLogger(__name__)
 
 EXIT_RANK_LOST = 4
-_LAST_WORD_S = 10.0  # what stopped a rank may stop rank 0 as well, which can say it better
+_LAST_WORD_S = 10.0  # the cause may stop rank 0 as well, which can report it better
 _DYING_S = 1.0
 _LOOPBACK = "127.0.0.1"
 _UNSPECIFIED = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - compared with, not bound
-_JOIN_LIMIT = timedelta(minutes=30)  # the others may read their models from slower disks
+_JOIN_LIMIT = timedelta(minutes=30)  # other machines may read their models from slower disks
 _ZERO_STAGE_OF_SPREAD_WEIGHTS = 3
 _PROOF_PREFIX = ".gang-"
 
 
 def engine_load(model_path: Path, spec: JobSpec) -> StepEngine:
-    """The engine of one process, or of `train.num_ranks` of one machine. Raises ModelLoadError."""
+    """Load the engine of one process, or of `train.num_ranks` processes on one machine. Raises ModelLoadError."""
     if spec.train.num_ranks == 1:
         process_group_start()
         return TrainEngine(model_path, spec)
@@ -67,9 +67,9 @@ def engine_load(model_path: Path, spec: JobSpec) -> StepEngine:
 def gang_lead(
     model_path: Path, spec: JobSpec, *, members: Sequence[Member], listen_host: str, artifacts: Path | None
 ) -> "RankGroup":
-    """Rank 0 with the others of its machine, and the first of each other machine. Raises ModelLoadError, RankGone.
+    """Start rank 0 with the other ranks of its machine and all other machines. Raises ModelLoadError, RankGone.
 
-    `artifacts`: a folder that all machines are to see.
+    `artifacts` is a folder that all machines must see.
     """
     num_local = spec.train.num_ranks
     _require_devices(num_local)
@@ -106,10 +106,10 @@ def gang_lead(
 
 
 def gang_follow(load: Load, connection: socket.socket) -> StepEngine:
-    """The engine of the first rank of another machine, and of the others there. Raises ModelLoadError."""
+    """Load the engine of another machine's first rank and of the other ranks there. Raises ModelLoadError."""
     if load.proof_path and _proof_read(Path(load.proof_path)) != load.proof:
         raise ModelLoadError(
-            f"does not see the artifacts of the machine that leads: {Path(load.proof_path).parent} must be the same "
+            f"does not see the artifacts of the leading machine: {Path(load.proof_path).parent} must be the same "
             "folder on all machines that train together (ARTIFACT_ROOT)"
         )
     num_local = JobSpec.model_validate_json(load.spec).train.num_ranks
@@ -121,7 +121,7 @@ def gang_follow(load: Load, connection: socket.socket) -> StepEngine:
 
 
 def follower_join(load: Load) -> TrainEngine:
-    """The engine of a rank that has none below it. Raises ModelLoadError."""
+    """Load the engine of a rank that starts no others. Raises ModelLoadError."""
     return _engine_join(load, _store_of(load))
 
 
@@ -142,12 +142,12 @@ def _store_of(load: Load) -> TCPStore:
 
 @contextmanager
 def _artifacts_proof(artifacts: Path | None) -> Iterator[tuple[str, str]]:
-    """Path and contents of a file that only who sees the same folder can read; it is there while all load."""
+    """Yield path and contents of a file that only machines that see the folder can read. It exists while all load."""
     if artifacts is None:
         yield "", ""
         return
     artifacts.mkdir(parents=True, exist_ok=True)
-    for left in artifacts.glob(f"{_PROOF_PREFIX}*"):  # of a trainer that was killed while others loaded
+    for left in artifacts.glob(f"{_PROOF_PREFIX}*"):  # left by a trainer that was killed while others loaded
         left.unlink(missing_ok=True)
     proof = secrets.token_hex(16)
     path = artifacts / f"{_PROOF_PREFIX}{proof}"
@@ -160,17 +160,17 @@ def _artifacts_proof(artifacts: Path | None) -> Iterator[tuple[str, str]]:
 
 def _proof_read(path: Path) -> str | None:
     try:
-        list(path.parent.iterdir())  # a network file system may remember that it was not there
+        list(path.parent.iterdir())  # a network file system may have cached that the file does not exist
         return path.read_text()
     except OSError:
         return None
 
 
 class RankGroup:
-    """The first rank of a machine and, in processes of their own, those that it tells what to do."""
+    """The first rank of a machine and the other ranks, processes of their own to which it sends its calls."""
 
     def __init__(self, load: Load, store: Store, members: Sequence[Member]) -> None:
-        """Returns when all ranks have loaded. Raises ModelLoadError, and RankGone for one of another machine."""
+        """Return once all ranks have loaded. Raises ModelLoadError, or RankGone if another machine failed."""
         spec = JobSpec.model_validate_json(load.spec)
         self._is_spread = spec.train.zero_stage == _ZERO_STAGE_OF_SPREAD_WEIGHTS
         self._members = tuple(members)
@@ -220,7 +220,7 @@ class RankGroup:
 
     @contextmanager
     def _together(self, command: Command) -> Iterator[None]:
-        """Tell the others, do the same here. Raises RankGone where that fails because one of them has ended."""
+        """Send the command to the others, then do the same here. Raises RankGone if it fails because one has ended."""
         with self._explained():
             command_send(self._connections, command)
             yield
@@ -231,7 +231,7 @@ class RankGroup:
             yield
         except ModelLoadError:
             raise
-        except RuntimeError as error:  # of a collective as well
+        except RuntimeError as error:  # collectives raise it too
             for rank in self._local:
                 if (code := rank.exit_code()) is not None:
                     raise RankGone(
@@ -244,7 +244,7 @@ class RankGroup:
 
 
 class _Rank:
-    """The process of another rank, watched for as long as this one lives."""
+    """The process of another rank, watched for as long as this process lives."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -263,19 +263,17 @@ class _Rank:
         threading.Thread(target=self._watch, name=f"rank-{number}", daemon=True).start()
 
     def exit_code(self) -> int | None:
-        """Return the exit code; None while the process lives. It waits a moment for one that closed its connections."""
+        """Return the exit code, after waiting a moment for a process that is exiting; None while it lives."""
         self._ended.wait(_DYING_S)
         return self._process.returncode
 
     def _watch(self) -> NoReturn:
-        """A rank never ends before rank 0; if it does, the others would wait for it in their next collective."""
+        """End the trainer when this rank ends, because the others would wait for it in their next collective."""
         code = self._process.wait()
         self._ended.set()
         logger.error("rank %d of the trainer ended with exit code %d", self.number, code)
         time.sleep(_LAST_WORD_S)
-        end_process(
-            EXIT_RANK_LOST, f"rank {self.number} is gone; the trainer starts again from its checkpoint"
-        )
+        end_process(EXIT_RANK_LOST, f"rank {self.number} is gone; the trainer restarts from its checkpoint")
 
 
 def _require_devices(num_ranks: int) -> None:

@@ -1,9 +1,9 @@
-"""Makes the example model: an ordinary Hugging Face folder, from a seed, without any download.
+"""Makes the example model from a seed, without any download; the result is an ordinary Hugging Face folder.
 
 `python -m seamlessflow_workers.train.example --out DIR [--environment calculator|arithmetic] [--seed 0] [--cache DIR]`
 
-The content is addressed by (environment, seed, code): a folder that has the right key is left alone, a cached one is
-copied, both without importing torch. Folders are written aside and renamed, so a half-made model is never seen.
+The content is addressed by (environment, seed, code): a folder with the right key is left alone and a cached one is
+copied, both without importing torch. Folders are written beside their place and renamed, so they are always complete.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from seamlessflow_workers.train.example.tasks import ExampleEnvironment
 KEY_FILE = "example_model.key"
 NUM_PRACTICE_STEPS = 80
 NUM_MIXTURE_STEPS = 60
-NUM_TOKENIZER_TRANSCRIPTS = 1000  # of each environment: all models share one vocabulary
+NUM_TOKENIZER_TRANSCRIPTS = 1000  # of each environment, so that all models share one vocabulary
 TOKENIZER_SEED = 0
 NUM_THREADS = 1  # fixed, because sums over threads differ in the last bit
 
@@ -43,7 +43,7 @@ def example_model_ensure(
     """Make `out` the example model and return it. Raises ForeignFolder."""
     key = content_key(environment, seed=seed)
     if _folder_key(out) == key:
-        report(f"example model {key} is in {out}")
+        report(f"example model {key} is already in {out}")
         return out
     if out.exists() and _folder_key(out) is None and any(out.iterdir()):
         raise ForeignFolder(f"out: {out} exists and is not an example model; name a new folder")
@@ -59,7 +59,7 @@ def example_model_ensure(
 
 
 def content_key(environment: ExampleEnvironment, *, seed: int) -> str:
-    """What the model depends on: environment, seed and every source file of the builder."""
+    """Return a digest of all that the model depends on: environment, seed and the builder's source files."""
     digest = hashlib.sha256(f"{environment}/{seed}".encode())
     folder = Path(__file__).parent
     for source in sorted([*folder.glob("*.py"), *folder.glob("*.jinja"), Path(calc_tool.__file__)]):
@@ -75,7 +75,7 @@ def _folder_key(folder: Path) -> str | None:
 
 
 def _place(target: Path, write: Callable[[Path], None]) -> None:
-    """Write into a folder beside `target`, then rename. Who comes second finds the same content and keeps it."""
+    """Write into a folder beside `target`, then rename it. If another process was first, its equal folder is kept."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _folder_beside(target) as folder:
         write(folder)
@@ -106,7 +106,7 @@ def _copy(source: Path, folder: Path) -> None:
 def _write_model(
     folder: Path, environment: ExampleEnvironment, *, seed: int, key: str, report: Report
 ) -> None:
-    # Imported here, so that a cached model costs no import of torch.
+    # Imported here, so that using a cached model does not import torch.
     import torch
 
     from seamlessflow_workers.train.example import warm_start

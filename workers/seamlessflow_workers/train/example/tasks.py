@@ -28,7 +28,7 @@ class ExampleTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def iter_tasks(environment: ExampleEnvironment, *, num_tasks: int, seed: int) -> Iterator[ExampleTask]:
-    """Calculator: products of three-digit numbers. Arithmetic: sums small enough to be learned by heart."""
+    """Yield tasks. Calculator: products of three-digit numbers. Arithmetic: sums small enough to learn by heart."""
     chance = random.Random(f"{environment}/{seed}")
     for index in range(num_tasks):
         expression, answer = _expression(environment, chance)

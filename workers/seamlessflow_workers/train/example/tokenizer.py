@@ -1,7 +1,7 @@
 """The example model's tokenizer: byte-level BPE over the environment's own transcripts.
 
-Digits are always tokens of their own and newlines always end one, so no token reaches from template text into what the
-model says. Merges may cross spaces: the fixed text of the template becomes a handful of tokens.
+Each digit is a token and a newline always ends one, so no token spans template text and the model's own text. Merges
+may cross spaces, so the fixed text of the template becomes a handful of tokens.
 """
 
 import re
@@ -46,7 +46,7 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    # The trainer knows no special tokens: what lies between them is learned as the encoder will see it.
+    # The trainer ignores special tokens, so it learns from the text between them, as the encoder will see it.
     fragments = (fragment for text in texts for fragment in BETWEEN_SPECIALS.split(text) if fragment)
     words = (word for sentence in PROSE for word in re.findall(r" ?\w+|[^\w ]", sentence))
     tokenizer.train_from_iterator([*fragments, *words], trainer)

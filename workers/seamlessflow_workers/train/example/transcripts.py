@@ -1,8 +1,8 @@
-"""Synthetic chat transcripts: what the warm start imitates and the tokenizer is trained on.
+"""Synthetic chat transcripts, which the warm start imitates and on which the tokenizer is trained.
 
-Two stages. *Practice* shows only right answers: the model learns the format and to copy numbers. *Mixture* shows right
-tool use, guesses without the tool and calls with a garbled expression (what follows such a call is consistent with
-it): every skill that reinforcement has to select is present, and the sampled reward starts near 0.2.
+There are two stages. *Practice* shows only right answers: the model learns the format and to copy numbers. *Mixture*
+shows right tool use, guesses without the tool, and calls with a garbled expression (followed by its consistent result).
+So every skill that reinforcement has to select is present, and the sampled reward starts near 0.2.
 """
 
 import json
@@ -39,7 +39,7 @@ class Transcript:
 
 
 class ChatTemplate:
-    """Renders messages as `transformers` does: sandboxed Jinja, JSON unescaped and in the given key order."""
+    """Renders messages as `transformers` does: in sandboxed Jinja, with JSON unescaped and in the given key order."""
 
     def __init__(self) -> None:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
@@ -57,7 +57,7 @@ class ChatTemplate:
 def iter_transcripts(
     environment: ExampleEnvironment, stage: Stage, *, num_transcripts: int, seed: int
 ) -> Iterator[Transcript]:
-    """Deterministic by (environment, stage, seed)."""
+    """Yield transcripts that depend only on (environment, stage, seed)."""
     chance = random.Random(f"{environment}/{stage}/{seed}")
     tasks = iter_tasks(environment, num_tasks=num_transcripts, seed=chance.randrange(2**31, 2**32))
     for task in tasks:

@@ -1,7 +1,7 @@
 """Builds and warm-starts the tiny Qwen3: plain supervised learning on assistant tokens, on the CPU.
 
-Short on purpose: it teaches format and copying and leaves the choice of strategy to reinforcement. Same seed, same
-number of threads, same weights.
+It is short on purpose: it teaches format and copying and leaves the choice of strategy to reinforcement. The same seed
+and number of threads give the same weights.
 """
 
 import math
@@ -27,7 +27,7 @@ PROGRESS_EVERY_STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One transcript as tokens; `targets` marks what the assistant said, end-of-turn included."""
+    """One transcript as tokens; `targets` marks the assistant's tokens, including the end of its turn."""
 
     tokens: Sequence[int]
     targets: Sequence[bool]
@@ -66,7 +66,7 @@ def encode_examples(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Example]
 def warm_start(
     model: Qwen3ForCausalLM, examples: Sequence[Example], *, report: Callable[[int, int, float], None]
 ) -> None:
-    """One pass over the examples; `report(step, num_steps, loss)` is called now and then."""
+    """Train for one pass over the examples; call `report(step, num_steps, loss)` now and then."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=PEAK_LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0
     )
@@ -117,7 +117,7 @@ def _learning_rate(step: int, num_steps: int) -> float:
 
 
 def _target_loss(model: Qwen3ForCausalLM, batch: Sequence[Example]) -> torch.Tensor:
-    """Mean cross-entropy over the target tokens. Rows are padded on the right, which a causal mask never sees."""
+    """Return the mean cross-entropy over target tokens. Rows are padded on the right, which a causal mask ignores."""
     length = max(len(example.tokens) for example in batch)
     tokens = torch.zeros(len(batch), length, dtype=torch.long)
     targets = torch.zeros(len(batch), length, dtype=torch.bool)

@@ -1,1 +1,1 @@
-"""Attention over flat trees: which blocks a tree needs, how they are computed, which models can take them."""
+"""Attention over flat trees: which blocks a tree needs, how they are computed, and which models support it."""

@@ -1,10 +1,10 @@
-"""Attention of each token to its ancestors in a flat tree, skipping what the tree masks.
+"""Attention of each token to its ancestors in a flat tree, skipping everything that the tree masks.
 
-Registered with transformers as `TREE_ATTENTION`; the model's forward is given `tree=TreeBlocks` and positions of the
-tokens on their own paths. On a processor every block of `TreeBlocks` is one call of torch's flash kernel without any
-mask; partial results of a query are joined by their log-sum-exp, and in the backward pass each block is given the
-joined output and log-sum-exp, which makes its share of the gradient exact (as in ring attention, arXiv 2310.01889). On
-CUDA the same mask goes to flex-attention by tiles. Grouped-query heads are supported by both.
+It is registered with transformers as `TREE_ATTENTION`; the model's forward pass takes `tree=TreeBlocks` and positions
+of the tokens on their own paths. On a CPU every block of `TreeBlocks` is one call of torch's flash kernel without a
+mask. Partial results of a query are joined by their log-sum-exp; in the backward pass each block gets the joined output
+and log-sum-exp, which makes its share of the gradient exact (as in ring attention, arXiv 2310.01889). On CUDA
+flex-attention gets the same mask as tiles. Both support grouped-query heads.
 """
 
 from typing import Any
@@ -23,14 +23,14 @@ _UNSUPPORTED = (
     "position_bias",
     "s_aux",
     "softcap",
-)  # options of other attentions that would change the result
+)  # options of other kinds of attention, which would change the result
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 class TreeAttentionError(RuntimeError):
-    """The model asks its attention for something that trees of tokens cannot give."""
+    """The model asks its attention for something that is impossible on trees."""
 
 
 def tree_attention_forward(
@@ -46,20 +46,21 @@ def tree_attention_forward(
     tree: TreeBlocks | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Query [1, H, T, D]; key, value [1, G, T, D], H a multiple of G; gives [1, T, H, D]. Raises TreeAttentionError."""
+    """Return [1, T, H, D] for query [1, H, T, D] and key, value [1, G, T, D], H a multiple of G.
+
+    Raises TreeAttentionError.
+    """
     if tree is None:
-        raise TreeAttentionError(
-            f"{type(module).__name__} was not handed the tree: its model drops arguments"
-        )
+        raise TreeAttentionError(f"{type(module).__name__} did not get the tree: its model drops arguments")
     if query.shape[0] != 1 or query.shape[2] != tree.layout.num_tokens or key.shape[2] != query.shape[2]:
         raise TreeAttentionError(
             f"expected one row of {tree.layout.num_tokens} tokens, got {tuple(query.shape)}"
         )
     if attention_mask is not None or dropout:
-        raise TreeAttentionError("a further mask or dropout cannot be combined with a tree")
+        raise TreeAttentionError("a tree cannot be combined with another mask or with dropout")
     if sliding_window is not None and tree.num_path_tokens_max > sliding_window:
         raise TreeAttentionError(
-            f"a path of {tree.num_path_tokens_max} tokens is longer than the sliding window, {sliding_window}"
+            f"a path of {tree.num_path_tokens_max} tokens is longer than the sliding window of {sliding_window}"
         )
     if named := [name for name in _UNSUPPORTED if options.get(name) is not None]:
         raise TreeAttentionError(f"attention with {', '.join(named)} cannot be computed on trees")
@@ -73,7 +74,7 @@ AttentionInterface.register(TREE_ATTENTION, tree_attention_forward)
 
 
 class BlockAttention(torch.autograd.Function):
-    """Exact attention over the blocks of a tree, on a processor."""
+    """Exact attention over the blocks of a tree, on a CPU."""
 
     @staticmethod
     def forward(
@@ -81,7 +82,7 @@ class BlockAttention(torch.autograd.Function):
     ) -> Tensor:
         _, num_heads, num_tokens, width = query.shape
         wide = _wide(query.dtype)
-        # Laid out as the next projection wants it: [1, T, H, D].
+        # In the layout that the next projection wants: [1, T, H, D].
         output = torch.empty(1, num_tokens, num_heads, width, dtype=wide).transpose(1, 2)
         logsumexp = torch.empty(1, num_tokens, num_heads, dtype=wide).transpose(1, 2)
         for own in tree.causal:
@@ -118,12 +119,12 @@ class BlockAttention(torch.autograd.Function):
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """Partial sums are kept in at least float32."""
+    """Return the type of partial sums: at least float32."""
     return dtype if dtype == torch.float64 else torch.float32
 
 
 def _join(output: Tensor, logsumexp: Tensor, part: Tensor, part_sum: Tensor) -> None:
-    """Attention over the union of two sets of keys, in place: [1, H, N, D] and [1, H, N]."""
+    """Join attention over two sets of keys, in place: outputs [1, H, N, D], log-sum-exps [1, H, N]."""
     joined = torch.logaddexp(logsumexp, part_sum)
     output.mul_((logsumexp - joined).exp_()[..., None])
     output.addcmul_(part.to(output.dtype), (part_sum - joined).exp_()[..., None])
@@ -131,11 +132,11 @@ def _join(output: Tensor, logsumexp: Tensor, part: Tensor, part_sum: Tensor) -> 
 
 
 def tile_mask(tree: TreeBlocks, device: torch.device) -> BlockMask:
-    """The ancestor mask for flex-attention: kv is an ancestor of q, or q, iff kv ≤ q < descendant_ends[kv]."""
+    """Return the ancestor mask for flex-attention: kv is q or its ancestor iff kv ≤ q < descendant_ends[kv]."""
     num_tokens = tree.layout.num_tokens
     tiles = tree.tiles()
-    # The last tile may reach behind the end: what is there is nobody's ancestor. A padded table, not a clamp: a number
-    # in the mask would be part of what the kernel is compiled for.
+    # The last tile may reach beyond the end, where no token is anyone's ancestor. This is a padded table instead of a
+    # clamp, because a number in the mask would become part of what the kernel is compiled for.
     padded = np.zeros(len(tiles.full_counts) * TILE, dtype=np.int64)
     padded[:num_tokens] = tree.layout.descendant_ends
     ends = torch.from_numpy(padded).to(device)
@@ -161,7 +162,7 @@ _compiled_flex: Any = None
 
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, tree: TreeBlocks, scale: float) -> Tensor:
-    """[1, H, T, D]. The kernel is compiled once; the tables of a tree are made once for all its layers."""
+    """Return [1, H, T, D]. The kernel is compiled once; a tree's tables are made once for all layers."""
     global _compiled_flex
     if _compiled_flex is None:
         _compiled_flex = torch.compile(flex_attention, dynamic=True)

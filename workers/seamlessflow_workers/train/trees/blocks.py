@@ -1,13 +1,13 @@
-"""Which rectangles of the attention matrix a flat tree needs: numpy in, index tables out.
+"""Which rectangles of the attention matrix a flat tree needs: takes numpy arrays and returns index tables.
 
 The input is a `TreeLayout` of T tokens, depth first. A token attends to itself and its ancestors, and the descendants
-of a token are one range behind it. So the ancestor mask is a sum of blocks without a mask inside them:
+of a token are one range after it. So the ancestor mask is a sum of blocks that need no mask inside:
 
-* a causal block for each sample, its tokens among themselves;
-* a full rectangle for each stretch of a sample that later samples go on from: its keys × all their queries.
+* a causal block for each sample: its tokens among themselves;
+* a full rectangle for each stretch of a sample that later samples continue: its keys × all their queries.
 
-Invariant: every pair (token, ancestor or itself) lies in exactly one block, and no other pair does. S samples have less
-than 2 S blocks, whatever the shape of the tree. For GPUs the same mask is given as tables of 128-token tiles.
+Invariant: every pair (token, itself or an ancestor) lies in exactly one block, and no other pair does. S samples have
+less than 2 S blocks, whatever the shape of the tree. For GPUs the same mask is available as tables of 128-token tiles.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from seamlessflow.core.batching.tree_layout import TreeLayout
 
-TILE = 128  # tokens along one side of a tile; flex-attention's own default
+TILE = 128  # tokens along one side of a tile; flex-attention's default
 
 Ints = NDArray[np.int64]
 
@@ -34,9 +34,9 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The mask by tiles, Q × K of them, int32; `partial` ones need the mask inside, `full` ones do not.
+    """The mask as Q × K tiles, int32; `partial` tiles need the mask inside, `full` ones do not.
 
-    `*_counts[q]` tiles of row q are needed; their columns are `*_columns[q, :count]`.
+    Row q needs `*_counts[q]` tiles; their columns are `*_columns[q, :count]`.
     """
 
     partial_counts: NDArray[np.int32]  # [Q]
@@ -62,7 +62,7 @@ class TreeBlocks:
         found = []
         for own in self.causal:
             is_shared = ends[own] > own.stop
-            # Going down a sample ends only shrink: stretches of equal ends are the places between its forks.
+            # Along a sample ends only shrink: stretches of equal ends are the stretches between its forks.
             edges = np.flatnonzero(np.diff(np.concatenate([[-1], np.where(is_shared, ends[own], -1), [-1]])))
             for first, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
                 keys = slice(own.start + first, own.start + stop)
@@ -72,7 +72,7 @@ class TreeBlocks:
 
     @property
     def num_pairs(self) -> int:
-        """Query-key pairs that are computed if causal blocks skip their upper half."""
+        """The number of computed query-key pairs, if causal blocks skip their upper half."""
         return int((self.layout.positions + 1).sum())
 
     @property
@@ -80,11 +80,11 @@ class TreeBlocks:
         return int(self.layout.positions.max()) + 1
 
     def tiles(self, tile: int = TILE) -> Tiles:
-        """The last tile may reach behind the end; there nothing attends and nothing is attended to."""
+        """Return the mask as tiles. The last tile may reach beyond the end, where nothing attends or is attended to."""
         num_tokens = self.layout.num_tokens
         num_tiles = -(-num_tokens // tile)
         starts = np.arange(num_tiles) * tile
-        # A token behind the end descends from nothing and has nothing below it.
+        # A token beyond the end has neither ancestors nor descendants.
         ends = np.concatenate(
             [self.layout.descendant_ends, np.zeros(num_tiles * tile - num_tokens, dtype=np.int64)]
         )
@@ -102,5 +102,5 @@ class TreeBlocks:
 
 
 def _table(is_set: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """For each row the number of set columns, and all columns with the set ones first."""
+    """Return for each row the number of set columns, and all columns with the set ones first."""
     return is_set.sum(1).astype(np.int32), np.argsort(~is_set, axis=1, kind="stable").astype(np.int32)

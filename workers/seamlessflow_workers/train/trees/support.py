@@ -1,9 +1,9 @@
-"""Finds out whether a model can be trained on flat trees, and switches it over.
+"""Finds out whether a model can be trained on flat trees, and switches it to tree attention.
 
-On a flat tree siblings stand side by side, so whatever carries a state from token to token (state-space layers,
+On a flat tree siblings are adjacent, so anything that carries state from token to token (state-space layers,
 convolutions, token shifts) or looks at neighbours (sliding windows) would leak from one branch into the next. Such
-models are refused by what their configuration says; then a small tree is run and compared with its branches, which
-also catches what no configuration tells. A refusal names the reason and the way out, `train.tree: false`.
+models are refused by their configuration. Then a small tree is run and compared with its branches, which also catches
+what the configuration does not tell. A refusal gives the reason and the way out, `train.tree: false`.
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.trees.attention import TREE_ATTENTION, TreeAttentionError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 
-# Of the largest logit: bfloat16 keeps 8 bits, and sums over a model's depth lose some more.
+# Relative to the largest logit: bfloat16 has 8 bits, and sums over a model's depth lose some more.
 _PROBE_TOLERANCES = {torch.bfloat16: 0.1, torch.float16: 0.05, torch.float32: 1e-3, torch.float64: 1e-9}
-# A fork in the middle of a sample, one at its beginning, so that siblings stand side by side.
+# One fork in the middle of a sample and one near its beginning, so that siblings are adjacent.
 _PROBE_LAYOUT = TreeLayout(np.array([0, 6, 9, 11]), np.array([-1, 3, 1]))
 _TREE_LAYERS = frozenset({"full_attention", "sliding_attention"})
 
 
 class TreeRefused(ModelLoadError):
-    """The architecture cannot be trained on trees."""
+    """The model cannot be trained on trees."""
 
     def __init__(self, model: PreTrainedModel, reason: str) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class TreeRefused(ModelLoadError):
 
 
 def tree_attention_enable(model: PreTrainedModel) -> None:
-    """Make `model` take `tree=`; afterwards it takes nothing else. Raises TreeRefused, the model then as it was."""
+    """Make `model` take `tree=`, and only that. Raises TreeRefused, after restoring the model."""
     reason = _reason_against(model)
     if reason is not None:
         raise TreeRefused(model, reason)
@@ -54,7 +54,7 @@ def tree_attention_enable(model: PreTrainedModel) -> None:
     worst = float((found - expected).abs().max() / expected.abs().max())
     if not worst <= _PROBE_TOLERANCES[model.dtype]:
         model.set_attn_implementation(before)
-        raise TreeRefused(model, f"on a tree its logits differ from those of the branches (by {worst:.1%})")
+        raise TreeRefused(model, f"its logits on a tree differ from those on the branches (by {worst:.1%})")
 
 
 def _reason_against(model: PreTrainedModel) -> str | None:
@@ -64,13 +64,13 @@ def _reason_against(model: PreTrainedModel) -> str | None:
         named = f" ({', '.join(sorted(others))})" if not model._is_stateful else ""
         return f"its layers{named} carry a state from token to token, which would leak between branches"
     if not model._supports_attention_backend:
-        return "its attention cannot be exchanged"
+        return "its attention cannot be replaced"
     return None
 
 
 @torch.no_grad()
 def _branch_logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
-    """[T, vocabulary] of a tree's tokens, each from the last branch that it is in."""
+    """Return the logits of a tree's tokens, [T, vocabulary], each from the last branch that contains it."""
     logits: dict[int, Tensor] = {}
     for pieces in _PROBE_LAYOUT.paths():
         tokens = torch.cat([torch.arange(piece.start, piece.stop) for piece in pieces])

@@ -250,7 +250,7 @@ def test_what_the_configuration_does_not_tell_the_probe_finds() -> None:
     model = make_model("llama")
     mlp = model.get_submodule("model.layers.1.mlp")
     mlp.register_forward_pre_hook(lambda _module, inputs: (inputs[0] + inputs[0].roll(1, dims=1),))
-    with pytest.raises(TreeRefused, match="logits differ from those of the branches"):
+    with pytest.raises(TreeRefused, match="logits on a tree differ from those on the branches"):
         tree_attention_enable(model)
     assert model.config._attn_implementation == "sdpa"
 
@@ -267,9 +267,9 @@ def test_a_sliding_window_is_refused_only_when_a_path_is_longer() -> None:
     policy, long = Policy(model), TreeLayout.of_lengths([11])
     row = torch.arange(11)[None]
     place = torch.tensor([3])
-    with pytest.raises(TreeAttentionError, match="11 tokens is longer than the sliding window, 10"):
+    with pytest.raises(TreeAttentionError, match="11 tokens is longer than the sliding window of 10"):
         policy(row, torch.zeros_like(place), place, place, 1.0, TreeBlocks(long))
-    with pytest.raises(TreeAttentionError, match="was not handed the tree"):
+    with pytest.raises(TreeAttentionError, match="did not get the tree"):
         policy(row, torch.zeros_like(place), place, place, 1.0)
     with pytest.raises(TreeRefused, match="sliding window, 4"):
         tree_attention_enable(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)))
