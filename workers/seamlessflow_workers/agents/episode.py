@@ -1,8 +1,8 @@
 """Runs one session in its environment and returns how it ended.
 
 Whatever an agent does becomes a `SessionFinish`: an outcome, the task's own timeout (an outcome of 0), or a failure.
-Invariant: the task's clock stands still while the gateway holds a turn of the session, and while this process itself
-stands still; an agent is never blamed for an update, a hand-over, a pause or a stopped machine.
+Invariant: the task's clock stops while the gateway holds a turn of the session, and while this process itself is
+stopped; an agent is never charged for an update, a hand-over, a pause or a stopped machine.
 """
 
 import asyncio
@@ -22,11 +22,9 @@ from seamlessflow.core.types.rewards import reward_problem
 from seamlessflow_workers.clients.http import FencedOff, RequestRefused
 
 MAX_FAILURE_CHARACTERS = 2000
-LEAST_WAIT_S = 0.5  # between two questions how long a session was held
+LEAST_WAIT_S = 0.5  # between two requests for the time that a session was held
 SLICE_S = 1.0
-LATE_S = (
-    0.5  # this process stood still in a slice that took more than so much over its time: only so much counts
-)
+LATE_S = 0.5  # if a slice takes longer than its time plus this, the process was stopped; then only this much counts
 
 HeldSeconds = Callable[[UUID], Awaitable[float]]
 logger = logging.getLogger(__name__)
@@ -41,7 +39,7 @@ async def run_episode(
     timeout_s: float,
     held_s: HeldSeconds,
 ) -> SessionFinish:
-    """Run a session. `held_s` tells how long the gateway held its turns; it is asked only when time seems over."""
+    """Run a session. `held_s` returns how long the gateway held its turns; it is called only when time seems up."""
     work = asyncio.create_task(environment.run(task, policy))
     try:
         if not await _ended_in_time(work, session_id, timeout_s, held_s):
@@ -52,7 +50,7 @@ async def run_episode(
     except BrokenEpisode as error:
         return _failed(session_id, str(error))
     except Exception as error:
-        logger.warning("session %s broke", session_id, exc_info=True)
+        logger.warning("session %s failed", session_id, exc_info=True)
         return _failed(session_id, f"{type(error).__name__}: {error}")
     finally:
         work.cancel()
@@ -68,7 +66,7 @@ async def run_episode(
 async def _ended_in_time(
     work: asyncio.Task[Outcome], session_id: UUID, timeout_s: float, held_s: HeldSeconds
 ) -> bool:
-    """Return whether `work` ended within its time; the time for which the gateway held it does not count."""
+    """Return whether `work` ended in time, not counting the time for which the gateway held its turns."""
     spent_s, limit_s = 0.0, timeout_s
     while True:
         while spent_s < limit_s:
@@ -82,7 +80,7 @@ async def _ended_in_time(
 
 
 async def _spend(work: asyncio.Task[Outcome], slice_s: float) -> float:
-    """Wait for `work`, one slice at most, and return the seconds that count."""
+    """Wait for `work`, at most one slice, and return the seconds that count."""
     now_s = asyncio.get_running_loop().time
     began_s = now_s()
     await asyncio.wait({work}, timeout=slice_s)
@@ -94,7 +92,11 @@ async def _held_so_far(session_id: UUID, held_s: HeldSeconds) -> float:
     try:
         return await held_s(session_id)
     except (FencedOff, RequestRefused) as error:
-        logger.warning("the time of session %s goes on: the gateway does not say: %s", session_id, error)
+        logger.warning(
+            "the clock of session %s goes on, because the gateway did not tell its held time: %s",
+            session_id,
+            error,
+        )
         return 0.0
 
 

@@ -1,7 +1,7 @@
 """The agent runner's client of the gateway: leases rollout groups, reports how sessions ended, asks for held time.
 
-One client lives for one phase and carries its credential. Every call rides out a gateway that is away; a report may be
-repeated, the gateway counts it once.
+A client lives for one phase and carries its credential. Every call waits for a gateway that is away. A report may be
+repeated, because the gateway counts it once.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from seamlessflow.core.protocol.data_plane import (
 )
 from seamlessflow_workers.clients.http import post_until_answered
 
-ANSWER_MARGIN_S = 30.0  # beyond the long poll
+ANSWER_MARGIN_S = 30.0  # on top of the long poll
 FINISH_TIMEOUT_S = 30.0
 
 
@@ -46,11 +46,11 @@ class RunnerClient:
         await self._session.close()
 
     def renew(self, credential: str) -> None:
-        """Present this credential from the next request on."""
+        """Use this credential from the next request on."""
         self._session.headers["Authorization"] = f"Bearer {credential}"
 
     async def session_held_s(self, session_id: UUID) -> float:
-        """Return how long the gateway held turns of a session so far. Raises FencedOff, RequestRefused."""
+        """Return how long the gateway has held turns of a session. Raises FencedOff, RequestRefused."""
         request = SessionsHeldRequest(session_ids=[session_id])
         raw = await post_until_answered(self._session, self._held_url, request, timeout_s=FINISH_TIMEOUT_S)
         held = msgspec.json.decode(raw or b'{"held_s":{}}', type=SessionsHeldReply).held_s
@@ -63,7 +63,7 @@ class RunnerClient:
         return GroupLeaseReply(groups=[]) if raw is None else msgspec.json.decode(raw, type=GroupLeaseReply)
 
     async def sessions_ended(self, finishes: Sequence[SessionFinish]) -> dict[UUID, str]:
-        """Report ends; returns why some were refused. Raises FencedOff, RequestRefused."""
+        """Report ends; return the reasons of those that were refused. Raises FencedOff, RequestRefused."""
         request = SessionsEnded(finishes=list(finishes))
         raw = await post_until_answered(self._session, self._ended_url, request, timeout_s=FINISH_TIMEOUT_S)
         return {} if raw is None else msgspec.json.decode(raw, type=SessionsRefused).refused

@@ -1,7 +1,7 @@
 """The agent runner: `python -m seamlessflow_workers.agents --control-fd N --warm-process FILE`.
 
-Speaks `core.protocol.child` with its supervisor. States: ready ⇄ in a phase; ends with the control socket, and dies
-with the process that started it.
+It speaks `core.protocol.child` with its supervisor. States: ready ⇄ in a phase. It exits when the control socket
+closes, and dies with the process that started it.
 """
 
 import argparse
@@ -148,7 +148,7 @@ class AgentRunner:
         except Exception as error:
             logger.exception("phase %s failed", phase_id)
             self._send(
-                Failed(phase_id=phase_id, reason=f"the agent runner broke: {type(error).__name__}: {error}")
+                Failed(phase_id=phase_id, reason=f"the agent runner failed: {type(error).__name__}: {error}")
             )
         else:
             self._send(Ended(phase_id=phase_id, reason="drained"))
@@ -181,7 +181,7 @@ class AgentRunner:
 
 
 class _Phase:
-    """A phase under way: its order, its task, and the event that drains it."""
+    """A phase in progress: its order, its task, and the signal that drains it."""
 
     def __init__(self, order: PhaseOrder, run: PhaseRun) -> None:
         self.order = order

@@ -1,7 +1,7 @@
 """An agent phase: keeps as many episodes running as the job allows until it is drained.
 
-States: leasing → winding up → over. Training and, where the job has held-out tasks, evaluation are leased in loops of
-their own (`loop`), so neither waits for room that the other takes.
+States: leasing → winding up → over. Training and, if the job has held-out tasks, evaluation are leased in separate
+loops (`session_loop`), so neither waits for room that the other takes.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ DRAIN_GRACE_S = 2.0  # unless the order says otherwise
 
 
 class DrainSignal:
-    """Asks a phase to end; episodes under way get `grace_s`."""
+    """Asks a phase to end; running episodes get `grace_s`."""
 
     def __init__(self) -> None:
         self.grace_s = DRAIN_GRACE_S
@@ -74,7 +74,7 @@ class AgentPhase:
             )
 
     async def run(self, drained: DrainSignal) -> None:
-        """Return once drained. Raises FencedOff, RequestRefused when the gateway will not serve this phase."""
+        """Return once drained. Raises FencedOff, RequestRefused if the gateway will not serve this phase."""
         grace_s = 0.0
         leasing = [asyncio.create_task(loop.lease_forever()) for loop in self._loops]
         waiting = asyncio.create_task(drained.wait())

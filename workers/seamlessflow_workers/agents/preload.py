@@ -1,4 +1,4 @@
-"""Imports all that an agent runner needs, for a fork server; nothing begins."""
+"""Imports everything that an agent runner needs, for the fork server; starts nothing."""
 
 # ruff: noqa: F401 - importing is the purpose
 

@@ -1,8 +1,8 @@
-"""Ends of sessions on their way to the gateway, several in one request.
+"""Reports the ends of sessions to the gateway, several in one request.
 
-The end that makes a group whole is told at once, since training may wait for it; so is what was cut short. Others wait
-a moment for it, and whatever ends while a request is under way goes with the next. Invariant: each end is told once by
-this runner, in the order in which it was added.
+The end that completes a group is reported at once, since training may wait for it, and so is a session that was cut
+short. Others wait a moment for it, and sessions that end during a request go with the next one. Invariant: this runner
+reports each end once, in the order in which it was added.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reports:
-    """`on_told`: some are through, whatever the gateway said to them."""
+    """`on_told` is called when reports have been delivered, whatever the gateway answered."""
 
     def __init__(self, client: RunnerClient, *, on_told: Callable[[], None]) -> None:
         self._client = client
@@ -31,12 +31,12 @@ class Reports:
         self._sender: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """Return how many reports are not through."""
+        """Return how many reports have not been delivered."""
         return len(self._ends)
 
     @property
     def session_ids(self) -> list[UUID]:
-        """Return the sessions whose reports are not through."""
+        """The sessions whose reports have not been delivered."""
         return [finish.session_id for finish in self._ends]
 
     def add(self, finish: SessionFinish, *, is_urgent: bool) -> None:
@@ -47,7 +47,7 @@ class Reports:
             self._sender = asyncio.create_task(self._send())
 
     async def flush(self, *, timeout_s: float) -> None:
-        """Send what is left at once, and give up what is not through by then."""
+        """Send the remaining reports at once, and give up those that are not delivered within `timeout_s`."""
         self._is_urgent.set()
         if self._sender is None:
             return

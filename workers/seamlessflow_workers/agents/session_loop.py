@@ -1,7 +1,7 @@
-"""One loop of an agent phase: leases groups of its kind, runs their sessions as episodes, reports each end.
+"""A loop of an agent phase: leases groups of its kind, runs their sessions as episodes, reports each end.
 
-Training and evaluation have a loop each, with room of their own. Invariant: every leased session is reported once by
-this runner, those cut short as requeued (they run again elsewhere, without loss of a try); nothing an episode does
+Training and evaluation each have a loop with its own room. Invariant: this runner reports every leased session once,
+and those cut short as requeued (they run again elsewhere without using up an attempt); nothing that an episode does
 ends the loop.
 """
 
@@ -20,14 +20,14 @@ from seamlessflow_workers.agents.reports import Reports
 
 LEASE_WAIT_S = 10.0
 RENEW_EVERY_S = 30.0  # well within a lease
-HELD_EVERY_S = 10.0  # how often the gateway is told what is here, so that it notices what is not
-EMPTY_PAUSE_S = 0.25  # after a lease that gave nothing: a closed admission may be answered at once
+HELD_EVERY_S = 10.0  # how often the gateway is told which sessions are here, so that it notices missing ones
+EMPTY_PAUSE_S = 0.25  # after an empty lease, because the gateway may answer at once while admission is closed
 REPORT_GRACE_S = 3.0
 DRAINED = "the agent runner was drained before the episode ended"
 
 
 class SessionLoop:
-    """`max_sessions` run at once; `least_room`: fewer are not asked for, so that a group is leased whole."""
+    """Runs `max_sessions` at once. It never asks for fewer than `least_room`, so that groups are leased whole."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SessionLoop:
     ) -> None:
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(max_sessions)
-        # There is always room for one group; the slots keep to the limit.
+        # There is always room for one group; the slots enforce the limit.
         self._capacity = max(max_sessions, least_room)
         self._least_room = least_room
         self._is_evaluation = is_evaluation
@@ -62,7 +62,7 @@ class SessionLoop:
         return bool(self._episodes)
 
     async def lease_forever(self) -> None:
-        """Lease for ever. Raises FencedOff, RequestRefused when the gateway will not serve this phase."""
+        """Lease for ever. Raises FencedOff, RequestRefused if the gateway will not serve this phase."""
         while True:
             reply = await self._client.groups_lease(await self._next_request())
             for group in reply.groups:
@@ -71,7 +71,7 @@ class SessionLoop:
                 await asyncio.sleep(EMPTY_PAUSE_S)
 
     async def wind_up(self, grace_s: float) -> None:
-        """Give episodes this long to end; requeue the others."""
+        """Give episodes `grace_s` to end; requeue the others."""
         if self._episodes:
             await asyncio.wait(self._episodes.values(), timeout=grace_s)
         if episodes := list(self._episodes.values()):
@@ -87,7 +87,7 @@ class SessionLoop:
                     self._has_room.clear()
                     await self._has_room.wait()
         except TimeoutError:
-            # Full for long. Asking for nothing renews the lease of what runs, even if no agent spoke meanwhile.
+            # Full for long: a request for nothing renews the leases of running sessions, even of silent agents.
             return self._request(0, wait_s=0.0)
         return self._request(self._room(), wait_s=LEASE_WAIT_S)
 
@@ -101,7 +101,7 @@ class SessionLoop:
         )
 
     def _room(self) -> int:
-        """Sessions whose report is not through still count: a gateway that is away bounds what piles up here."""
+        """Return the free room. Undelivered reports take room too, which bounds them while the gateway is away."""
         return self._capacity - len(self._episodes) - len(self._reports)
 
     def _start_group(self, group: LeasedGroup) -> None:

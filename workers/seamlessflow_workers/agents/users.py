@@ -1,9 +1,9 @@
-"""Users that agent programs run as: one for each session under way, none of them with any right.
+"""Users that agent programs run as: one for each running session, without any rights.
 
 A session's user can neither read what belongs to the supervisor or to another session, nor signal its processes. Users
-are numbers without an account, from a range that distributions leave free; a file lock per number keeps supervisors of
-the same host apart, and the kernel gives it back with its holder. Only root can become another user: elsewhere programs
-run as the supervisor's own (docs/operations.md says what that means).
+are numbers without an account, from a range that distributions leave free. A file lock per number keeps supervisors on
+one host apart; the kernel releases it when its holder dies. Only root can become another user: without root, programs
+run as the supervisor's own user (docs/operations.md says what that means).
 """
 
 import asyncio
@@ -14,24 +14,24 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-FIRST_USER, NUM_USERS = 60_706, 400  # 60706 to 61183 belong to nobody in systemd's plan of user numbers
+FIRST_USER, NUM_USERS = 60_706, 400  # 60706 to 61183 are unused in systemd's assignment of user numbers
 POLL_S = 0.1
 LOCK_FOLDERS = (Path("/run"), Path("/tmp"))  # noqa: S108 - the folder below it is checked
 
 
 class UnsafeLocks(RuntimeError):
-    """Somebody else prepared the folder of the locks."""
+    """The folder of the locks was made by somebody else."""
 
 
 @contextlib.asynccontextmanager
 async def session_user() -> AsyncIterator[int | None]:
-    """Return a user's number that no other session has; None if this process is not root. Raises UnsafeLocks."""
+    """Yield a user number that no other session has; None if this process is not root. Raises UnsafeLocks."""
     if os.geteuid() != 0:
         yield None
         return
     folder = _lock_folder()
     while (taken := _take(folder)) is None:  # noqa: ASYNC110
-        # Other supervisors of this host have users, too, and no process tells another when one is free.
+        # Other supervisors on this host take users too, and do not tell when one becomes free.
         await asyncio.sleep(POLL_S)
     user_id, lock = taken
     try:

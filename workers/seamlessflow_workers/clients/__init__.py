@@ -1,1 +1,1 @@
-"""HTTP clients by which children of a supervisor speak to the gateway and the control plane."""
+"""HTTP clients through which a supervisor's children talk to the gateway and the control plane."""

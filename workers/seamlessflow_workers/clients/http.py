@@ -1,7 +1,7 @@
-"""One authenticated JSON POST with the platform's meaning of answers; retries as long as the caller allows.
+"""An authenticated JSON POST that interprets the platform's answers and retries as long as the caller allows.
 
-Gateway and control plane may restart at any time: refused connections, timeouts and 5xx are tried again with back-off.
-409 means that this phase was fenced off; any other 4xx is final. The sentence of an RFC 9457 problem is passed on.
+Gateway and control plane may restart at any time: refused connections, timeouts and 5xx are retried with back-off. 409
+means that this phase was fenced off; any other 4xx is final. The sentence of an RFC 9457 problem is passed on.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _MAX_PROBLEM_CHARACTERS = 500
 
 
 class FencedOff(RuntimeError):
-    """Another phase took over (409): nothing that this phase says counts any more."""
+    """Another phase took over (409); requests of this phase no longer count."""
 
 
 class RequestRefused(RuntimeError):
@@ -28,7 +28,7 @@ class RequestRefused(RuntimeError):
 
 
 class ServerUnavailable(RuntimeError):
-    """No trustworthy answer came (connection, timeout, 5xx); another try is worthwhile."""
+    """There was no valid answer (connection, timeout, 5xx); a retry is worthwhile."""
 
 
 class _Problem(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ async def post_until_answered(
         except ServerUnavailable as error:
             if not may_retry():
                 raise
-            logger.warning("trying again in %.1f s: %s", pause_s, error)
+            logger.warning("retrying in %.1f s: %s", pause_s, error)
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

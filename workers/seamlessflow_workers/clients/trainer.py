@@ -1,7 +1,7 @@
-"""What a trainer says over HTTP: leases batches from the gateway, announces publications to the control plane.
+"""The trainer's HTTP client: leases batches from the gateway and announces publications to the control plane.
 
-One client lives for one phase and carries its credential. Every call may be repeated: the same batch number always
-gives the same bytes, the same publication the same answer.
+A client lives for one phase and carries its credential. Every call may be repeated: the same batch number always
+returns the same bytes, and the same publication the same answer.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.protocol.worker import Publication, PublicationReply
 from seamlessflow_workers.clients.http import RequestRefused, post_until_answered
 
-ANSWER_MARGIN_S = 30.0  # beyond the long poll: time for the bytes themselves
+ANSWER_MARGIN_S = 30.0  # on top of the long poll, for the bytes themselves
 PUBLICATION_TIMEOUT_S = 30.0
 
 
@@ -37,11 +37,11 @@ class TrainerClient:
         await self._session.close()
 
     def renew(self, credential: str) -> None:
-        """Present this credential from the next request on."""
+        """Use this credential from the next request on."""
         self._session.headers["Authorization"] = f"Bearer {credential}"
 
     async def batch_lease(self, request: BatchLeaseRequest) -> Batch:
-        """The batch of number `request.number`; waits until there is one. Cancel to stop waiting.
+        """Return the batch with number `request.number`, waiting until there is one. Cancel to stop waiting.
 
         Raises FencedOff, RequestRefused.
         """
@@ -52,13 +52,15 @@ class TrainerClient:
             )
         batch = batch_decode(raw)
         if batch.header.number != request.number:
-            raise RequestRefused(f"the gateway gave batch {batch.header.number}, expected {request.number}")
+            raise RequestRefused(
+                f"the gateway returned batch {batch.header.number}, expected {request.number}"
+            )
         return batch
 
     async def publication_announce(
         self, publication: Publication, *, may_retry: Callable[[], bool]
     ) -> PublicationReply:
-        """Announce a version. Raises FencedOff, RequestRefused, and ServerUnavailable once `may_retry` says no."""
+        """Announce a version. Raises FencedOff, RequestRefused, and ServerUnavailable once `may_retry` is false."""
         raw = await post_until_answered(
             self._session,
             self._publications_url,

@@ -1,1 +1,1 @@
-"""WarmProcess children of a supervisor, one module per way of talking to them."""
+"""Warm processes as children of a supervisor, one module for each way of talking to them."""

@@ -1,8 +1,8 @@
 """Trainers and agent runners: children that speak `core.protocol.child` over an inherited socket.
 
-It takes phases to begin and drain and sends Begin, Drain and Renew to the child. It turns the child's Ready, Doing,
-Ended and Failed into moves of the phase, and exchanges Ping and Pong. Invariant: a message about another phase than
-the present one changes nothing.
+It takes phases to begin and drain, and sends Begin, Drain and Renew to the child. It turns the child's Ready, Begun,
+Doing, Ended and Failed into moves of the phase, and exchanges Ping and Pong. Invariant: a message about a phase other
+than the present one changes nothing.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from seamlessflow_workers.process.child import ChildCommand
 from seamlessflow_workers.process.environment import DEVICE_ENVIRONMENT
 
 LINE_BYTES = 1 << 20
-RENEW_EVERY_S = 3600.0  # credentials live for a day; each heartbeat's answer brings a fresh one
+RENEW_EVERY_S = 3600.0  # credentials are valid for a day; each answer to a heartbeat brings a new one
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ class ControlledChild(WarmChild):
     _has_begun = False
     _renewed_s = 0.0  # monotonic
     _is_drain_sent = False
-    _gang: tuple[str, ...] | None = None  # machines that its process trains with, once it has begun to
+    _gang: tuple[str, ...] | None = None  # the machines that its process trains with, once it has begun
 
     def fits(self, order: PhaseOrder) -> bool:
-        """Return whether the order fits: a trainer is bound to the machines with which it once trained."""
+        """Whether this child can carry out the order: a trainer is bound to the machines that it once trained with."""
         return order.gang is None or self._gang in (None, tuple(order.gang.machines))
 
     async def _prepare(self) -> ChildCommand:
@@ -60,7 +60,7 @@ class ControlledChild(WarmChild):
         settings = self._dependencies.settings
         program = settings.train_command if self.key.role is Role.TRAIN else settings.agent_command
         path = self._dependencies.folders.run / f"{self.key.role}-{self.key.job_id}.json"
-        # The address under which this machine reaches the control plane, which need not be the one that people open.
+        # The address at which this machine reaches the control plane, which may differ from the one that people open.
         warm_process = msgspec.structs.replace(
             self.warm_process, control_plane_url=settings.control_plane_url
         )
@@ -136,7 +136,9 @@ class ControlledChild(WarmChild):
         if isinstance(message, Doing):
             phase.do(message)
         elif message.phase_id != phase.order.phase_id:
-            log.warning("%s spoke of phase %s, which is not the present one", self._noun, message.phase_id)
+            log.warning(
+                "%s sent a message about phase %s, which is not the present one", self._noun, message.phase_id
+            )
         elif isinstance(message, Begun):
             if phase.state is PhaseState.STARTING:
                 phase.activate()
@@ -167,5 +169,5 @@ class ControlledChild(WarmChild):
 
 
 def _num_machines(warm_process: WarmProcess) -> int:
-    """Return how many machines train the job together; an older control plane names none."""
+    """Return how many machines train the job together. An older control plane does not say: one."""
     return int(warm_process.spec.get("train", {}).get("num_machines", 1))

@@ -16,7 +16,7 @@ from seamlessflow_workers.process.settings import ChildSettings
 
 
 class ChildFolders(Protocol):
-    """Where children's files are on this machine: `supervisor.home.MachineHome`."""
+    """Where the files of children are on this machine: `supervisor.home.MachineHome`."""
 
     @property
     def logs(self) -> Path: ...
@@ -28,16 +28,16 @@ class ChildFolders(Protocol):
 
 
 class PhaseLogs(Protocol):
-    """Whoever carries the logs of phases to the control plane: `supervisor.log_shipper.LogShipper`."""
+    """Carries the logs of phases to the control plane: `supervisor.log_shipper.LogShipper`."""
 
     def follow(self, phase_id: UUID, *, stream: str, file: RotatedFile) -> None: ...
 
     def complete(self, phase_id: UUID) -> None:
-        """Take note that nothing more will be written."""
+        """Note that nothing more will be written."""
         ...
 
     def notify(self) -> None:
-        """Take note that something was written."""
+        """Note that something was written."""
         ...
 
 
@@ -48,6 +48,6 @@ class Dependencies:
     shipper: PhaseLogs
     loading: asyncio.Lock
     on_moved: Callable[[], None]  # a phase or a child changed
-    on_observed: Callable[[], None]  # only the ledger may have
-    rendezvous_fd: int  # listening socket at which trainers of other machines meet one of this machine
+    on_observed: Callable[[], None]  # something changed that only matters to the ledger
+    rendezvous_fd: int  # listening socket at which trainers of other machines meet this machine's
     fork_server: Spawner | None = None

@@ -1,4 +1,4 @@
-"""The control calls of an engine over its unix socket: vLLM's own routes, which only the supervisor reaches.
+"""The control calls of an engine over its unix socket: vLLM's own routes, which only the supervisor can reach.
 
 Each method call becomes an HTTP request. Every failure, whatever its kind, is an EngineError with one sentence.
 """
@@ -13,10 +13,10 @@ from seamlessflow.core.protocol.worker import WeightsArrival
 from seamlessflow.core.types.transports import WeightTransport
 
 HEALTH_POLL_S = 0.02
-VERB_TIMEOUT_S = 600.0  # loading weights may take as long
+VERB_TIMEOUT_S = 600.0  # loading weights may take that long
 _SIGN_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 SHOWN_CHARACTERS = 300
-# What this client and the gateways use of an engine, whatever kind and version it is.
+# The routes that this client and the gateways use, whatever kind and version the engine is.
 NEEDED_ROUTES = (
     *("/inference/v1/generate", "/abort_requests", "/pause", "/resume"),
     *(
@@ -41,12 +41,12 @@ class EngineClient:
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
 
     async def wait_healthy(self) -> None:
-        """Poll until the engine answers; the caller sets the limit."""
+        """Poll until the engine answers. The caller sets the time limit."""
         while not await self._is_healthy():  # noqa: ASYNC110 - another process: there is no event
             await asyncio.sleep(HEALTH_POLL_S)
 
     async def gives_sign(self) -> bool:
-        """Return whether the engine answers within moments, whatever it says about its health."""
+        """Whether the engine answers within seconds, whatever it says about its health."""
         try:
             async with self._session.get("http://engine/health", timeout=_SIGN_TIMEOUT):
                 return True
@@ -54,7 +54,7 @@ class EngineClient:
             return False
 
     async def check_capabilities(self) -> None:
-        """Ask the engine's own description, rather than guess from a version number."""
+        """Check that the engine's own description has all needed routes. Raises EngineError."""
         try:
             async with self._session.get("http://engine/openapi.json") as response:
                 response.raise_for_status()
@@ -67,15 +67,15 @@ class EngineClient:
     async def stage_weights(
         self, folder: Path, *, version: int, transport: WeightTransport
     ) -> WeightsArrival:
-        """Have the engine receive and prove a version while it goes on serving the previous one."""
+        """Have the engine receive and check a version while it goes on serving the previous one."""
         raw = await self._post("/stage_weights", {"path": str(folder), "transport": transport})
         try:
             return msgspec.convert({**msgspec.json.decode(raw), "version": version}, type=WeightsArrival)
         except (msgspec.MsgspecError, TypeError) as error:
-            raise EngineError(f"/stage_weights was answered with something else: {error}") from error
+            raise EngineError(f"/stage_weights returned an unexpected answer: {error}") from error
 
     async def update_weights(self, folder: Path, *, version: int) -> None:
-        """Update in place: running requests stay and recompute their cache under the new weights."""
+        """Update in place: running requests stay, and their cache is recomputed with the new weights."""
         await self._post("/pause?mode=keep&clear_cache=true")
         await self._post("/start_weight_update")
         await self._post("/update_weights", {"update_info": {"path": str(folder)}})
@@ -83,7 +83,7 @@ class EngineClient:
         await self._post("/resume")
 
     async def abort_all(self) -> None:
-        """End running requests with finish reason `abort` and the tokens that they have."""
+        """End running requests with finish reason `abort` and the tokens sampled so far."""
         await self._post("/abort_requests", {})
 
     async def sleep(self) -> None:
@@ -108,7 +108,7 @@ class EngineClient:
                 answer = await response.read()
                 if response.status >= 400:
                     shown = answer.decode(errors="replace")[:SHOWN_CHARACTERS]
-                    raise EngineError(f"{verb} was answered with HTTP {response.status}: {shown}")
+                    raise EngineError(f"{verb} returned HTTP {response.status}: {shown}")
                 return answer
         except (aiohttp.ClientError, TimeoutError) as error:
             raise EngineError(f"{verb} got no answer: {error!r}") from error

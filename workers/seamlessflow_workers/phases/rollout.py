@@ -1,9 +1,9 @@
-"""The rollout child: an engine, and the front before it.
+"""The rollout child: an engine with its front.
 
 It takes phases with the weights that they should serve, offers an endpoint that serves exactly those, and updates them
-in place. A drain hands over: new requests are refused, running ones end with what they have, and the engine sleeps.
-Invariants: the front admits a version only while the engine serves it; a version is served only when its files are
-whole (they are renamed into place); an engine that failed an update serves nothing again.
+in place. A drain hands over: new requests are refused, running ones end with the tokens so far, and the engine sleeps.
+Invariants: the front admits a version only while the engine serves it; a version is served only if its files are
+complete (they are renamed into place); an engine that failed an update never serves again.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ WEIGHTS_TIMEOUT_S = 60.0
 WEIGHTS_POLL_S = 0.01
 HAND_OVER_S = 30.0
 LEAVE_S = 2.0
-ABORT_AGAIN_S = 0.1  # a request on its way to the engine while the others were aborted
+ABORT_AGAIN_S = 0.1  # for requests that were on their way to the engine during the last abort
 
 
 class RolloutChild(WarmChild):
@@ -64,12 +64,12 @@ class RolloutChild(WarmChild):
     def _spec(self) -> JobSpec:
         try:
             return job_spec_parse(self.warm_process.spec)
-        except InvalidJobSpec as error:  # of a control plane that knows more than this machine
+        except InvalidJobSpec as error:  # from a newer control plane
             raise ChildFailure(f"this machine cannot read the job's spec: {error}") from error
 
     def _engine_flags(self, spec: JobSpec) -> tuple[str, ...]:
         return (
-            # No --seed: engines of one job must not draw alike, nor a restarted one repeat itself.
+            # No --seed: engines of one job must not draw the same numbers, nor a restarted engine repeat itself.
             *("--model", self.warm_process.model_path, "--uds", str(self._socket)),
             *("--max-model-len", str(spec.model.max_model_len), "--slots", str(spec.rollout.max_num_seqs)),
             *("--weight-version", str(self._served_version)),
@@ -137,7 +137,7 @@ class RolloutChild(WarmChild):
             self._is_asleep = False
         if phase.order.weights.version > self._served_version:
             await self._swap(phase.order.weights)
-        self._changed.set()  # drained or ordered newer weights meanwhile?
+        self._changed.set()  # it may have been drained or ordered newer weights meanwhile
         if phase.state is PhaseState.STARTING:
             phase.endpoint = front.endpoint
             phase.served_version = self._served_version
@@ -153,7 +153,7 @@ class RolloutChild(WarmChild):
         self._changed.set()
 
     async def _swap(self, weights: WeightsReference) -> None:
-        """Bring the engine to `weights`, unless the phase is to end before their files are there."""
+        """Bring the engine to `weights`, unless the phase is drained before their files are there."""
         assert self.phase is not None
         assert self._front is not None
         assert self._client is not None
@@ -176,9 +176,7 @@ class RolloutChild(WarmChild):
             async with asyncio.timeout(HAND_OVER_S):
                 await self._abort_until_vacant()
         except TimeoutError:
-            raise ChildFailure(
-                f"{self._noun} did not give its requests back within {HAND_OVER_S:.0f} s"
-            ) from None
+            raise ChildFailure(f"{self._noun} did not end its requests within {HAND_OVER_S:.0f} s") from None
         await self._fall_asleep()
         self._finish_phase()
 
@@ -206,7 +204,7 @@ class RolloutChild(WarmChild):
             async with asyncio.timeout(LEAVE_S):
                 await self._abort_until_vacant()
         except (TimeoutError, EngineError):
-            return  # the engine cannot give them back: gateways see broken connections
+            return  # the engine cannot end its requests, so gateways see broken connections
         if not phase.is_over:
             self._finish_phase("the supervisor was asked to stop")
 
@@ -220,7 +218,7 @@ class RolloutChild(WarmChild):
         self._socket.unlink(missing_ok=True)
 
     async def _whole_weights(self, weights: WeightsReference) -> Path | None:
-        """Return the weights' folder once it exists; None when the phase is drained first."""
+        """Return the weights' folder once it exists; None if the phase is drained first. Raises ChildFailure."""
         folder = local_folder(weights.uri)
         deadline_s = time.monotonic() + WEIGHTS_TIMEOUT_S
         try:
@@ -236,7 +234,9 @@ class RolloutChild(WarmChild):
         try:
             await asyncio.to_thread(weights_check, folder, version=weights.version)
         except WeightsReadError as error:
-            raise ChildFailure(f"version {weights.version} is not whole: {error}") from error
+            raise ChildFailure(
+                f"the weights of version {weights.version} are not complete: {error}"
+            ) from error
         return folder
 
     def _await_weights(self, is_awaiting: bool) -> None:
@@ -248,5 +248,5 @@ def local_folder(uri: str) -> Path:
     """Return the folder of a `file://` URL or a plain path. Raises ChildFailure for any other scheme."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        raise ChildFailure(f"weights at {uri!r} cannot be read here; accepted are file:// URLs and paths")
+        raise ChildFailure(f"weights at {uri!r} cannot be read here; file:// URLs and paths are accepted")
     return Path(unquote(parts.path))

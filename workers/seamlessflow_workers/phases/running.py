@@ -46,7 +46,7 @@ class KnownChild:
 
 @dataclass(frozen=True, slots=True)
 class PhaseView:
-    """The live phase. `doing` is what its child said last (train, agent)."""
+    """The live phase. `doing` is what its child last reported (train, agent)."""
 
     role: Role
     state: PhaseState
@@ -140,6 +140,6 @@ class RunningPhase:
         self.state = target
         self.doing = None
         if target is PhaseState.DRAINING:
-            self.on_observed()  # who ordered it knows: no heartbeat may stand in the way of the one that says ended
+            self.on_observed()  # the control plane ordered it; a heartbeat now would delay the one about the end
         else:
             self.on_moved()

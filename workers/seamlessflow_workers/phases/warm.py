@@ -1,9 +1,9 @@
 """A warm process: a child started once for a (job, role) that carries out one phase after another.
 
 It takes a `WarmProcess` (all it needs to start) and, over time, phases to begin, refresh, drain or abandon. It reports
-moves of those phases and the end of the child, expected or not. Invariants: a machine starts one child at a time; a
-phase whose child dies, or gives no sign of life for long, fails with the reason; nothing of the child is left when its
-task has ended.
+moves of those phases and the end of the child, expected or not. Invariants: a machine starts one child at a time; if
+the child dies, or gives no sign of life for too long, its phase fails with the reason; nothing of the child is left
+when its task has ended.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from seamlessflow_workers.process.child import ChildCommand, ChildProcess
 from seamlessflow_workers.process.logs import OutputLog
 
 NOUNS = {Role.ROLLOUT: "engine", Role.TRAIN: "trainer", Role.AGENT: "agent runner"}
-ABANDON_S = 10.0  # what a child gets to leave a phase that is no longer ours
+ABANDON_S = 10.0  # the time that a child gets to leave a phase that is no longer ours
 STOP_GRACE_S = 1.0
 FIRST_DELAY_S = 0.25
 LONGEST_DELAY_S = 30.0
-STABLE_S = 60.0  # a child that lived this long begins a new count
-# Without a sign of life: a trainer may keep its interpreter to itself for a while, the others never do.
+STABLE_S = 60.0  # after this lifetime failures are counted anew
+# Without a sign of life: a trainer may block its interpreter for a while, the others never do.
 SILENCE_LIMITS_S = {Role.ROLLOUT: 20.0, Role.TRAIN: 30.0, Role.AGENT: 20.0}
-# Weights may come from a slow disk, kernels may have to be compiled; nothing answers meanwhile.
+# Weights may come from a slow disk and kernels may have to be compiled; meanwhile nothing answers.
 LOADING_LIMIT_S = 1800.0
 NOTICE_EXIT_S = 0.5  # between a broken connection and the exit status that explains it
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class ChildFailure(RuntimeError):
-    """The child cannot go on; the message explains it to people in one sentence."""
+    """The child cannot go on; the message says why in one sentence for people."""
 
 
 def restart_delay_s(num_failures: int) -> float:
@@ -55,7 +55,7 @@ class WarmChild(ABC):
         self.phase: RunningPhase | None = None
         self.is_loading = True
         self.is_leaving = False  # takes no more phases
-        self.num_failures = num_failures  # in a row; what came before this start included
+        self.num_failures = num_failures  # in a row, including those before this start
         self._dependencies = dependencies
         self._loaded_s = math.inf
         self._process: ChildProcess | None = None
@@ -85,7 +85,7 @@ class WarmChild(ABC):
         if self.phase is not None and self.phase.state in (PhaseState.STARTING, PhaseState.ACTIVE):
             self.phase.drain()
             if self.is_loading:
-                self._leave_unloaded()  # a machine is not kept for as long as a model takes to load
+                self._leave_unloaded()  # the machine is not kept busy until the model is loaded
             else:
                 self._on_phase_changed()
 
@@ -97,11 +97,11 @@ class WarmChild(ABC):
             self.drain()
 
     def fits(self, order: PhaseOrder) -> bool:
-        """Return whether the child as it is can carry out this order; if not, another one is started."""
+        """Whether the child as it is can carry out this order; if not, another one is started."""
         return True
 
     async def leave(self) -> None:  # noqa: B027 - an optional step
-        """Hand over what is possible within moments before the machine goes; nothing by default."""
+        """Hand over what is possible within seconds before the machine stops; nothing by default."""
 
     def stop(self) -> None:
         """End the child; `task` is done when nothing of it is left."""
@@ -117,11 +117,11 @@ class WarmChild(ABC):
 
     @abstractmethod
     async def _prepare(self) -> ChildCommand:
-        """Return the command line, once all that it names exists."""
+        """Return the command line once everything that it names exists."""
 
     @abstractmethod
     async def _load(self) -> None:
-        """Return when the child can carry out phases."""
+        """Return once the child can carry out phases."""
 
     @abstractmethod
     async def _work(self) -> None:
@@ -133,7 +133,7 @@ class WarmChild(ABC):
 
     @abstractmethod
     def _ask_for_sign(self) -> None:
-        """Ask the child whether it lives; its answer, whenever it comes, is a beat of `_pulse`."""
+        """Ask the child for a sign of life; its answer, whenever it comes, is a beat of `_pulse`."""
 
     async def _clean_up(self) -> None:  # noqa: B027 - an optional step
         """Release what `_prepare` and `_load` took."""
@@ -163,7 +163,7 @@ class WarmChild(ABC):
                 self._release(self.phase)
 
     async def _load_in_time(self) -> None:
-        """Load. Raises ChildFailure when that takes too long: a child that stands still must not hold the machine."""
+        """Load. Raises ChildFailure if that takes too long, so that a hanging child does not block the machine."""
         loading, pulse = asyncio.create_task(self._load()), Pulse(LOADING_LIMIT_S)
         last_s = time.monotonic()
         try:
@@ -173,7 +173,7 @@ class WarmChild(ABC):
                 pulse.listened(now_s - last_s)
                 last_s = now_s
             if not loading.done():
-                self._give_up(f"it was not loaded within {LOADING_LIMIT_S:.0f} s and was killed")
+                self._give_up(f"it did not load within {LOADING_LIMIT_S:.0f} s and was killed")
             loading.result()
         finally:
             loading.cancel()
@@ -220,7 +220,7 @@ class WarmChild(ABC):
             raise ChildFailure(f"{self._noun} could not be started: {error}") from error
 
     async def _until_exit(self, work: Coroutine[object, object, None]) -> None:
-        """Run `work`; raise ChildFailure when the process ends first, however that shows."""
+        """Run `work`; raise ChildFailure if the process ends first, whichever way that is noticed."""
         assert self._process is not None
         working = asyncio.create_task(work)
         exiting = asyncio.create_task(self._process.wait())
@@ -257,7 +257,7 @@ class WarmChild(ABC):
         self._release(phase)
 
     def _leave_unloaded(self) -> None:
-        """End a phase that has nothing to hand over; failures before it still count."""
+        """End a phase that has nothing to hand over; earlier failures still count."""
         assert self.phase is not None
         phase, self.phase = self.phase, None
         phase.end("drained before it was loaded")

@@ -1,1 +1,1 @@
-"""Child processes: how they are started, forked, adopted, waited for and stopped, and where their output goes."""
+"""Child processes: starting, forking, adopting, waiting for and stopping them, and where their output goes."""

@@ -1,7 +1,7 @@
-"""A child that another process forked for us: we wait for it like for our own, without threads and without polling.
+"""A child that another process forked for us, for which we wait like for our own, without threads or polling.
 
-It takes the id of a process that was orphaned below us while we were a subreaper, and returns its exit code, negative
-for a signal, as `subprocess` does. It needs pidfd_open (Linux 5.3).
+It takes the id of a process that became our child because it was orphaned while we were a subreaper. It returns the
+exit code, negative for a signal, as `subprocess` does. It needs pidfd_open (Linux 5.3).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from seamlessflow_workers.process.launch import subreaper_set
 
 
 def is_adoption_possible() -> bool:
-    """Return whether this kernel reports the end of another process through a descriptor."""
+    """Whether this kernel reports the end of another process through a descriptor."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
@@ -23,7 +23,7 @@ def is_adoption_possible() -> bool:
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Adopt orphans below us inside the block only: what our children leave behind is not ours to wait for."""
+    """Adopt orphans inside the block only, so that we need not wait for what our children leave behind."""
     subreaper_set(is_subreaper=True)
     try:
         yield
@@ -35,7 +35,7 @@ class AdoptedProcess:
     """A process that is reaped as soon as it ends, whether anyone waits or not."""
 
     def __init__(self, pid: int) -> None:
-        """Adopt a process. Raises ChildProcessError when it is not a child of ours."""
+        """Adopt a process. Raises ChildProcessError if it is not our child."""
         self.pid = pid
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Waiting times that double with each failure, with jitter so that machines do not return in step."""
+"""Waiting times that double with each failure, with jitter so that machines do not return at the same time."""
 
 import random
 

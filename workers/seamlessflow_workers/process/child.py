@@ -1,8 +1,8 @@
 """One child process: spawned, logged, waited for, stopped.
 
 It takes a command line, an environment, cores and a sink for the output, and returns in words how the child ended.
-Invariants: the child is spawned from the main thread (death signals follow the spawning thread); it leads a process
-group of its own, which is stopped as a whole; it knows no secret of the supervisor.
+Invariants: the child is spawned from the main thread (its death signal is tied to the spawning thread); it leads its
+own process group, which is stopped as a whole; it has no secret of the supervisor.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
     arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)  # on top of the supervisor's own
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to the supervisor's own
     inherited_fds: tuple[int, ...] = ()
 
 
 class Running(Protocol):
-    """A process of ours; `wait` gives its exit code, negative for a signal."""
+    """A process of ours; `wait` returns its exit code, negative for a signal."""
 
     @property
     def pid(self) -> int: ...
@@ -42,7 +42,7 @@ class Running(Protocol):
 
 
 class Spawner(Protocol):
-    """Starts the programs that it has ready, and no others."""
+    """Starts programs that it has ready; `spawn` returns None for others."""
 
     async def spawn(
         self, command: ChildCommand, *, environment: Mapping[str, str], output: int
@@ -66,7 +66,7 @@ class ChildProcess:
         log: OutputLog,
         fork_server: Spawner | None = None,
     ) -> Self:
-        """Start the child from the fork server if it has the program, else from nothing. Raises OSError on failure."""
+        """Fork the child from the fork server if it has the program, else start a new process. Raises OSError."""
         environment = child_environment(command.environment, num_cores=len(cores))
         read_end, write_end = os.pipe()
         try:
@@ -87,16 +87,16 @@ class ChildProcess:
         return self._process.pid
 
     async def wait(self) -> str:
-        """Return how it ended: exit code or signal, and the last line it said."""
+        """Return how it ended: exit code or signal, and its last line of output."""
         code = await self._process.wait()
         await asyncio.wait({self._pump}, timeout=PIPE_DRAIN_S)
         ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         return f"{ending}; last line: {self._log.last_line}" if self._log.last_line else ending
 
     async def stop(self, *, grace_s: float) -> None:
-        """Ask the whole group to end, then kill it."""
+        """Send SIGTERM to the whole group, and kill it after `grace_s`."""
         self._signal_group(signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):  # the kill below is the answer
+        with contextlib.suppress(TimeoutError):  # then it is killed below
             async with asyncio.timeout(grace_s):
                 await self._process.wait()
         self._signal_group(signal.SIGKILL)
@@ -105,11 +105,11 @@ class ChildProcess:
         self._pump.cancel()
 
     def kill(self) -> None:
-        """Kill the whole group at once; a stopped process takes no other signal."""
+        """Kill the whole group at once, because a stopped process reacts to no other signal."""
         self._signal_group(signal.SIGKILL)
 
     def _signal_group(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):  # all of them ended already
+        with contextlib.suppress(ProcessLookupError):  # they have all ended already
             os.killpg(self._process.pid, number)
 
 
@@ -145,5 +145,5 @@ async def _pump(read_end: int, log: OutputLog) -> None:
 def _write(log: OutputLog, chunk: bytes) -> None:
     try:
         log.write(chunk)
-    except OSError as error:  # a full disk must not stop what the child does
+    except OSError as error:  # a full disk must not stop the child
         logger.warning("%d bytes of a child's output were lost: %s", len(chunk), error)

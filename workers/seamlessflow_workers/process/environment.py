@@ -1,7 +1,7 @@
 """The environment of child processes: what they are told, and what is kept from them.
 
 It takes the variables that a child's command adds and the number of its cores, and returns all its variables.
-Invariant: no child knows a secret of the supervisor.
+Invariant: no child gets a secret of the supervisor.
 """
 
 import os
@@ -15,8 +15,8 @@ SECRET_VARIABLES = (
     "BACKGROUND_BROKER_URL", "BROKER_URL", "DATABASE_URL", "EVENTS_URL", "PGPASSWORD", "SECRET_KEY",
     "SEAMLESSFLOW_JOIN_TOKEN", "SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_TOKEN",
 )  # fmt: skip
-# A trainer takes the card that it sees; on a machine that computes on its processor it must see none. DeepSpeed is told
-# either way: what it would find by itself, or in our own environment, need not be the machine's device.
+# A trainer takes the GPU that it sees, so on a machine that computes on its CPU it must see none. DeepSpeed is told in
+# both cases: what it would find by itself, or in our own environment, may not be the machine's device.
 DEVICE_ENVIRONMENT = {
     "cpu": {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"},
     "cuda": {"DS_ACCELERATOR": "cuda"},
@@ -25,7 +25,7 @@ EPISODES_VARIABLE = "SEAMLESSFLOW_EPISODES_FOLDER"  # where agents unpack what o
 
 
 def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, str]:
-    """Return all variables of a child: ours without the secrets, those of every child, and `extra` above both."""
+    """Return all variables of a child: ours without secrets, those of every child, then `extra`, which wins."""
     inherited = {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
     paths = [*import_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
     if paths:
@@ -35,7 +35,7 @@ def child_environment(extra: Mapping[str, str], *, num_cores: int) -> dict[str, 
 
 
 def import_roots() -> list[str]:
-    """Return our packages' folders in a source tree, for another interpreter's children; nothing when installed."""
+    """Return our packages' folders in a source tree, for children under another interpreter; none if installed."""
     packages = (seamlessflow.core, seamlessflow_workers)
     folders = [Path(package.__path__[0]) for package in packages]
     roots = [folders[0].parent.parent, folders[1].parent]

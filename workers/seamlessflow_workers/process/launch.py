@@ -1,7 +1,7 @@
-"""Becomes another program after binding its life to the supervisor's and itself to processor cores.
+"""Becomes another program, after making itself end with the supervisor and binding itself to processor cores.
 
 It takes `PARENT_PID CORES PROGRAM ARG...` (cores as `0,1`) and executes the program under the same process id. It runs
-as a script by `python -I -S` with the standard library only, so that no code of ours runs between fork and exec in a
+as a script by `python -I -S` with only the standard library, so that none of our code runs between fork and exec in a
 process that has threads. Invariant: nothing survives the supervisor, however it dies.
 """
 
@@ -16,9 +16,9 @@ EXIT_PARENT_GONE = 111
 
 
 def bind_to_parent(*, parent_pid: int, death_signal: signal.Signals) -> None:
-    """Have the kernel signal this process when its parent ends. The signal follows the thread that spawned it."""
+    """Have the kernel signal this process when its parent, or the thread that spawned it, ends."""
     _prctl(PR_SET_PDEATHSIG, int(death_signal))
-    if os.getppid() != parent_pid:  # it ended before the kernel knew
+    if os.getppid() != parent_pid:  # it ended before the kernel was told
         sys.exit(EXIT_PARENT_GONE)
 
 

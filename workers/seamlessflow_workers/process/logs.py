@@ -1,9 +1,9 @@
 """Writes the output of one child to rotated files, one per phase, readable by offset.
 
 It takes bytes as the child writes them and writes `<role>-<phase>.log`. Output before the first phase and between
-phases goes to `<role>-<job>.log` and opens the next phase's log. The last line is kept for reasons of failure.
-Invariant: an offset counts the bytes of one phase's log from its beginning, through rotations; disk use is bounded
-at two files of `max_file_bytes` a log and its first `head_bytes`.
+phases goes to `<role>-<job>.log` and is repeated at the start of the next phase's log. The last line is kept to explain
+failures. Invariant: an offset counts the bytes of one phase's log from its beginning, across rotations; each log takes
+at most two files of `max_file_bytes` and its first `head_bytes`.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LAST_LINE_CHARACTERS = 300
 
 
 class RotatedFile:
-    """An append-only log that keeps its head and its newest one to two files' worth."""
+    """An append-only log that keeps its head and the newest one to two files of its content."""
 
     def __init__(
         self, path: Path, *, max_file_bytes: int = MAX_FILE_BYTES, head_bytes: int = HEAD_BYTES
@@ -28,7 +28,7 @@ class RotatedFile:
         self._max_head_bytes = min(head_bytes, max_file_bytes)
         self._base = 0  # offset of the current file's first byte
         self._previous_base = 0
-        self._head_bytes = 0  # kept in a file of its own since the first rotation
+        self._head_bytes = 0  # kept in a separate file after the first rotation
         self._file: IO[bytes] = path.open("ab", buffering=0)
         self._size_bytes = self._file.tell()
 
@@ -43,7 +43,7 @@ class RotatedFile:
         self._size_bytes += len(chunk)
 
     def read(self, offset: int, num_bytes: int) -> tuple[int, bytes]:
-        """Return bytes from `offset` on, or from the next that are kept, and where they begin."""
+        """Return where the bytes begin, and bytes from `offset` or from the next byte that is kept."""
         if offset >= self._base:
             return _read_at(self.path, offset, self._base, num_bytes)
         if offset < min(self._head_bytes, self._previous_base):
@@ -128,7 +128,7 @@ class OutputLog:
         self._unphased.close()
 
     def _note_last_line(self, chunk: bytes) -> None:
-        """Note the last line, which may come in pieces: a traceback's last one does."""
+        """Note the last line, which may come in pieces, as the last line of a traceback does."""
         said = (self._unended + chunk)[-4096:]
         self._unended = said[said.rfind(b"\n") + 1 :]
         lines = [line for line in said.splitlines() if line.strip()]

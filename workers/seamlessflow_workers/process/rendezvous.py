@@ -1,8 +1,8 @@
-"""Where trainers of other machines meet the one of this machine.
+"""The socket at which trainers of other machines meet this machine's trainer.
 
-It takes the address on which the machine listens and the name that others use for it. It gives a bound socket, which
-trainers inherit, and its address for the control plane. The socket is bound before anybody learns the address; only a
-trainer that leads a gang ever accepts on it.
+It takes the address on which the machine listens and the name that others use for it. It returns a bound socket, which
+trainers inherit, and its address for the control plane. The socket is bound before anyone learns the address; only a
+trainer that leads a gang accepts connections on it.
 """
 
 import socket
@@ -19,7 +19,7 @@ class Rendezvous:
 
     @classmethod
     def open(cls, *, listen_host: str, advertised_host: str) -> Self:
-        """Bind the socket. Raises OSError where the host is not one of this machine's."""
+        """Bind the socket. Raises OSError if the host is not an address of this machine."""
         family = socket.AF_INET6 if ":" in listen_host else socket.AF_INET
         listening = socket.create_server((listen_host, 0), family=family, backlog=BACKLOG)
         listening.setblocking(False)

@@ -1,6 +1,6 @@
-"""What the children of one machine are started with, whichever job they work for.
+"""Settings with which a machine's children are started, whichever job they work for.
 
-The supervisor reads these settings once, at its start; they are the same for all children for as long as it lives.
+The supervisor reads these settings once, at its start; they stay the same for all children while it runs.
 """
 
 import sys
@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class EngineFinding:
-    """Whether one kind of engine can be started here: its version, or why not."""
+    """The version of one kind of engine, or why it cannot be started here."""
 
     version: str | None
     problem: str = ""
@@ -25,11 +25,11 @@ class ChildSettings:
     control_plane_url: str
     cores: frozenset[int]
     device: str
-    # What runs each kind of child, before its flags.
+    # The command of each kind of child, without its flags.
     engine_commands: Mapping[EngineKind, tuple[str, ...]]
-    # Which kinds of engines can be started here, and why the others cannot.
+    # Which kinds of engine can be started here, and why others cannot.
     engines: Mapping[EngineKind, EngineFinding]
-    # Where fronts and trainers that meet listen, and the name under which gateways and other machines reach them.
+    # Where fronts and trainers listen, and the name by which gateways and other machines reach them.
     listen_host: str = LOOPBACK
     advertised_host: str = LOOPBACK
     train_command: tuple[str, ...] = (sys.executable, "-m", "seamlessflow_workers.train")

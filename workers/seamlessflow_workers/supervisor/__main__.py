@@ -1,6 +1,6 @@
 """`python -m seamlessflow_workers.supervisor --name alpha --control-plane-url URL --token-file FILE`.
 
-Exit status: 0 after SIGTERM or Ctrl-C, 1 with one line for a setting that cannot work, a trace for a defect.
+Exit status: 0 after SIGTERM or Ctrl-C, 1 with one line for a setting that cannot work, 1 with a trace for a defect.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What this machine is, found without importing anything heavy: cores, memory, accelerators, engines, software."""
+"""Finds what this machine has, without heavy imports: cores, memory, accelerators, engines, software."""
 
 import importlib.metadata
 import json
@@ -17,10 +17,10 @@ REPORTED_PACKAGES = ("seamlessflow", "torch", "transformers", "deepspeed", "vllm
 NVIDIA_DEVICES = Path("/proc/driver/nvidia/gpus")
 DEVICE_NODES = Path(
     "/dev"
-)  # some sandboxes and containers hand over devices without the driver's pages in /proc
+)  # some sandboxes and containers expose devices without the driver's files in /proc
 UNNAMED_DEVICE = "NVIDIA device"
 PROBE_TIMEOUT_S = 60.0
-# What the engine's process imports before vLLM, and which distribution of vLLM there is, without importing either.
+# Finds which distribution of vLLM is installed, and which of the engine's other imports are missing; imports neither.
 _VLLM_PROBE = """
 import importlib.metadata as metadata, importlib.util as util, json
 versions = {}
@@ -35,13 +35,13 @@ print(json.dumps({"versions": versions, "missing": missing}))
 
 
 def vllm_python(environment: Mapping[str, str]) -> str:
-    """Return ENGINE_PYTHON, else the environment `vllm` beside our own, else our own interpreter."""
+    """Return ENGINE_PYTHON, else that of the environment `vllm` beside our own, else our own interpreter."""
     beside = Path(sys.prefix).parent / "vllm" / "bin" / "python"
     return environment.get("ENGINE_PYTHON") or (str(beside) if beside.exists() else sys.executable)
 
 
 def find_vllm(python: str, *, device: str) -> EngineFinding:
-    """Ask an interpreter for its vLLM; it imports nothing heavy for that either."""
+    """Ask an interpreter for its vLLM, without heavy imports there."""
     try:
         done = subprocess.run(
             [python, "-c", _VLLM_PROBE],
@@ -52,7 +52,7 @@ def find_vllm(python: str, *, device: str) -> EngineFinding:
         )
         answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return EngineFinding(None, f"{python} does not run: {error}")
+        return EngineFinding(None, f"{python} cannot be run: {error}")
     return _judge_vllm(python, answer["versions"], answer["missing"], device=device)
 
 

@@ -1,7 +1,7 @@
 """Settings of one supervisor: flags, with BROKER_URL, ENGINE_PYTHON and SEAMLESSFLOW_{HOME,DEVICE,LISTEN_HOST,
 ADVERTISED_HOST,FORK_SERVER} from the environment.
 
-Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced and said.
+Invariant: a setting that cannot work is refused at the start with the accepted values, or replaced with a warning.
 """
 
 import argparse
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class InvalidSetting(ValueError):
-    """A flag or variable that cannot be used."""
+    """A flag or variable has a value that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class SupervisorConfig(ChildSettings):
     token: str
     home: Path
     broker_url: str | None
-    # Whether a process is kept that has imported what children need, and forks them.
+    # Whether to keep a process that has done the children's imports and forks them.
     has_fork_server: bool = True
 
 
@@ -51,7 +51,7 @@ def read_config(arguments: Sequence[str], environment: Mapping[str, str]) -> Sup
         raise InvalidSetting(
             f"--control-plane-url {options.control_plane_url!r} must begin with http:// or https://"
         )
-    if options.device not in (None, *DEVICES):  # argparse checks flags only
+    if options.device not in (None, *DEVICES):  # argparse checks only flags
         raise InvalidSetting(f"SEAMLESSFLOW_DEVICE {options.device!r} must be {' or '.join(DEVICES)}")
     device = options.device or default_device()
     embedded = options.engine_python or environment.get("ENGINE_PYTHON") or sys.executable
@@ -85,46 +85,48 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--name", required=True, help="the machine's name, as registered")
     parser.add_argument("--control-plane-url", required=True)
     parser.add_argument("--token-file", required=True, type=Path, help="file with the machine's token")
-    parser.add_argument("--cores", help="cores of the children, as 0 or 0,2 or 0-3; all available by default")
+    parser.add_argument(
+        "--cores", help="cores for the children, such as 0 or 0,2 or 0-3; default: all that are available"
+    )
     parser.add_argument(
         "--home", type=Path, default=Path(environment.get("SEAMLESSFLOW_HOME", ".seamlessflow"))
     )
     parser.add_argument(
         "--listen-host",
         default=environment.get("SEAMLESSFLOW_LISTEN_HOST") or LOOPBACK,
-        help="where gateways reach engines, and trainers of other machines this one's: 0.0.0.0 when they are on other "
-        "hosts; loopback by default",
+        help="address at which gateways reach engines, and other machines' trainers reach this machine's: 0.0.0.0 if "
+        "they are on other hosts; default: loopback",
     )
     parser.add_argument(
         "--advertised-host",
         default=environment.get("SEAMLESSFLOW_ADVERTISED_HOST") or None,
-        help="name or address of this machine for gateways and other machines; by default where it listens, else its "
-        "host name",
+        help="name or address of this machine for gateways and other machines; default: the address where it listens, "
+        "or its host name if that stands for all interfaces",
     )
     parser.add_argument(
         "--engine-python",
-        help="interpreter of engines; by default ENGINE_PYTHON, else our own, for vLLM the environment beside it",
+        help="interpreter for engines; default: ENGINE_PYTHON, else our own, for vLLM the environment beside it",
     )
     parser.add_argument(
         "--fork-server",
         action=argparse.BooleanOptionalAction,
         default=environment.get("SEAMLESSFLOW_FORK_SERVER") != "off",
-        help="keep one process that has imported what children need, so that they start at once; on by default",
+        help="keep one process that has done the children's imports, so that they start at once; default: on",
     )
     parser.add_argument(
         "--device",
         choices=DEVICES,
         default=environment.get("SEAMLESSFLOW_DEVICE") or None,
-        help="of engines and trainers; cuda where there is one by default",
+        help="device of engines and trainers; default: cuda if there is one",
     )
     return parser
 
 
 def _advertised_host(listen_host: str, given: str | None) -> str:
-    """Return the address for others: one that stands for every interface tells nobody where to go."""
+    """Return the address for others, who cannot use one that stands for all interfaces. Raises InvalidSetting."""
     if given in UNSPECIFIED:
         raise InvalidSetting(
-            f"--advertised-host {given!r} is nobody's address; give the one that gateways reach"
+            f"--advertised-host {given!r} is not the address of a machine; give the one that gateways can reach"
         )
     return given or (socket.gethostname() if listen_host in UNSPECIFIED else listen_host)
 
@@ -147,7 +149,7 @@ def _usable_cores(text: str | None) -> frozenset[int]:
     if wanted <= available:
         return wanted
     log.warning(
-        "--cores %s: this machine offers %s; using those", text, ",".join(map(str, sorted(available)))
+        "--cores %s: this machine only has %s; using those", text, ",".join(map(str, sorted(available)))
     )
     return wanted & available or available
 
@@ -157,6 +159,6 @@ def _parse_cores(text: str) -> frozenset[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
-            raise InvalidSetting(f"--cores {text!r} must be numbers and ranges, as 0 or 0,2 or 0-3")
+            raise InvalidSetting(f"--cores {text!r} must be numbers and ranges, such as 0 or 0,2 or 0-3")
         cores.update(range(int(first), int(last or first) + 1))
     return frozenset(cores)

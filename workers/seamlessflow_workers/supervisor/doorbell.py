@@ -1,8 +1,8 @@
-"""The doorbell: a Celery worker on the queue `machine.<name>` whose only deed is to write one byte to a socket.
+"""The doorbell: a Celery worker on the queue `machine.<name>` that only writes one byte to a socket.
 
 The worker takes the task `seamlessflow.doorbell` (JSON) and ignores its arguments, because orders come over HTTP. It
 writes one byte for each message, and one at each start, to the descriptor inherited from the supervisor.
-Invariant: nothing in a message is executed or believed.
+Invariant: nothing in a message is executed or trusted.
 
 Run as `python -m seamlessflow_workers.supervisor.doorbell --machine NAME --wake-up-fd N` with BROKER_URL set.
 """
@@ -13,7 +13,7 @@ import os
 import socket
 from typing import Any
 
-os.environ.setdefault("NOSETPS", "1")  # before the import: our command line says what this process is
+os.environ.setdefault("NOSETPS", "1")  # before the import: keeps Celery from replacing the process title
 
 from celery import Celery
 from celery.signals import worker_ready
@@ -27,7 +27,7 @@ def queue_name(machine: str) -> str:
 
 
 def doorbell_app(*, broker_url: str, machine: str, wake_up: socket.socket) -> Celery:
-    # Without fixups: a DJANGO_SETTINGS_MODULE in the environment is none of a machine's business.
+    # Without fixups, so that a DJANGO_SETTINGS_MODULE in the environment has no effect.
     app = Celery("seamlessflow_doorbell", broker=broker_url, fixups=())
     app.conf.update(
         accept_content=["json"],
@@ -44,14 +44,14 @@ def doorbell_app(*, broker_url: str, machine: str, wake_up: socket.socket) -> Ce
     @app.task(name=TASK_NAME, ignore_result=True)
     def wake_up_supervisor(
         *_args: Any, **_kwargs: Any
-    ) -> None:  # whatever a newer control plane adds is tolerated
+    ) -> None:  # tolerate arguments that a newer control plane may add
         _send_wake_up(wake_up)
 
     return app
 
 
 def _send_wake_up(wake_up: socket.socket) -> None:
-    with contextlib.suppress(BlockingIOError):  # the supervisor has rings enough to read
+    with contextlib.suppress(BlockingIOError):  # the supervisor has enough bytes to read
         wake_up.send(b"!", socket.MSG_DONTWAIT)
 
 
@@ -65,7 +65,7 @@ def main() -> None:
 
     @worker_ready.connect(weak=False)
     def on_ready(**_details: Any) -> None:
-        _send_wake_up(wake_up)  # a message that the former child took with it is made good
+        _send_wake_up(wake_up)  # in case the previous child died with a message
 
     node = ("-n", f"{options.machine}@seamlessflow", "-Q", queue_name(options.machine))
     app.worker_main(["--quiet", "worker", "-P", "solo", "-l", "WARNING", *node, *QUIET_FLAGS])

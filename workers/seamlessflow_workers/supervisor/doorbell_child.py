@@ -1,7 +1,7 @@
 """The supervisor's side of the doorbell: keeps the Celery child alive and turns its bytes into wake-ups.
 
 It reads bytes from a socket and calls `on_wake_up` once for any number of bytes that came together.
-Invariant: the death of the child or of the broker costs latency only; the child is restarted with back-off, for ever.
+Invariant: the death of the child or of the broker costs only latency; the child is restarted with back-off, for ever.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Doorbell:
             if time.monotonic() - started_s > STABLE_S:
                 backoff.reset()
             wait_s = backoff.next_s()
-            log.warning("the doorbell %s; heartbeats go on, next try in %.1f s", ending, wait_s)
+            log.warning("the doorbell %s; heartbeats continue, next try in %.1f s", ending, wait_s)
             await asyncio.sleep(wait_s)
 
     async def stop(self) -> None:

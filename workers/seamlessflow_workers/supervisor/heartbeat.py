@@ -1,8 +1,8 @@
-"""The conversation with the control plane: one heartbeat after another, at most one under way.
+"""The conversation with the control plane: one heartbeat after another, never two at a time.
 
-It takes a function that builds the present heartbeat, one that receives the answer, and wake-ups (a doorbell, a change)
-in between. It sends `POST /api/worker/v1/heartbeat` every `interval_s` of the last answer and soon after a wake-up.
-Invariant: whatever the control plane does or fails to do, nothing here ends or delays running work.
+It takes a function that builds the present heartbeat, one that receives the answer, and wake-ups (the doorbell, a
+change) in between. It sends `POST /api/worker/v1/heartbeat` every `interval_s` of the last answer and soon after a
+wake-up. Invariant: whatever the control plane does or fails to do, running work is neither ended nor delayed.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from seamlessflow.core.protocol.worker import Heartbeat, HeartbeatReply
 from seamlessflow_workers.process.backoff import Backoff
 
 FIRST_INTERVAL_S = 1.0
-SPACING_S = 0.005  # wakes within it share a heartbeat
+SPACING_S = 0.005  # wake-ups within it share a heartbeat
 TIMEOUT_S = 10.0
 LONGEST_BACKOFF_S = 5.0
 SHOWN_CHARACTERS = 200
@@ -50,7 +50,7 @@ class HeartbeatLink:
         self._is_reachable = True
 
     def wake(self, *, within_s: float = 0.0) -> None:
-        """Send the next heartbeat now, or that much later; any number of wake-ups before it cause only one."""
+        """Send the next heartbeat now, or after `within_s`; several wake-ups before it cause only one."""
         if within_s > 0:
             asyncio.get_running_loop().call_later(within_s, self._woken.set)
         else:
@@ -70,7 +70,7 @@ class HeartbeatLink:
             await self._rest(wait_s)
 
     async def send(self, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Make one exchange. Raises on any failure of it."""
+        """Send one heartbeat and take its answer. Raises on any failure."""
         self._woken.clear()
         self._last_sent_s = time.monotonic()
         body = msgspec.json.encode(self._build())
@@ -103,7 +103,7 @@ class HeartbeatLink:
     def _note_unreachable(self, error: Exception) -> None:
         if self._is_reachable:
             log.warning(
-                "no answer to heartbeats from %s (%s); running work goes on",
+                "no answer to heartbeats from %s (%s); running work continues",
                 self._url,
                 f"{type(error).__name__}: {error}",
             )

@@ -1,9 +1,9 @@
 """The machine's folder: `<home>/machines/<name>/` with `logs/`, `run/` and the lock of its one supervisor.
 
-And a short private folder for what its children leave in a temporary folder (sockets, rendezvous files, unpacked
-weights), with one beside it for the episodes of agents, which other users may pass through but not list: both are
-emptied when a supervisor starts, for one that was killed left them, and go when it ends.
-Invariant: two supervisors of one name never share a home; the kernel drops the lock with its holder.
+There is also a short private folder for the children's temporary files (sockets, rendezvous files, unpacked weights),
+and one beside it for the episodes of agents, which other users may pass through but not list. Both are emptied when a
+supervisor starts, because a killed one leaves them behind, and removed when it ends.
+Invariant: two supervisors of one name never share a home; the kernel releases the lock when its holder dies.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from typing import Self
 
 from seamlessflow_workers.process.environment import EPISODES_VARIABLE
 
-SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes with its end
+SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes including the terminator
 
 
 class AlreadyRunning(RuntimeError):
@@ -26,7 +26,7 @@ class AlreadyRunning(RuntimeError):
 
 
 class UnsafeFolder(RuntimeError):
-    """Somebody else prepared the folder that is to be ours alone."""
+    """A folder that must be ours alone was made by somebody else."""
 
 
 class MachineHome:
@@ -60,14 +60,14 @@ class MachineHome:
         self._lock.close()
 
     def child_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Where children put what need not last, and what is worth keeping: kernels that took seconds to compile."""
+        """Return the children's variables for temporary files, and for compiled kernels, which are worth keeping."""
         kept = {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}
         return {"TMPDIR": str(self.scratch), EPISODES_VARIABLE: str(self.episodes)} | {
             name: value for name, value in kept.items() if name not in environ
         }
 
     def socket_path(self, name: str) -> Path:
-        """Return the path of a unix socket: in `run/`, or in a short private folder when that path is too long."""
+        """Return the path of a unix socket: in `run/`, or in the short private folder if that path is too long."""
         path = self.run / name
         if len(str(path).encode()) <= SOCKET_PATH_MAX:
             return path
@@ -84,13 +84,13 @@ class MachineHome:
 
 
 def _short_folder(root: Path) -> Path:
-    """Return a short folder, always the same for one home."""
+    """Return a folder with a short path, always the same for one home."""
     digest = hashlib.sha256(str(root).encode()).hexdigest()[:12]
     return Path(tempfile.gettempdir()) / f"sf-{os.geteuid()}-{digest}"
 
 
 def _make_own(folder: Path, mode: int) -> None:
-    """Make a folder that only we can change. Raises UnsafeFolder when what is there is not ours alone."""
+    """Make a folder that only we can change. Raises UnsafeFolder if an existing one is not ours alone."""
     folder.mkdir(mode=mode, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o777 & ~mode:

@@ -1,11 +1,11 @@
-"""Recorder of the machine's ledger: what the machine did, second by second.
+"""Records the machine's ledger: what the machine did, second by second.
 
 The recorder takes readings (state, cause, job) with the number of requests in flight, on a monotonic clock that the
 caller reads. It keeps closed intervals with consecutive numbers until the control plane acknowledges them.
-Invariant: intervals touch exactly, and together with the open one cover the time since the recorder was made.
+Invariant: intervals are adjacent, and together with the open one they cover the time since the recorder was made.
 
-Changes closer together than `shortest_s` share one interval. Its label is the reading that held longest, counting
-what earlier such intervals took from a reading or gave it, so that fast flapping keeps its true proportions.
+Changes closer together than `shortest_s` share one interval. Its label is the reading that held longest, corrected by
+the time that earlier such intervals credited to or withheld from each reading, so fast flapping keeps its proportions.
 """
 
 from collections import deque
@@ -16,13 +16,13 @@ from seamlessflow.core.protocol.worker import Interval
 from seamlessflow.core.types.ledger import IdleCause, LedgerState
 
 SHORTEST_S = 0.005
-LONGEST_S = 10.0  # what a supervisor's sudden death can leave unknown
+LONGEST_S = 10.0  # the most that a supervisor's sudden death can leave unknown
 NUM_BUFFERED_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One state of the ledger; only idle has a cause."""
+    """A state of the ledger; only idle has a cause."""
 
     state: LedgerState
     cause: IdleCause | None = None
@@ -60,7 +60,7 @@ class LedgerRecorder:
         self._shortest_s = shortest_s
         self._longest_s = longest_s
         self._num_buffered_max = num_buffered_max
-        self._numbered: deque[Interval] = deque()  # sent at least once: what they say is fixed
+        self._numbered: deque[Interval] = deque()  # sent at least once, so they must not change
         self._unnumbered: deque[_Span] = deque()
         self._next_seq = 0
         self._reading = reading

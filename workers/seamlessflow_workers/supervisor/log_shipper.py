@@ -1,9 +1,9 @@
 """Carries phase logs to the control plane by offset.
 
 It takes open log files, one per phase, and sends `POST /api/worker/v1/phases/<uuid>/logs?stream=&offset=` with at most
-64 KiB, again until acknowledged. Invariants: it never blocks a child or a phase; the control plane's absence only
-delays it, until rotation has dropped what lies between a log's head and its newest bytes, which it reports as `lost`;
-the server's `next_offset` decides where to go on; at most `NUM_LOGS_MAX` logs wait.
+64 KiB, repeatedly until acknowledged. Invariants: it never blocks a child or a phase; if the control plane is away,
+logs are only delayed, until rotation drops bytes between a log's head and its newest part, which it reports as `lost`;
+the server's `next_offset` decides where to continue; at most `NUM_LOGS_MAX` logs wait.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from seamlessflow_workers.process.logs import RotatedFile
 
 CHUNK_BYTES = 65_536
 NUM_LOGS_MAX = 64
-GATHER_S = 0.25  # lines that come together travel together
+GATHER_S = 0.25  # lines within it are sent together
 TIMEOUT_S = 10.0
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class LogShipper:
                 await self.ship_all()
                 backoff.reset()
             except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-                log.debug("logs wait for the control plane: %s", error)
+                log.debug("logs are waiting for the control plane: %s", error)
                 self._written.set()
                 await asyncio.sleep(backoff.next_s())
 
@@ -84,7 +84,7 @@ class LogShipper:
                     self._drop(shipment)
 
     async def _ship(self, shipment: _Shipment) -> bool:
-        """Send one chunk; False when that did not advance this log."""
+        """Send one chunk; return False if that did not advance this log."""
         offset, chunk = shipment.file.read(shipment.offset, CHUNK_BYTES)
         async with self._session.post(
             f"{self._base_url}/{shipment.phase_id}/logs",

@@ -50,7 +50,7 @@ from seamlessflow_workers.supervisor.reconcile import (
 
 NUM_INTERVALS_MAX = 256  # in one heartbeat
 LEAVE_S = 2.5
-STARTING_NEWS_S = 0.1  # what is active sooner says only that: one heartbeat instead of two in a row
+STARTING_NEWS_S = 0.1  # a phase that is active sooner needs one heartbeat instead of two in a row
 FAREWELL_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Machine:
         self._doorbell = self._make_doorbell(config, home)
 
     async def run(self, stopped: asyncio.Event) -> None:
-        """Run until `stopped`; then hand over what is possible, end every child, and say farewell."""
+        """Run until `stopped`; then hand over what is possible, end every child, and send a last heartbeat."""
         waiting = asyncio.create_task(stopped.wait())
         services = [asyncio.create_task(self.link.run()), asyncio.create_task(self._shipper.run())]
         if self._doorbell is not None:
@@ -135,7 +135,7 @@ class Machine:
             self.fork_server.want(programs_of(reply.tags, self._config))
         for warm_process in reply.warm_processes:
             if child := self.children.get(ChildKey(warm_process.job_id, warm_process.role)):
-                child.warm_process = warm_process  # one that waits to start takes the newest weights
+                child.warm_process = warm_process  # a child that waits to start takes the newest weights
         self._reconcile()
 
     def _reconcile(self) -> None:
@@ -178,7 +178,7 @@ class Machine:
         warm_process = self._warm_process_of(order)
         if warm_process is None:
             phase.fail(
-                f"the order of phase {order.phase_id} came without a warm_process for its job and role"
+                f"the order of phase {order.phase_id} came without a warm process for its job and role"
             )
             return
         child = self.children.get(phase.key)
@@ -230,7 +230,7 @@ class Machine:
         self._on_moved()
 
     def _on_moved(self) -> None:
-        """Report soon, and look at the orders again once the present call is over."""
+        """Report soon, and reconcile again after the present call."""
         self._observe()
         self.link.wake()
         if not self._is_reconciling:
@@ -270,12 +270,12 @@ class Machine:
             await self.link.send(timeout_s=FAREWELL_S)
             async with asyncio.timeout(FAREWELL_S):
                 await self._shipper.ship_all()
-        except Exception as error:  # noqa: BLE001 - whatever keeps the farewell from arriving, we leave
-            log.info("the control plane did not hear that this machine stops: %r", error)
+        except Exception as error:  # noqa: BLE001 - we stop, whatever keeps the last heartbeat from arriving
+            log.info("could not tell the control plane that this machine is stopping: %r", error)
 
     def _make_doorbell(self, config: SupervisorConfig, home: MachineHome) -> Doorbell | None:
         if config.broker_url is None:
-            log.info("BROKER_URL is not set: orders come with heartbeats alone")
+            log.info("BROKER_URL is not set: orders come only with heartbeats")
             return None
         return Doorbell(
             machine=config.name,

@@ -1,7 +1,7 @@
-"""Which ledger state a machine is in when several things happen at once.
+"""Decides which ledger state a machine is in when several things happen at once.
 
-It takes a view of the live phase, the children and the last answer of the control plane, and returns one reading.
-Precedence: draining, switching or starting, what the active phase does, then why nothing runs.
+It takes a view of the live phase, the children and the control plane's last answer, and returns one reading. The order
+of precedence is: draining, switching or starting, what the active phase does, then why nothing runs.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class MachineView:
     is_loading: bool  # a child is being started
     warm_jobs: frozenset[UUID]
     is_cordoned: bool
-    awaits_gang_of: UUID | None = None  # the job for which it is kept free until other machines are
+    awaits_gang_of: UUID | None = None  # the job for which it is kept free until other machines are free too
 
 
 def machine_reading(view: MachineView) -> Reading:

@@ -1,9 +1,9 @@
-"""Decides which actions make what runs equal to what is ordered.
+"""Decides by which actions the machine gets from what is running to what is ordered.
 
-It takes the orders and warm processes of the last answer and what is known here of phases and children. It returns a
-list of actions; the same input gives the same list, which is empty when there is nothing to do.
-Invariants: at most one phase is live; a phase that ended is reported until the orders no longer name it; an order
-whose fence is not above every fence begun before starts nothing.
+It takes the orders and warm processes of the last answer and what is known here about phases and children. It returns a
+list of actions; the same input gives the same list, which is empty if there is nothing to do.
+Invariants: at most one phase is live; an ended phase is reported until the orders no longer name it; an order starts
+only if its fence is above every fence begun before.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ class BeginPhase:
 
 @dataclass(frozen=True, slots=True)
 class RefusePhase:
-    """Answer `ended` for an order to drain something that does not run here (its supervisor was restarted)."""
+    """Answer `ended` to an order to drain a phase that does not run here, because the supervisor was restarted."""
 
     order: PhaseOrder
 
@@ -138,7 +138,7 @@ def _on_children(
     }
     running = {child.key for child in children}
     actions: list[Action] = [StopChild(key) for key in running - listed.keys() - needed]
-    # One start at a time, and an ordered one first: loading a model takes the whole machine.
+    # One start at a time, ordered ones first, because loading a model takes the whole machine.
     if may_start and not any(child.is_loading for child in children):
         missing = [warm_process for key, warm_process in listed.items() if key not in running]
         actions += [StartChild(warm_process) for warm_process in missing[:1]]

@@ -165,7 +165,7 @@ async def test_the_death_of_the_fork_server_touches_no_child_and_starts_go_on(
     assert await from_nothing.told("0") == "exited with code 0"
     await stage.warm()
     assert "the fork server was killed by SIGKILL" in caplog.text
-    assert "children start from nothing until it is back" in caplog.text
+    assert "children start without it until it is back" in caplog.text
     again = await stage.start()
     assert again.facts["was_forked"]
     assert [await born.told("4") for born in (survivor, again)] == ["exited with code 4"] * 2
@@ -223,7 +223,7 @@ async def test_each_of_our_programs_may_be_forked_after_its_imports(tmp_path: Pa
 @pytest.mark.parametrize(
     "module,reason",
     [
-        ("tests.fakes.forked.stubborn", "what was imported has started threads (1)"),
+        ("tests.fakes.forked.stubborn", "the imported modules started threads (1)"),
         ("tests.fakes.forked.missing", "cannot be imported: ModuleNotFoundError"),
     ],
 )
@@ -238,7 +238,7 @@ async def test_a_fork_server_that_cannot_be_forked_says_so_and_is_not_kept(
     monkeypatch.setattr("seamlessflow_workers.process.fork_server.client.preload_of", lambda _program: module)
     async with staged(tmp_path, PROGRAM) as stage:
         await until(lambda: reason in caplog.text, what="it is said", timeout_s=IMPORT_TIMEOUT_S)
-        assert "children start from nothing: " in caplog.text
+        assert "children start without the fork server: " in caplog.text
         assert stage.fork_server.pid is not None
         assert not psutil.pid_exists(stage.fork_server.pid)
         born = await stage.start()

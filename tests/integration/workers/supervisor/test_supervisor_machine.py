@@ -440,7 +440,7 @@ async def test_weights_that_are_not_whole_never_reach_an_engine(stage: Stage, da
             folder = local_folder(weights_in(stage.folder, 2).uri)
     plane.change(order, weights=WeightsReference(version=1, uri=folder.as_uri()))
     failed = await plane.until_state(order, PhaseState.FAILED)
-    assert failed.reason.startswith("version 1 is not whole: ")
+    assert failed.reason.startswith("the weights of version 1 are not complete: ")
 
 
 async def test_weights_that_cannot_be_read_here_fail_the_phase_in_words(stage: Stage) -> None:
@@ -449,7 +449,7 @@ async def test_weights_that_cannot_be_read_here_fail_the_phase_in_words(stage: S
     order = plane.order(Role.ROLLOUT, weights=WeightsReference(version=1, uri="s3://bucket/1"))
     failed = await plane.until_state(order, PhaseState.FAILED)
     assert (
-        failed.reason == "weights at 's3://bucket/1' cannot be read here; accepted are file:// URLs and paths"
+        failed.reason == "weights at 's3://bucket/1' cannot be read here; file:// URLs and paths are accepted"
     )
 
 
@@ -534,4 +534,4 @@ async def test_a_child_that_stops_while_it_loads_is_killed_and_its_phase_fails_a
     failing = asyncio.create_task(plane.until_state(order, PhaseState.FAILED))
     done, _ = await asyncio.wait({failing}, timeout=20.0)
     assert done, "the supervisor waits for a child that never loads"
-    assert "the trainer stalled: it was not loaded within 2 s" in failing.result().reason
+    assert "the trainer stalled: it did not load within 2 s" in failing.result().reason

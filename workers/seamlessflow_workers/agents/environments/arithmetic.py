@@ -1,6 +1,6 @@
 """Single-turn arithmetic: one question, one answer.
 
-Task: `{"question": "What is 7+12?", "answer": "19"}`. The reward is 1 when the answer is exactly `answer`.
+Task: `{"question": "What is 7+12?", "answer": "19"}`. The reward is 1 if the answer is exactly `answer`.
 """
 
 from seamlessflow.core.environment.episodes import Outcome, PolicyEndpoint, Task

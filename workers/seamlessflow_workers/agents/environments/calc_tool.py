@@ -1,4 +1,4 @@
-"""The calculator tool: what the model is told of it, and what it answers.
+"""The calculator tool: how it is described to the model, and what it answers.
 
 `calculate` takes an expression of two whole numbers (`a*b`, `a+b`, `a-b`) and returns the result as text. Nothing is
 evaluated as code.
@@ -33,7 +33,7 @@ class InvalidExpression(ValueError):
 
 
 def calculate(expression: str) -> str:
-    """`calculate("285*966") == "275310"`. Raises InvalidExpression."""
+    """Return the result as text: `calculate("285*966") == "275310"`. Raises InvalidExpression."""
     match = EXPRESSION.fullmatch(expression)
     if match is None:
         raise InvalidExpression(f"expression: expected a*b, a+b or a-b, got {expression[:40]!r}")

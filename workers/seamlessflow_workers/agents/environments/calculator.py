@@ -1,6 +1,6 @@
 """Multi-turn calculator: the agent may call the tool `calc` before it answers.
 
-Task: `{"question": "What is 285*966?", "answer": "275310"}`. The reward is 1 when the final answer is exactly `answer`.
+Task: `{"question": "What is 285*966?", "answer": "275310"}`. The reward is 1 if the final answer is exactly `answer`.
 """
 
 import msgspec

@@ -1,9 +1,9 @@
-"""Any program as an agent: started once per session, its last line of JSON with a `reward` is the outcome.
+"""Any program as an agent: it is started once per session, and its last line of JSON with a `reward` is the outcome.
 
-The program finds OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK (JSON) in its environment and runs in an empty
-folder of its own, which is removed afterwards; where the runner is root, as a user that no other session has.
-Invariant: when `run` returns or is cancelled, the program and every process that it started are gone, those that left
-its session included (`agents.keeper`); they also end with this process.
+The program gets OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK (JSON) in its environment and runs in its own
+empty folder, which is removed afterwards; if the runner is root, as a user that no other session has. Invariant: when
+`run` returns or is cancelled, the program and every process that it started are gone, including those that left its
+session (`agents.keeper`); they also end with this process.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from seamlessflow_workers.process.environment import EPISODES_VARIABLE
 
 KEEPER = Path(keeper.__file__).with_name("main.py")
 KEEPER_GRACE_S = 5.0
-OUTPUT_TAIL_BYTES = 65_536  # of standard output, where the outcome is looked for
+OUTPUT_TAIL_BYTES = 65_536  # of standard output, in which the outcome is searched
 ERROR_TAIL_BYTES = 4_096
 SHOWN_CHARACTERS = 500
 CLOSE_GRACE_S = 1.0
@@ -103,7 +103,7 @@ def create(context: EnvironmentContext) -> CommandEnvironment:
 class _Tail(asyncio.Protocol):
     """Keeps the last bytes that came through a pipe.
 
-    Not asyncio's own pipes: with those, waiting for a process also waits for whoever inherited its output.
+    It replaces asyncio's own pipes, with which waiting for a process also waits for others that inherited its output.
     """
 
     def __init__(self, limit_bytes: int, write_end: int) -> None:
@@ -138,7 +138,7 @@ async def _tail_pipe(limit_bytes: int) -> AsyncIterator[_Tail]:
 
 
 async def _until_closed(*tails: _Tail) -> None:
-    with contextlib.suppress(TimeoutError):  # a process that left the group keeps the pipe open
+    with contextlib.suppress(TimeoutError):  # a process that left the group may keep the pipe open
         async with asyncio.timeout(CLOSE_GRACE_S):
             for tail in tails:
                 await tail.closed.wait()
@@ -157,7 +157,7 @@ def _own_folder(user_id: int | None) -> Iterator[str]:
 
 
 def _variables(task: Task, policy: PolicyEndpoint, folder: str, user_id: int | None) -> dict[str, str]:
-    # Another user can neither read nor write where the supervisor's programs keep their files.
+    # Another user has no access to the places where the supervisor's programs keep their files.
     own = (
         {}
         if user_id is None
@@ -173,14 +173,14 @@ def _variables(task: Task, policy: PolicyEndpoint, folder: str, user_id: int | N
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask the keeper to end the program and all that it started; it needs milliseconds unless it was stopped."""
+    """Ask the keeper to end the program and all that it started, which takes milliseconds unless it was stopped."""
     with contextlib.suppress(ProcessLookupError):  # it has ended by itself
         process.terminate()
-    with contextlib.suppress(TimeoutError):  # the kill below is the answer
+    with contextlib.suppress(TimeoutError):  # then it is killed below
         async with asyncio.timeout(KEEPER_GRACE_S):
             await process.wait()
             return
-    logger.warning("the keeper of an agent program (process %d) did not end; it is killed", process.pid)
+    logger.warning("the keeper of an agent program (process %d) did not end and is killed", process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
@@ -192,9 +192,7 @@ def _outcome(program: str, code: int, output: bytes, errors: bytes) -> Outcome:
         raise BrokenEpisode(f"{program} {ending}: {_shown(errors or output)}")
     for line in reversed(output.splitlines()):
         with contextlib.suppress(ValueError, RecursionError):  # an ordinary line of output
-            said = json.loads(
-                line
-            )  # numbers that are none, as NaN, as well: they are refused, not passed over
+            said = json.loads(line)  # accepts NaN and the like, which are refused below rather than ignored
             if isinstance(said, dict) and "reward" in said:
                 return _checked(program, said, line)
     raise BrokenEpisode(f"{program} printed no JSON line with a number 'reward': {_shown(output or errors)}")

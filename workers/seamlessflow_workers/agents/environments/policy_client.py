@@ -1,8 +1,8 @@
 """How the built-in environments ask the policy: chat completions over one HTTP session for all episodes of a process.
 
-Speaks the gateway's OpenAI endpoint as any agent does, for a quarter of what the official SDK costs a call; agents that
-a job brings use whichever client they like. What may pass (no connection, 408, 409, 429, 5xx) is tried again with the
-same bytes and the same Idempotency-Key, marked as the SDK marks it, so that the gateway continues a turn instead of
+It uses the gateway's OpenAI endpoint like any agent, at a quarter of the official SDK's cost per call; agents that a
+job brings use whichever client they like. Temporary failures (no connection, 408, 409, 429, 5xx) are retried with the
+same bytes and the same Idempotency-Key, marked as the SDK marks retries. So the gateway continues a turn instead of
 sampling it again, and samples a request once even if the network delivers it twice.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 from seamlessflow.core.environment.episodes import POLICY_MODEL, BrokenEpisode, PolicyEndpoint
 
-MAX_RETRIES = 10  # with the pauses below about 50 s: a gateway restart is ridden out
+MAX_RETRIES = 10  # with the pauses below about 50 s, enough for a restart of the gateway
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 REQUEST_TIMEOUT_S = 3600.0  # the gateway may hold a request through updates and hand-overs
 CONNECT_TIMEOUT_S = 5.0
@@ -41,7 +41,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the policy said, as it goes back into the conversation."""
+    """A message of the policy, in the form in which it is added to the conversation."""
 
     role: str
     content: str | None = None
@@ -65,7 +65,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class _Again(Exception):
-    """This try failed; `pause_s`: when the gateway said to come again."""
+    """This attempt failed; `pause_s` is the pause that the gateway asked for."""
 
     def __init__(self, reason: str, *, pause_s: float | None = None) -> None:
         super().__init__(reason)
@@ -77,11 +77,11 @@ _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 class PolicyClient:
-    """Create inside the running event loop. Sessions differ by their key alone."""
+    """Create it inside the running event loop. Sessions differ only by their key."""
 
     def __init__(self) -> None:
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # as many as the runner has sessions
+            connector=aiohttp.TCPConnector(limit=0),  # as many connections as the runner has sessions
             timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S),
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
         )
@@ -137,7 +137,7 @@ class PolicyClient:
 
 
 def _pause_s(num_retries: int) -> float:
-    """Doubled each time, spread so that episodes that failed together do not come again together."""
+    """Return a pause that doubles each time, with jitter, so that episodes that failed together spread out."""
     longest_s = min(FIRST_PAUSE_S * 2.0**num_retries, LONGEST_PAUSE_S)
     return longest_s * (1 - 0.25 * random.random())
 

@@ -1,4 +1,4 @@
-"""From the `environment` section of a job to the environment that runs its episodes, built in or installed."""
+"""Creates the environment that a job's `environment` section names, built in or installed."""
 
 from seamlessflow.core.environment.episodes import Environment, RewardFunction
 from seamlessflow.core.environment.section import UNMANAGED, EnvironmentSection
@@ -17,9 +17,9 @@ class NotRunHere(ValueError):
 
 
 def environment_create(section: EnvironmentSection, extensions: Extensions | None = None) -> Environment:
-    """Call inside the running event loop. `extensions`: by default those installed here.
+    """Create an environment; call it inside the running event loop. Raises NotRunHere, UnusableExtension.
 
-    Raises NotRunHere and UnusableExtension.
+    `extensions` are by default those installed here.
     """
     if section.name in UNMANAGED:
         where = "its agents run outside the platform" if section.name == "external" else "it has no agents"

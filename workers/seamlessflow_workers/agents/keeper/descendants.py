@@ -1,4 +1,4 @@
-"""Ends all that a program started. The caller is the subreaper, so whatever lost its parent is its child."""
+"""Ends everything that a program started. The caller is the subreaper, so orphaned processes are its children."""
 
 import contextlib
 import os
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def end_descendants() -> None:
-    """Kill and collect until this process has no child.
+    """Kill and collect until this process has no children.
 
-    What is killed hands its own children to this process, so a walk that missed some finds them in the next round.
+    The children of a killed process become children of this one, so a round finds those that the previous one missed.
     """
     while True:
         for pid in _descendants():
@@ -24,10 +24,10 @@ def end_descendants() -> None:
 
 
 def end_all_of_user(user_id: int) -> None:
-    """Kill every process of a user that runs nothing but one session.
+    """Kill every process of a user that runs only one session.
 
-    Done by a process of that user: what the kernel lets it signal is exactly the session, and it signals all of it in
-    one go, so that a program that forks without end is not outrun but met again in the next round, smaller.
+    A process of that user does it: the kernel lets it signal exactly the session, and all of it in one call. So a
+    program that forks without end cannot outrun it; each round leaves fewer processes.
     """
     while True:
         pid = os.fork()
@@ -43,7 +43,7 @@ def end_all_of_user(user_id: int) -> None:
 
 
 def _collect() -> None:
-    """Take leave of children that have ended."""
+    """Collect children that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

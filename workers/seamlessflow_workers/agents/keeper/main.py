@@ -2,8 +2,8 @@
 
 It takes `ORDER PROGRAM ARG...`, with the order as JSON (`Order`), and ends with the program's exit code or signal. It
 runs as a script by `python -I -S`, so that a session costs no imports. Invariants: the program runs as the user that
-the order names; every process that it started has ended before this one does, whether it left its group, its session
-or its parent (orphans come here, because this process is their subreaper); all of it ends with the runner, too.
+the order names; every process that it started ends before this one does, even if it left its group, its session or its
+parent (this process is the subreaper, so orphans become its children); all of them also end with the runner.
 """
 
 import json
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
             expose(order.exposed)
         status = _wait_for(_start(order, arguments[1:]))
     except _Ended:
-        status = signal.SIGKILL  # which is what the program gets
+        status = signal.SIGKILL  # the signal that the program gets
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _end_all(order)
@@ -69,7 +69,7 @@ def _become(order: Order, command: list[str], keeper_pid: int) -> None:
         os.setgroups([])
         os.setresgid(order.user_id, order.user_id, order.user_id)
         os.setresuid(order.user_id, order.user_id, order.user_id)
-    # After the change of user, which would forget it.
+    # After the change of user, which would reset it.
     bind_to_parent(parent_pid=keeper_pid, death_signal=signal.SIGKILL)
     # Python ignores these two, and an ignored signal stays ignored through exec.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -87,7 +87,7 @@ def _refusal(order: Order, program: str, error: OSError) -> str:
 
 
 def _wait_for(program: int) -> int:
-    """Return the program's wait status; meanwhile collect the orphans that come here."""
+    """Return the program's wait status, collecting orphans meanwhile."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == program:

@@ -1,8 +1,8 @@
 """Makes folders reachable for a user who may not pass through the folders above them, in this process's own view.
 
-A Python below /root can be run by root only. In a mount namespace of its own, the keeper covers the folder that bars
-the way with an empty one, and shows in it the folders to be exposed and nothing else. Nothing changes outside. Needs
-CAP_SYS_ADMIN; without it, or where nothing bars the way, all stays as it is.
+Only root can run a Python below /root. In its own mount namespace, the keeper covers the folder that blocks the way
+with an empty one, and mounts in it only the folders to be exposed. Nothing changes outside. It needs CAP_SYS_ADMIN;
+without it, or if nothing blocks the way, it changes nothing.
 """
 
 import ctypes
@@ -18,14 +18,14 @@ MAY_PASS = stat.S_IXOTH
 
 
 def expose(folders: Sequence[str]) -> None:
-    """Make a folder reachable. Raises OSError."""
+    """Make these folders reachable. Raises OSError."""
     hidden = {Path(folder).resolve() for folder in folders}
     barred = {folder: bar for folder in sorted(hidden) if (bar := _bar_above(folder)) is not None}
     if not barred or not _has_capability(CAP_SYS_ADMIN):
         return
     _call("unshare", CLONE_NEWNS)
     _mount(None, Path("/"), flags=MS_REC | MS_PRIVATE)
-    # Held open, they can be mounted although what is above them is covered by then.
+    # Opened first, so that they can be mounted after the folders above them are covered.
     opened = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in barred}
     for bar in set(barred.values()):
         _mount("tmpfs", bar, kind="tmpfs", data="mode=755,size=64k")
@@ -37,7 +37,7 @@ def expose(folders: Sequence[str]) -> None:
 
 
 def _bar_above(folder: Path) -> Path | None:
-    """Return the topmost folder on the way through which other users may not pass."""
+    """Return the topmost folder on the way that other users may not pass through."""
     for above in [*reversed(folder.parents), folder]:
         if not above.stat().st_mode & MAY_PASS:
             return above

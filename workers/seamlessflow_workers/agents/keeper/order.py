@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Order(NamedTuple):
-    """`exposed`: folders of the platform's own Python, which the agents' user may use wherever they are."""
+    """`exposed`: folders of the platform's own Python, which the agents' user must be able to reach."""
 
     parent_pid: int
     cores: Sequence[int]
-    user_id: int | None = None  # none: the user of the supervisor
+    user_id: int | None = None  # None: the supervisor's user
     exposed: Sequence[str] = ()
 
     def encode(self) -> str:

@@ -1,4 +1,4 @@
-"""1 for an answer that is the task's `answer`, spaces around it aside; otherwise 0."""
+"""The reward is 1 if the answer equals the task's `answer`, ignoring surrounding spaces, and 0 otherwise."""
 
 from seamlessflow.core.environment.episodes import BrokenEpisode, Task
 from seamlessflow.core.extensions.declarations import ExtensionOptions
@@ -11,7 +11,7 @@ class ExactAnswer:
         return exact_reward(task, answer)
 
     async def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def create(options: ExtensionOptions) -> ExactAnswer:

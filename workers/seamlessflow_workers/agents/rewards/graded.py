@@ -1,4 +1,4 @@
-"""An environment whose outcomes a reward function grades instead."""
+"""An environment whose outcomes are graded by a separate reward function."""
 
 import dataclasses
 

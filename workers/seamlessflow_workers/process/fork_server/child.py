@@ -1,7 +1,7 @@
 """What a forked process does to become the program it was forked for.
 
 It takes a `Fork` and the descriptors that came with it, and runs the program's module as `__main__`. Invariant: it does
-nothing before the supervisor has let it in, and dies with the supervisor.
+nothing until the supervisor has let it in, and it dies with the supervisor.
 """
 
 import fcntl
@@ -29,13 +29,13 @@ class Child:
     supervisor_pid: int
 
     def become(self) -> None:
-        """Run the program and return when it does; the interpreter finds its exit status, as for any program."""
+        """Run the program and return when it does; its exit status is that of the interpreter, as for any program."""
         if os.read(self.gate, 1) != _LET_IN:
             os._exit(EXIT_NOT_LET_IN)
         os.close(self.gate)
         bind_to_parent(parent_pid=self.supervisor_pid, death_signal=signal.SIGKILL)
         self._descriptors_place()
-        # Before the environment goes: it is by that that the title's place is found.
+        # Before the environment is cleared, because setproctitle finds the title's memory by it.
         setproctitle.setproctitle(" ".join([sys.executable, "-m", self.fork.module, *self.fork.arguments]))
         os.environ.clear()
         os.environ.update(self.fork.environment)
@@ -44,7 +44,7 @@ class Child:
         runpy.run_module(self.fork.module, run_name="__main__", alter_sys=True)
 
     def _descriptors_place(self) -> None:
-        """Place each descriptor at its number; first move all away, as one may stand where another belongs."""
+        """Move each descriptor to its number, after moving all of them out of the way, as they may overlap."""
         places = {1: self.output, 2: self.output} | dict(
             zip(self.fork.descriptors, self.inherited, strict=True)
         )
@@ -58,6 +58,6 @@ class Child:
 
 
 def _randomness_renew() -> None:
-    """Reseed, so that siblings do not draw alike. Python's own generator does that by itself."""
+    """Reseed numpy, so that siblings do not draw the same numbers. Python's own generator reseeds itself."""
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed()

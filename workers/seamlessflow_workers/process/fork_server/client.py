@@ -1,9 +1,9 @@
-"""The supervisor's fork server: one process that has imported what its children need, and forks them.
+"""The supervisor's side of the fork server: a process that has imported what its children need, and forks them.
 
 It takes the roles that the machine's tags allow and commands to start. It returns processes that are children of the
-supervisor like any other, ready within tens of milliseconds where a new interpreter would import for seconds.
-Invariants: for a command that the fork server has not imported it returns None, and the caller starts it from nothing;
-the fork server's own end touches no child and is reported; no process that it was asked for stays behind unknown.
+supervisor like any other, ready within tens of milliseconds, whereas a new interpreter would import for seconds.
+Invariants: for a program that the fork server has not imported it returns None, and the caller starts a new process;
+the end of the fork server affects no child and is logged; no process that was requested is left behind unnoticed.
 """
 
 import asyncio
@@ -54,10 +54,10 @@ log = logging.getLogger(__name__)
 
 
 def programs_of(tags: Iterable[str], settings: ChildSettings) -> tuple[str, ...]:
-    """Return our own programs that a machine of these tags starts under our own interpreter."""
+    """Return our programs that a machine with these tags starts under our own interpreter."""
     commands = {Role.TRAIN: settings.train_command, Role.AGENT: settings.agent_command}
     has_vllm = settings.device == "cuda" and settings.engines[EngineKind.VLLM].version is not None
-    if not has_vllm:  # where there is, jobs ask for it, and it has an interpreter and a warm-up of its own
+    if not has_vllm:  # with vLLM, jobs ask for it, and it has its own interpreter and warm-up
         commands[Role.ROLLOUT] = settings.engine_commands[EngineKind.EMBEDDED]
     present = set(tags)
     modules = (_module_of(command) for role, command in commands.items() if role in present)
@@ -81,7 +81,7 @@ class ForkServer:
         self._changed = asyncio.Event()
         self._warm: frozenset[str] = frozenset()
         self._is_importing = False
-        self._problem = ""  # why it will not do; empty while it may
+        self._problem = ""  # why it cannot be used; empty if it can
         self._control: socket.socket | None = None
         self._exchanging = asyncio.Lock()
         self._process: ChildProcess | None = None
@@ -96,7 +96,7 @@ class ForkServer:
         return frozenset() if self._is_importing else self._warm
 
     def want(self, programs: Iterable[str]) -> None:
-        """Make these programs ready; what was ready before stays ready."""
+        """Make these programs ready, in addition to earlier ones."""
         missing = tuple(program for program in programs if program not in self._wanted)
         if missing:
             self._wanted += missing
@@ -105,22 +105,22 @@ class ForkServer:
     async def run(self) -> None:
         """Run until cancelled, and leave nothing behind."""
         if not is_adoption_possible():
-            log.warning("children start from nothing: this kernel has no pidfd_open")
-            self._changed = asyncio.Event()  # which nobody sets
+            log.warning("children start without the fork server: this kernel has no pidfd_open")
+            self._changed = asyncio.Event()  # never set
         backoff = Backoff(first_s=0.5, longest_s=60.0)
         while True:
             await self._changed.wait()
             started_s = time.monotonic()
             ending = await self._run_process()
             if self._problem:
-                log.warning("children start from nothing: %s", self._problem)
-                self._problem = ""  # once more when other roles are wanted
+                log.warning("children start without the fork server: %s", self._problem)
+                self._problem = ""  # try again when other roles are wanted
                 continue
             if time.monotonic() - started_s > STABLE_S:
                 backoff.reset()
             wait_s = backoff.next_s()
             log.warning(
-                "the fork server %s; children start from nothing until it is back, next try in %.1f s",
+                "the fork server %s; children start without it until it is back, next try in %.1f s",
                 ending,
                 wait_s,
             )
@@ -130,8 +130,7 @@ class ForkServer:
     async def spawn(
         self, command: ChildCommand, *, environment: Mapping[str, str], output: int
     ) -> AdoptedProcess | None:
-        """The running process, its output going to the descriptor `output`; None where it is to be started from
-        nothing."""
+        """Fork a process whose output goes to the descriptor `output`; None if the caller must start a new one."""
         module = _module_of(command.arguments)
         if module is None or module not in self.warm:
             return None
@@ -146,9 +145,7 @@ class ForkServer:
         is_let_in = False
         try:
             await asyncio.wait({forking})
-            with contextlib.suppress(
-                BrokenPipeError
-            ):  # it has ended already, as whoever waits for it will see
+            with contextlib.suppress(BrokenPipeError):  # it has ended already, which its waiter will notice
                 os.write(let, LET_IN)
             is_let_in = True
             return forking.result()
@@ -158,7 +155,7 @@ class ForkServer:
             os.close(let)
             os.close(enter)
             if not is_let_in and (process := forking.result()) is not None:
-                await process.wait()  # at its closed gate
+                await process.wait()  # it exits at its closed gate
 
     async def _fork(self, request: Fork, descriptors: Sequence[int]) -> AdoptedProcess | None:
         control = self._control
@@ -172,18 +169,18 @@ class ForkServer:
                 return AdoptedProcess(answer.pid)
             problem = answer.reason if isinstance(answer, Unable) else f"it answered {answer}"
         except TimeoutError:
-            problem = f"no answer within {FORK_TIMEOUT_S:.0f} s"
+            problem = f"the fork server did not answer within {FORK_TIMEOUT_S:.0f} s"
             if self._process is not None:
                 await self._process.stop(grace_s=0.0)
         except ChildProcessError:
             problem = "the kernel gave the new process to another parent"
         except OSError as error:
             problem = str(error)
-        log.warning("%s starts from nothing: %s", request.module, problem)
+        log.warning("%s starts without the fork server: %s", request.module, problem)
         return None
 
     async def _run_process(self) -> str:
-        """One fork server from its start to its end; returns how it ended."""
+        """Run one fork server to its end; return how it ended."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         output = OutputLog(self._logs, role="fork_server")
@@ -209,7 +206,7 @@ class ForkServer:
             if keeping is not None:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)
-            async with self._exchanging:  # ends at once: the other end of the socket is gone
+            async with self._exchanging:  # released at once, because the other end of the socket is gone
                 ours.close()
             output.close()
 
@@ -221,7 +218,7 @@ class ForkServer:
         )
 
     async def _keep_warm(self, control: socket.socket) -> None:
-        """Import what is wanted as long as the fork server lives; return when it ends or is unfit."""
+        """Have it import the wanted programs while it lives; return when it ends or cannot be used."""
         while True:
             self._changed.clear()
             missing = [program for program in self._wanted if program not in self._warm]
@@ -233,7 +230,7 @@ class ForkServer:
                         control, Preload([preload_of(program) for program in missing])
                     )
                 except OSError:
-                    return  # how the process ended says more
+                    return  # the way the process ended says more
                 finally:
                     self._is_importing = False
                 if not isinstance(answer, Warm):
@@ -249,7 +246,7 @@ class ForkServer:
     async def _exchange(
         self, control: socket.socket, request: ToForkServer, descriptors: Sequence[int] = ()
     ) -> FromForkServer:
-        """Send a request and return the answer. Raises OSError when the fork server is gone."""
+        """Send a request and return the answer. Raises OSError if the fork server is gone."""
         async with self._exchanging:
             socket.send_fds(control, [encode(request)], descriptors)
             data = await asyncio.get_running_loop().sock_recv(control, MESSAGE_BYTES)

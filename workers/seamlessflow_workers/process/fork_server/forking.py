@@ -1,4 +1,4 @@
-"""`fork_adopted`: like `os.fork`, but the new process belongs to the nearest subreaper above, the supervisor.
+"""`fork_adopted` is like `os.fork`, but the new process becomes a child of the nearest subreaper, the supervisor.
 
 So the supervisor waits for it, the kernel kills it with the supervisor, and it outlives the fork server.
 """
@@ -9,10 +9,10 @@ _PID_BYTES = 8
 
 
 def fork_adopted() -> int:
-    """0 in the new process, which leads a session of its own; its id in the caller. Raises OSError.
+    """Return 0 in the new process, which leads its own session, and its id in the caller. Raises OSError.
 
-    A process in between forks once more and ends: its child is orphaned, and adopted before the caller has collected
-    the one in between. The caller must have no other children.
+    An intermediate process forks once more and exits: its child is orphaned, and adopted before the caller has waited
+    for the intermediate process. The caller must have no other children.
     """
     told, tell = os.pipe()
     try:
@@ -31,7 +31,7 @@ def fork_adopted() -> int:
         os.close(told)
     if len(answer) < _PID_BYTES:
         raise OSError(
-            f"no process could be forked (the one in between ended with {os.waitstatus_to_exitcode(status)})"
+            f"no process could be forked (the intermediate one ended with {os.waitstatus_to_exitcode(status)})"
         )
     return int.from_bytes(answer, "little")
 
@@ -44,7 +44,7 @@ def _fork_again(told: int, tell: int) -> int:
         os._exit(1)
     if pid != 0:
         os._exit(0)
-    # Told by itself, after this: whoever knows the id may signal the group.
+    # It reports its id only after setsid, because whoever knows the id may signal the group.
     os.setsid()
     os.write(tell, os.getpid().to_bytes(_PID_BYTES, "little"))
     os.close(tell)

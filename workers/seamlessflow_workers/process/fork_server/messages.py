@@ -1,4 +1,4 @@
-"""What a supervisor and its fork server say to one another: one JSON object per packet of a SOCK_SEQPACKET pair.
+"""The messages between a supervisor and its fork server: one JSON object per packet of a SOCK_SEQPACKET pair.
 
 A `Fork` carries descriptors beside it (SCM_RIGHTS): the gate, the output, then those named in `descriptors`.
 """
@@ -16,15 +16,15 @@ class Preload(msgspec.Struct, tag=True, frozen=True):
 
 
 class Fork(msgspec.Struct, tag=True, frozen=True):
-    """Start `python -m module arguments…` under this environment. Answered by Forked or Unable.
+    """Start `python -m module arguments…` with this environment. The answer is Forked or Unable.
 
-    The child waits at its gate: a byte lets it in, the end of the pipe ends it.
+    The child waits at its gate, a pipe: a byte lets it in, the end of the pipe makes it exit.
     """
 
     module: str
     arguments: list[str]
     environment: dict[str, str]
-    descriptors: list[int]  # the numbers under which the child has those that came along
+    descriptors: list[int]  # the numbers that the passed descriptors get in the child
 
 
 class Warm(msgspec.Struct, tag=True, frozen=True):
@@ -32,7 +32,7 @@ class Warm(msgspec.Struct, tag=True, frozen=True):
 
 
 class Forked(msgspec.Struct, tag=True, frozen=True):
-    """The process is a child of the supervisor by now, and leads a session of its own."""
+    """The process is already a child of the supervisor, and leads its own session."""
 
     pid: int
 

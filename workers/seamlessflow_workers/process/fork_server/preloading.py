@@ -1,7 +1,7 @@
-"""Imports modules at the lowest priority and proves that the process may still be forked afterwards.
+"""Imports modules at the lowest priority and checks that the process can still be forked afterwards.
 
-Invariant: one thread, no child, no descriptor beyond the fork server's own, no CUDA: a fork copies nothing that only
-a part of the process could go on with.
+Invariant: one thread, no child, no descriptor besides the fork server's own, no CUDA; so a fork copies nothing that
+cannot work in the copy.
 """
 
 import ctypes
@@ -21,12 +21,15 @@ _CUDA_NOT_INITIALIZED = 3
 
 
 class NotImported(Exception):
-    """One sentence about the module that could not be imported."""
+    """A module could not be imported; the message says why in one sentence."""
 
 
 def modules_import(names: Sequence[str]) -> None:
-    """Raises NotImported. In a thread of its own, which is over on return: only a thread that ends can be slowed down,
-    for a process without privileges never gets its priority back, and the children need theirs."""
+    """Import modules in a thread that has ended on return. Raises NotImported.
+
+    Only that thread gets the low priority: an unprivileged process could never raise its own priority again, which its
+    children need.
+    """
     failures: list[str] = []
     thread = threading.Thread(target=_import_slowly, args=(names, failures))
     thread.start()
@@ -35,7 +38,7 @@ def modules_import(names: Sequence[str]) -> None:
         raise NotImported(failures[0])
     _until_alone()
     gc.collect()
-    gc.freeze()  # children neither look through what is imported nor copy its pages for the counts of a collection
+    gc.freeze()  # so that collections in children neither scan the imported objects nor copy their pages
 
 
 def _import_slowly(names: Sequence[str], failures: list[str]) -> None:
@@ -43,29 +46,29 @@ def _import_slowly(names: Sequence[str], failures: list[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001 - any reason keeps children from being forked, and is told
+        except Exception as error:  # noqa: BLE001 - any reason prevents forking children, and is reported
             traceback.print_exc()
             failures.append(f"{name} cannot be imported: {error!r}")
             return
 
 
 def _until_alone() -> None:
-    """Wait until no other thread is left: `join` returns moments before the kernel's thread is gone."""
+    """Wait until no other thread is left, because `join` returns shortly before the kernel's thread is gone."""
     deadline_s = time.monotonic() + THREAD_END_S
     while num_threads() > 1 and time.monotonic() < deadline_s:
         time.sleep(_POLL_S)
 
 
 def unfit(own_descriptors: Collection[int]) -> str:
-    """Return why this process must not be forked; empty when it may be."""
+    """Return why this process must not be forked; empty if it may be."""
     if (number := num_threads()) > 1:
-        return f"what was imported has started threads ({number - 1})"
+        return f"the imported modules started threads ({number - 1})"
     if has_children():
-        return "what was imported has started a process"
+        return "the imported modules started a process"
     if foreign := open_descriptors() - set(own_descriptors):
-        return f"what was imported keeps descriptors open: {sorted(foreign)}"
+        return f"the imported modules keep descriptors open: {sorted(foreign)}"
     if is_cuda_initialized():
-        return "what was imported has initialised CUDA, which no child could use"
+        return "the imported modules initialised CUDA, which no child could use"
     return ""
 
 
@@ -84,7 +87,7 @@ def has_children() -> bool:
 def open_descriptors() -> set[int]:
     with os.scandir("/proc/self/fd") as entries:
         numbers = {int(entry.name) for entry in entries}
-    return {number for number in numbers if _is_open(number)}  # without the one that listed them
+    return {number for number in numbers if _is_open(number)}  # without the one used for listing
 
 
 def _is_open(number: int) -> bool:
@@ -96,7 +99,7 @@ def _is_open(number: int) -> bool:
 
 
 def is_cuda_initialized() -> bool:
-    """Ask the driver's library, if it is loaded at all; this initialises nothing."""
+    """Whether CUDA is initialised, by asking the driver's library if it is loaded; this initialises nothing."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:

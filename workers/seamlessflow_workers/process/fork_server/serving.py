@@ -1,7 +1,7 @@
 """The fork server's loop: one request after another, until the supervisor closes the socket.
 
-It takes `Preload` and `Fork` from the supervisor and starts children of the supervisor. Invariant: it forks only as
-long as `preloading.unfit` finds no fault.
+It takes `Preload` and `Fork` from the supervisor and starts children of the supervisor. Invariant: it reports modules
+as ready only if `preloading.unfit` finds no fault.
 """
 
 import os
@@ -29,7 +29,7 @@ STANDARD_STREAMS = {0, 1, 2}
 
 
 def serve(control: socket.socket, *, supervisor_pid: int) -> Child:
-    """Serve requests. Returns only in a forked process, with what that must become; the server ends with the socket."""
+    """Serve requests until the socket ends. Returns only in a forked process, with what that must become."""
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, NUM_DESCRIPTORS_MAX)
         if not data:
