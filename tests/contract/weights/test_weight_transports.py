@@ -134,7 +134,7 @@ def test_without_its_trainer_a_version_is_read_from_its_files(
     (tmp_path / OFFER_NAME).write_bytes(stale)  # as a kill leaves it
     arrival = received(folder, transport)
     assert arrival.transport is FILE
-    assert arrival.fallback.startswith("the trainer that offered the weights: ")
+    assert arrival.fallback.startswith("the transfer from the trainer that offered the weights failed: ")
 
 
 # Death in the middle.
@@ -180,7 +180,7 @@ def test_trainer_killed_in_the_middle_leaves_the_files(tmp_path: Path, transport
         arrival = received(folder, transport)
         assert trainer.wait(DEADLINE_S) == -signal.SIGKILL
     assert arrival.transport is FILE
-    assert arrival.fallback.startswith("the trainer that offered the weights: ")
+    assert arrival.fallback.startswith("the transfer from the trainer that offered the weights failed: ")
     assert_same(arrival.folder, folder)
 
 
@@ -201,7 +201,10 @@ def test_trainer_that_leaves_after_it_gave_the_seats_is_not_waited_for(
             assert seats_given.result() == NUM_TRIES
     assert arrival.transport is FILE
     # Refused at once; the client of a store would have tried until its time was over.
-    assert arrival.fallback == "the trainer that offered the weights: [Errno 111] Connection refused"
+    assert (
+        arrival.fallback
+        == "the transfer from the trainer that offered the weights failed: [Errno 111] Connection refused"
+    )
 
 
 def _give_seats(door: socket.socket, seat: Seat) -> int:

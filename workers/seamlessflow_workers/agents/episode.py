@@ -93,7 +93,7 @@ async def _held_so_far(session_id: UUID, held_s: HeldSeconds) -> float:
         return await held_s(session_id)
     except (FencedOff, RequestRefused) as error:
         logger.warning(
-            "the clock of session %s goes on, because the gateway did not tell its held time: %s",
+            "the clock of session %s goes on, because the gateway did not report its held time: %s",
             session_id,
             error,
         )

@@ -31,7 +31,7 @@ async def session_user() -> AsyncIterator[int | None]:
         return
     folder = _lock_folder()
     while (taken := _take(folder)) is None:  # noqa: ASYNC110
-        # Other supervisors on this host take users too, and do not tell when one becomes free.
+        # Other supervisors on this host take users too, and do not announce when one becomes free.
         await asyncio.sleep(POLL_S)
     user_id, lock = taken
     try:

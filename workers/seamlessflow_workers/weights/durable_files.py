@@ -22,7 +22,7 @@ def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> ShardEntr
         for chunk in chunks:
             digest.update(chunk)
             num_bytes += file.write(chunk)
-            del chunk  # its memory goes before the next one is made
+            del chunk  # frees its memory before the next one is made
         file.flush()
         os.fsync(file.fileno())
     return ShardEntry(sha256=digest.hexdigest(), num_bytes=num_bytes)

@@ -68,7 +68,7 @@ def _prove(shards: SealedShards, manifest: Manifest) -> None:
     """Check that these are exactly the shards of the manifest. Raises TransferFailed."""
     if shards.sizes().keys() != manifest.shards.keys():
         raise TransferFailed(
-            f"{len(shards.sizes())} shards came, but the manifest has {len(manifest.shards)}"
+            f"{len(shards.sizes())} shards arrived, but the manifest has {len(manifest.shards)}"
         )
     with ThreadPoolExecutor(_DIGEST_THREADS) as threads:
         digests = list(threads.map(lambda name: _digest(shards, name), manifest.shards))

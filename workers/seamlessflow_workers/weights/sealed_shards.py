@@ -38,7 +38,7 @@ class SealedShards:
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
             yield chunk
-            del chunk, rest  # their memory goes before the next one is made
+            del chunk, rest  # frees their memory before the next one is made
         self.seal(name)
         if mark is not None:
             self.fingerprints[name] = mark.show()

@@ -72,7 +72,7 @@ class GangFollower:
             reason = await self._off_loop(self._follow)
         except RankGone as error:
             if drained.is_set():
-                await self._leave("the machine that leads has ended", order)
+                await self._leave("the leading machine has ended", order)
             raise RankGone(f"{order.gang.machines[0]}, which leads this machine, is gone: {error}") from error
         self._watch()
         return reason

@@ -72,7 +72,9 @@ def shards_take_over(offer: Offer, timeout_s: float) -> SealedShards:
     except BaseException as error:
         SealedShards(descriptors).close()
         if isinstance(error, OSError | msgspec.DecodeError | IndexError):
-            raise TransferFailed(f"the trainer that offered the weights: {error}") from error
+            raise TransferFailed(
+                f"the transfer from the trainer that offered the weights failed: {error}"
+            ) from error
         raise
     if not all(map(is_sealed, descriptors.values())):
         SealedShards(descriptors).close()

@@ -82,7 +82,9 @@ def _build_decoder(config: Mapping[str, Any], options: LoadOptions) -> Decoder:
     try:
         dense = dense_config(config)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelNotFoundError(f"{options.model / 'config.json'} has no valid {error}") from error
+        raise ModelNotFoundError(
+            f"{options.model / 'config.json'} has missing or wrong values: {error}"
+        ) from error
     if options.backend is Backend.DENSE and dense is None:
         raise ModelNotFoundError(f"the dense backend cannot compute {config.get('architectures')}")
     if dense is not None and options.backend is not Backend.GENERIC:

@@ -44,4 +44,6 @@ def _join_once(offer: Offer, backend: WeightTransport, timeout_s: float) -> Seal
                 raise TransferFailed(f"the trainer refused: {answer.reason}")
             return seat_take(answer, trainer=offer.host, own=own_host, backend=backend, timeout_s=timeout_s)
     except (OSError, msgspec.DecodeError) as error:
-        raise TransferFailed(f"the trainer that offered the weights: {error}") from error
+        raise TransferFailed(
+            f"the transfer from the trainer that offered the weights failed: {error}"
+        ) from error

@@ -70,7 +70,9 @@ def _take(offer: Offer, manifest: Manifest, memory: BucketMemory, timeout_s: flo
         with memory.working():
             _prove(shards, manifest)
     except (OSError, msgspec.DecodeError) as error:
-        raise TransferFailed(f"the trainer that offered the weights: {error}") from error
+        raise TransferFailed(
+            f"the transfer from the trainer that offered the weights failed: {error}"
+        ) from error
     except RuntimeError as error:  # from torch: no room on the GPU, or memory that cannot be mapped
         if isinstance(error, TransferFailed):
             raise
