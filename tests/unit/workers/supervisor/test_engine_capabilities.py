@@ -47,7 +47,7 @@ def test_why_there_is_no_vllm_is_one_clause(
 def test_an_interpreter_that_does_not_run_is_told(tmp_path: Path) -> None:
     finding = find_vllm(str(tmp_path / "nowhere"), device="cpu")
     assert finding.version is None
-    assert "does not run" in finding.problem
+    assert "cannot be run" in finding.problem
 
 
 def test_the_probe_runs_in_a_real_interpreter() -> None:

@@ -34,7 +34,7 @@ def test_machine_that_listens_everywhere_is_reached_by_its_name_or_the_given_add
 
 @pytest.mark.parametrize("nobody", ["0.0.0.0", "::"])
 def test_address_of_every_interface_is_nobodys_address(tmp_path: Path, nobody: str) -> None:
-    with pytest.raises(InvalidSetting, match="nobody's address"):
+    with pytest.raises(InvalidSetting, match="is not the address of a machine"):
         config(tmp_path, "--advertised-host", nobody)
 
 

@@ -271,7 +271,7 @@ def test_a_sliding_window_is_refused_only_when_a_path_is_longer() -> None:
         policy(row, torch.zeros_like(place), place, place, 1.0, TreeBlocks(long))
     with pytest.raises(TreeAttentionError, match="did not get the tree"):
         policy(row, torch.zeros_like(place), place, place, 1.0)
-    with pytest.raises(TreeRefused, match="sliding window, 4"):
+    with pytest.raises(TreeRefused, match="sliding window of 4"):
         tree_attention_enable(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)))
 
 

@@ -247,5 +247,5 @@ def test_ranks_compute_every_micro_batch_once_and_equally_many(
 
 
 def test_trees_are_refused_by_a_trainer_of_branches() -> None:
-    with pytest.raises(ValueError, match="holds trees"):
+    with pytest.raises(ValueError, match="contains trees"):
         plan(make_tree_batch(1))
