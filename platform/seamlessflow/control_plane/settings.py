@@ -193,6 +193,12 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SORT_OPERATIONS": True,
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,  # it would repeat each word as its own description
+    "ENUM_NAME_OVERRIDES": {
+        "MemberRole": "seamlessflow.control_plane.accounts.models.MembershipRole",
+        "PhaseRole": "seamlessflow.core.types.tags.Role",
+        "PhaseState": "seamlessflow.core.lifecycle.phases.PhaseState",
+    },
 }
 
 LOGGING = {

@@ -5,9 +5,11 @@ from typing import Any
 from rest_framework import serializers
 
 from seamlessflow.control_plane.common.database.clock import database_now
-from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.control_plane.telemetry.ledger_selectors import SILENCE
+from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.tags import Role
 
 
 class MachineHeartbeatOutput(serializers.Serializer):
@@ -22,8 +24,8 @@ class MachinePhaseOutput(serializers.Serializer):
     id = ShownIdField(IdKind.PHASE)
     job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
     job_name = serializers.SerializerMethodField(help_text="Null for a job of another project.")
-    role = serializers.CharField()
-    state = serializers.CharField()
+    role = WordField(Role)
+    state = WordField(PhaseState)
     served_version = serializers.IntegerField(allow_null=True)
 
     def get_job_id(self, phase: Any) -> str | None:

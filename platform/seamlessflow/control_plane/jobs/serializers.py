@@ -4,11 +4,13 @@ from typing import Any
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.control_plane.jobs.datasets import REASONS
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
+from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.types.ids import IdKind
+from seamlessflow.core.types.tags import Role
 
 
 class JobProgressOutput(serializers.Serializer):
@@ -101,9 +103,9 @@ class PhaseOutput(serializers.Serializer):
     id = ShownIdField(IdKind.PHASE)
     machine = serializers.CharField(source="machine.name")
     machine_id = ShownIdField(IdKind.MACHINE)
-    role = serializers.CharField()
+    role = WordField(Role)
     fence = serializers.IntegerField()
-    state = serializers.CharField()
+    state = WordField(PhaseState)
     reason = serializers.CharField()
     desired_version = serializers.IntegerField()
     served_version = serializers.IntegerField(allow_null=True)

@@ -4,11 +4,13 @@ from typing import Any
 
 from rest_framework import serializers
 
-from seamlessflow.control_plane.common.http.fields import ShownIdField
+from seamlessflow.control_plane.common.http.fields import ShownIdField, WordField
 from seamlessflow.control_plane.scheduling.previews import ShownJobImpact, ShownPhaseImpact
+from seamlessflow.core.lifecycle.phases import PhaseState
 from seamlessflow.core.scheduling.edits import MachineEdit
 from seamlessflow.core.scheduling.preview import Impact
 from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.tags import Role
 
 
 class MachinePreviewInput(serializers.Serializer):
@@ -52,14 +54,14 @@ class PhaseImpactOutput(serializers.Serializer):
         help_text="Null while it has no live phase of this role: machines that train in turns have one at a time.",
     )
     machine = serializers.CharField(source="impact.machine")
-    role = serializers.CharField(source="impact.role")
-    state = serializers.CharField(source="impact.live.state", allow_null=True)
+    role = WordField(Role, source="impact.role")
+    state = WordField(PhaseState, source="impact.live.state", allow_null=True)
     is_turn = serializers.BooleanField(
         source="impact.is_turn", help_text="The machine's turns to train end, whoever has the machine now."
     )
     job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
     job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
-    impact = serializers.ChoiceField(choices=[f.value for f in Impact], source="impact.impact")
+    impact = WordField(Impact, source="impact.impact")
     reason = serializers.CharField(source="impact.reason", help_text="Why it ends; empty when it stays.")
     is_by_edit = serializers.BooleanField(
         source="impact.is_by_edit", help_text="False: it would end anyway, or stays."

@@ -3,10 +3,11 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { useManyPhases } from "../../../api/queries";
+import type { PhaseRow } from "../../../live/rows";
 import { Loading } from "../../../ui/Loading";
 import { Problem } from "../../../ui/Problem";
 import { bytes, clock, integer, plural } from "../../../ui/words/format";
-import { phasesInOrder, type ShownPhase, withLive } from "../phases/phaseRows";
+import { phasesInOrder, withLive } from "../phases/phaseRows";
 import type { TabProps } from "../tab";
 import { type Lane, lanesOf, neighbours } from "./logPlan";
 import { useLog } from "./useLog";
@@ -120,7 +121,7 @@ function Choices({ lanes }: { lanes: readonly Lane[] }) {
   );
 }
 
-function PhaseLink({ jobId, phase, word }: { jobId: string; phase: ShownPhase | undefined; word: string }) {
+function PhaseLink({ jobId, phase, word }: { jobId: string; phase: PhaseRow | undefined; word: string }) {
   return phase ? (
     <Link to={`/jobs/${jobId}/logs?phase=${phase.id}`}>{word}</Link>
   ) : (
@@ -156,6 +157,6 @@ function LogText({ text }: { text: string }) {
   );
 }
 
-function phaseSaid(phase: ShownPhase): string {
+function phaseSaid(phase: PhaseRow): string {
   return `${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence}, ${phase.state}`;
 }

@@ -1,21 +1,21 @@
 // Decides which phases' logs are read one after another. A child outlives its phases, so the output of one process is
 // spread over all phases of its role on its machine. Pure.
-import type { ShownPhase } from "../phases/phaseRows";
+import type { PhaseRow } from "../../../live/rows";
 
 /** Phases of one role on one machine, oldest first. */
 export interface Lane {
   key: string;
-  role: string;
+  role: PhaseRow["role"];
   machine: string;
-  phases: readonly ShownPhase[];
+  phases: readonly PhaseRow[];
 }
 
 // The last lines of a phase may arrive this long after its end.
 const SHIPPING_MS = 5000;
-const ORDER = ["train", "rollout", "agent"];
+const ORDER: PhaseRow["role"][] = ["train", "rollout", "agent"];
 
 /** Trainers come first, because their output says most. */
-export function lanesOf(phases: Iterable<ShownPhase>): Lane[] {
+export function lanesOf(phases: Iterable<PhaseRow>): Lane[] {
   const found = new Map<string, Lane>();
   for (const phase of phases) {
     const { role, machine } = phase;
@@ -40,7 +40,7 @@ export function neighbours(lanes: readonly Lane[], phaseId: string) {
 }
 
 /** The next phase to read once the current log is complete. `now` is on the server's clock. */
-export function following(phases: readonly ShownPhase[], current: ShownPhase, now: number): ShownPhase | undefined {
+export function following(phases: readonly PhaseRow[], current: PhaseRow, now: number): PhaseRow | undefined {
   const known = phases.find((phase) => phase.id === current.id);
   const next = phases.find((phase) => phase.leased_at > current.leased_at);
   const ended_at = (known ?? current).ended_at;

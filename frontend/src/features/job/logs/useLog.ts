@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../../api/client";
 import { useServerClock } from "../../../live/LiveProvider";
 import { bytes, clock } from "../../../ui/words/format";
-import type { ShownPhase } from "../phases/phaseRows";
+import type { PhaseRow } from "../../../live/rows";
 import { following } from "./logPlan";
 
 const POLL_MS = 1000;
@@ -22,7 +22,7 @@ const NOTHING: LogState = { text: "", streams: [], stream: "", numBytes: 0, prob
 
 /** `key` names what is shown: a new key starts over, while new phases under the same key are appended.
  * An empty `stream` means the first by name. */
-export function useLog(key: string, phases: readonly ShownPhase[], stream: string): LogState {
+export function useLog(key: string, phases: readonly PhaseRow[], stream: string): LogState {
   const [log, setLog] = useState<LogState>(NOTHING);
   const latest = useRef(phases);
   latest.current = phases;
@@ -71,7 +71,7 @@ export function useLog(key: string, phases: readonly ShownPhase[], stream: strin
   return log;
 }
 
-function headingOf(phase: ShownPhase): string {
+function headingOf(phase: PhaseRow): string {
   return `── ${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence} ──\n`;
 }
 

@@ -1,6 +1,7 @@
 // The phases of this job, page by page, starting with those that have not ended.
 import { Link, useSearchParams } from "react-router";
 import { usePhases } from "../../../api/queries";
+import type { PhaseRow } from "../../../live/rows";
 import { Loading } from "../../../ui/Loading";
 import { Pager } from "../../../ui/Pager";
 import { Problem } from "../../../ui/Problem";
@@ -8,7 +9,7 @@ import { StateBadge } from "../../../ui/StateBadge";
 import { clock, duration, integer, NONE, plural } from "../../../ui/words/format";
 import type { TabProps } from "../tab";
 import { gangWords } from "./gangs";
-import { pageOf, type ShownPhase } from "./phaseRows";
+import { pageOf } from "./phaseRows";
 
 const PAGE_SIZE = 50;
 const EVERY_MS = 3000;
@@ -44,9 +45,9 @@ export function PhasesTab({ jobId, job, live, now }: TabProps & { now: number })
 
 interface TableProps {
   jobId: string;
-  rows: readonly ShownPhase[];
+  rows: readonly PhaseRow[];
   /** The phases among which the other members of a gang are looked up. */
-  known: readonly ShownPhase[];
+  known: readonly PhaseRow[];
   now: number;
 }
 

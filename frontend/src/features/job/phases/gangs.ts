@@ -1,8 +1,8 @@
 // Says how a train phase relates to the other machines of its gang. Pure: rows in, a few words out.
-import type { ShownPhase } from "./phaseRows";
+import type { PhaseRow } from "../../../live/rows";
 
 /** "leads beta, delta" or "led by alpha"; empty for a phase of one machine. Members of a gang share a fence. */
-export function gangWords(phase: ShownPhase, phases: Iterable<ShownPhase>): string {
+export function gangWords(phase: PhaseRow, phases: Iterable<PhaseRow>): string {
   if (phase.gang_member === null) return "";
   const fellows = [...new Map([...phases].map((one) => [one.id, one])).values()]
     .filter((other) => other.gang_member !== null && other.fence === phase.fence && other.id !== phase.id)

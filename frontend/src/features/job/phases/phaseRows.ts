@@ -4,10 +4,7 @@ import type { PhaseRow } from "../../../live/rows";
 
 type Told = Schemas["PhaseOutput"];
 
-/** A phase from either source. The REST schema does not list roles and states, so they are plain strings here. */
-export type ShownPhase = Omit<PhaseRow, "role" | "state"> & { role: string; state: string };
-
-export function phaseRowOf(told: Told): ShownPhase {
+export function phaseRowOf(told: Told): PhaseRow {
   return {
     id: told.id,
     machine: told.machine,
@@ -24,13 +21,13 @@ export function phaseRowOf(told: Told): ShownPhase {
   };
 }
 
-function current(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): ShownPhase[] {
+function current(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
   return told.map((one) => live.get(one.id) ?? phaseRowOf(one));
 }
 
 /** The phases from REST and from the socket, each once. The socket's row wins. */
-export function withLive(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): ShownPhase[] {
-  const rows = new Map<string, ShownPhase>(told.map((one) => [one.id, phaseRowOf(one)]));
+export function withLive(told: readonly Told[], live: ReadonlyMap<string | number, PhaseRow>): PhaseRow[] {
+  const rows = new Map<string, PhaseRow>(told.map((one) => [one.id, phaseRowOf(one)]));
   for (const row of live.values()) rows.set(row.id, row);
   return [...rows.values()];
 }
@@ -40,7 +37,7 @@ export function pageOf(
   told: readonly Told[],
   live: ReadonlyMap<string | number, PhaseRow>,
   offset: number,
-): ShownPhase[] {
+): PhaseRow[] {
   const rows = current(told, live);
   if (offset > 0) return rows;
   const going = [...live.values()].filter((phase) => phase.ended_at === null);
@@ -49,7 +46,7 @@ export function pageOf(
 }
 
 /** Those that have not ended first, then the newest. */
-export function phasesInOrder(phases: Iterable<ShownPhase>): ShownPhase[] {
-  const isOver = (phase: ShownPhase) => Number(phase.ended_at !== null);
+export function phasesInOrder(phases: Iterable<PhaseRow>): PhaseRow[] {
+  const isOver = (phase: PhaseRow) => Number(phase.ended_at !== null);
   return [...phases].sort((a, b) => isOver(a) - isOver(b) || b.leased_at - a.leased_at);
 }

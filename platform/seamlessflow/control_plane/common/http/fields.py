@@ -1,5 +1,6 @@
-"""Converts identifiers in bodies and paths: people see `job_…`, the code sees a UUID."""
+"""Fields of bodies and paths. People see the identifier `job_…`, the code a UUID; words of an enum are published."""
 
+from enum import StrEnum
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
@@ -23,6 +24,13 @@ class ShownIdField(serializers.Field):
             return parse_id(self.kind, data)
         except ValueError as error:
             raise serializers.ValidationError(str(error)) from error
+
+
+class WordField(serializers.ChoiceField):
+    """A word of an enum, which the OpenAPI document lists."""
+
+    def __init__(self, words: type[StrEnum], **options: object) -> None:
+        super().__init__(choices=[(word.value, word.name) for word in words], **options)
 
 
 class _IdConverter:
