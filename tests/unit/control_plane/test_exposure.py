@@ -36,7 +36,7 @@ def test_only_what_is_known_to_be_loopback_counts_as_such(host: str, expected: b
 def test_refusal_to_bind_names_the_address_and_what_is_accepted() -> None:
     assert binding_refusal("0.0.0.0", mode=Mode.LOCAL) == (
         "--host '0.0.0.0' is reachable from other machines; accepted in mode local: 127.0.0.1, ::1, localhost. "
-        "SEAMLESSFLOW_MODE=production opens it, with the settings that this mode demands"
+        "To open it, set SEAMLESSFLOW_MODE=production and the settings that this mode requires"
     )
 
 

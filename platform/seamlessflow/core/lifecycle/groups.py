@@ -6,11 +6,11 @@ from seamlessflow.core.lifecycle.table import TransitionTable
 
 
 class GroupState(StrEnum):
-    """open: sessions still lack outcomes; ready: may be trained; batched: in a numbered batch;
+    """open: some sessions have no outcome yet; ready: may be trained; batched: in a numbered batch;
     dropped: never trained.
 
     Groups of held-out tasks have their own states, so training and admission never count them.
-    evaluating: sessions still lack outcomes; evaluated: all outcomes are in.
+    evaluating: some sessions have no outcome yet; evaluated: all have one.
     """
 
     OPEN = "open"
@@ -26,7 +26,7 @@ RUNNING_GROUP_STATES = frozenset({GroupState.OPEN, GroupState.EVALUATING})
 
 
 class DropCause(StrEnum):
-    """Why a group is never trained. no_contrast: its rewards are all equal, and dynamic sampling
+    """Why a group is never trained. no_contrast: its rewards are all equal, so dynamic sampling
     replaces it."""
 
     TOO_FEW_REWARDED = "too_few_rewarded"
@@ -35,7 +35,7 @@ class DropCause(StrEnum):
 
 
 class SessionState(StrEnum):
-    """open: may take turns; closed: has its outcome; failed: an infrastructure failure, no outcome."""
+    """open: can take turns; closed: has an outcome; failed: an infrastructure failure, so there is no outcome."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -43,8 +43,7 @@ class SessionState(StrEnum):
 
 
 class EvaluationState(StrEnum):
-    """running: some groups still lack outcomes; finished: the version is evaluated; cancelled: its
-    job ended first."""
+    """running: some groups have no outcome yet; finished: the version is evaluated; cancelled: its job ended first."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -52,8 +51,8 @@ class EvaluationState(StrEnum):
 
 
 class BatchState(StrEnum):
-    """leased: given to a trainer; applied: published; forgotten: covered by a durable checkpoint,
-    payload deleted."""
+    """leased: given to a trainer; applied: part of a published version; forgotten: part of a durable checkpoint, so its
+    payload is deleted."""
 
     LEASED = "leased"
     APPLIED = "applied"

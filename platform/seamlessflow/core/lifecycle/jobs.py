@@ -19,7 +19,7 @@ class JobState(StrEnum):
 
 
 class DesiredJobState(StrEnum):
-    """What a person asked for; the scheduler moves the job there."""
+    """The state that a person asked for. The scheduler moves the job there."""
 
     RUN = "run"
     PAUSE = "pause"

@@ -27,8 +27,7 @@ class TransitionTable(Generic[State]):
         return target in self.moves[source]
 
     def sources(self, target: State) -> frozenset[State]:
-        """States from which `target` can be reached: the `WHERE state IN (…)` of a
-        compare-and-set."""
+        """Return the states from which `target` can be reached: the `WHERE state IN (…)` of a compare-and-set."""
         return frozenset(state for state, targets in self.moves.items() if target in targets)
 
     def check(self, source: State, target: State) -> None:

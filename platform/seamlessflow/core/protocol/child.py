@@ -1,8 +1,8 @@
 """Supervisor ↔ its own children (trainer, agent runner): newline-delimited JSON over an inherited socket.
 
 The file descriptor number is given as `--control-fd`. The child is started once per (job, role) with a `WarmProcess`
-(JSON, `--warm-process FILE`), says `Ready`, and may then be begun, drained and begun again: it outlives phases. It
-exits when the socket closes.
+(JSON, `--warm-process FILE`) and sends `Ready`. It may then work on one phase after another, because it outlives
+phases. It exits when the socket closes.
 """
 
 from uuid import UUID
@@ -14,16 +14,16 @@ from seamlessflow.core.types.ledger import IdleCause, LedgerState
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="begin"):
-    """Supervisor → child: work under this order."""
+    """Supervisor → child: begin to work on this order."""
 
     order: PhaseOrder
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="drain"):
-    """Supervisor → child: finish what must be finished (a step in progress and its publication), then say Ended.
+    """Supervisor → child: finish what must be finished (a step in progress and its publication), then send Ended.
 
-    After `grace_s` what is still under way is cut: episodes are requeued, a step is given up. None: an agent runner
-    takes its own time, a trainer as long as its step does.
+    Work that still runs after `grace_s` is cut short: episodes are requeued, a step is abandoned. With None, the agent
+    runner decides how long to wait, and a trainer finishes its step.
     """
 
     phase_id: UUID
@@ -31,14 +31,14 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="dr
 
 
 class Renew(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="renew"):
-    """Supervisor → child: present this credential from now on; the one before expires."""
+    """Supervisor → child: use this credential from now on; the previous one expires."""
 
     phase_id: UUID
     credential: str
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ping"):
-    """Supervisor → child: say that you live. A child that does not for long is killed."""
+    """Supervisor → child: answer with a Pong. A child that fails to answer for too long is killed."""
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pong"):
@@ -46,17 +46,17 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="pon
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ready"):
-    """Child → supervisor: loaded, may be begun."""
+    """Child → supervisor: the child is loaded and can begin a phase."""
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="begun"):
-    """Child → supervisor: of a gang, whose members take their time to come together: this one has."""
+    """Child → supervisor: this member has met the rest of its gang. Children without a gang do not send it."""
 
     phase_id: UUID
 
 
 class Doing(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="doing"):
-    """Child → supervisor: the ledger state from now on."""
+    """Child → supervisor: what the machine is doing from now on, as a state of its ledger."""
 
     state: LedgerState
     cause: IdleCause | None = None
@@ -70,7 +70,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="en
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="failed"):
-    """Child → supervisor: the phase cannot go on; one sentence for people."""
+    """Child → supervisor: the phase cannot continue; `reason` says why in one sentence."""
 
     phase_id: UUID
     reason: str

@@ -20,7 +20,7 @@ PREFIX = "sfp_"
 
 
 class PhaseClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """What a phase credential asserts."""
+    """The claims that a phase credential signs."""
 
     phase_id: UUID
     job_id: UUID

@@ -2,8 +2,8 @@
 
 Runner (role agent):
   POST /runner/v1/groups/lease       GroupLeaseRequest → GroupLeaseReply (long-polls up to wait_s)
-  POST /runner/v1/sessions/finish    SessionFinish → 204: one end
-  POST /runner/v1/sessions/ended     SessionsEnded → SessionsRefused: any number of ends; stores the accepted ones
+  POST /runner/v1/sessions/finish    SessionFinish → 204: one session has ended
+  POST /runner/v1/sessions/ended     SessionsEnded → SessionsRefused: any number of sessions have ended
   POST /runner/v1/sessions/held      SessionsHeldRequest → SessionsHeldReply: how long turns waited for an engine
 Trainer (role train):
   POST /trainer/v1/batches/lease     BatchLeaseRequest → 200 with the bytes of `core.batching.format`, or 204 if
@@ -32,9 +32,9 @@ PROTOCOL_VERSION = 2
 class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     protocol_version: int = PROTOCOL_VERSION
     max_sessions: int  # the number that the runner has room for
-    is_evaluation: bool = False  # held-out tasks are leased apart, so they never take room from training
-    # Sessions that the runner has, also those whose end it has not reported; None: not stated. Those that it never got,
-    # because the answer to an earlier request was lost, are opened again.
+    is_evaluation: bool = False  # held-out tasks are leased separately, so they never take room from training
+    # All sessions that the runner still has, including those whose end it has not reported yet; None: not stated.
+    # Sessions that it lacks, because the answer to an earlier request was lost, are opened again.
     held: list[UUID] | None = None
     wait_s: float = 10.0
 
@@ -42,7 +42,7 @@ class GroupLeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
 class LeasedSession(msgspec.Struct, frozen=True, kw_only=True):
     session_id: UUID
     slot: int  # 0 … group_size - 1
-    attempt: int  # from 1; requeued ones are numbered too, but do not count as one of the three tries
+    attempt: int  # from 1; requeued attempts have numbers too, but do not count as one of the three tries
     api_key: str  # for OPENAI_API_KEY; the gateway stores only its hash
 
 
@@ -50,7 +50,7 @@ class LeasedGroup(msgspec.Struct, frozen=True, kw_only=True):
     group_id: UUID
     index: int
     task: dict[str, Any]  # one line of the tasks file
-    sessions: list[LeasedSession]  # those still without an outcome
+    sessions: list[LeasedSession]  # those that have no outcome yet
     evaluation_version: int | None = None  # for held-out tasks: the version to evaluate
 
 
@@ -60,26 +60,26 @@ class GroupLeaseReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFinish(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an episode. `reward` is the outcome; without it `failure` says what broke (no outcome, runs again)."""
+    """The end of an episode: its `reward`, or the `failure` that broke it (no outcome, so it runs again)."""
 
     protocol_version: int = PROTOCOL_VERSION
     session_id: UUID
     reward: float | None = None
     failure: str | None = None
     is_timeout: bool = False  # the task's own timeout: an outcome
-    is_requeued: bool = False  # cut by a drain: no outcome, and not one of the three tries
+    is_requeued: bool = False  # cut short by a drain: no outcome, and not one of the three tries
     metrics: dict[str, float] = {}
 
 
 class SessionsEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """Ends of sessions of one job; saying one again changes nothing."""
+    """Sessions of one job that have ended. Reporting one again changes nothing."""
 
     protocol_version: int = PROTOCOL_VERSION
     finishes: list[SessionFinish]
 
 
 class SessionsRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the ends of some sessions were not accepted, for good; those of all others are stored."""
+    """Sessions whose end was refused, each with the reason. Do not report them again. All other ends are stored."""
 
     refused: dict[UUID, str] = {}
 
@@ -90,7 +90,7 @@ class SessionsHeldRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionsHeldReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds so far in which the gateway held a turn of each session, waiting for an engine: no time of the task's."""
+    """Seconds that the turns of each session have waited for an engine so far; no task is charged for them."""
 
     held_s: dict[UUID, float]
 
@@ -119,19 +119,19 @@ class SessionOpened(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     api_key: str
     base_url: str
-    ttl_s: float  # how long it may be idle
-    expires_at: datetime.datetime  # unless it is used before that
+    ttl_s: float  # how long the session may be idle
+    expires_at: datetime.datetime  # if it stays idle until then
 
 
 class RewardReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`branch` is refused: a reward is that of a session, and what is not trained is not taken."""
+    """A reward for the whole session. A reward for one `branch` is refused, because it would not be trained."""
 
     reward: float
     branch: int | None = None
 
 
 class SessionOver(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a reward that came too late: the session had failed, so the reward was not stored."""
+    """The answer to a reward that came too late: the session has already failed, so the reward is not stored."""
 
     session: str
     state: str

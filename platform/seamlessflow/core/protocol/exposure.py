@@ -40,8 +40,8 @@ def binding_refusal(host: str, *, mode: Mode) -> str | None:
     if mode is Mode.PRODUCTION or is_loopback(host):
         return None
     return (
-        f"--host {host!r} is reachable from other machines; accepted in mode {mode}: 127.0.0.1, ::1, localhost. "
-        f"{MODE_VARIABLE}={Mode.PRODUCTION} opens it, with the settings that this mode demands"
+        f"--host {host!r} is reachable from other machines; accepted in mode {mode}: 127.0.0.1, ::1, localhost. To "
+        f"open it, set {MODE_VARIABLE}={Mode.PRODUCTION} and the settings that this mode requires"
     )
 
 

@@ -1,4 +1,4 @@
-"""How the gateway refuses a request: with an OpenAI error on OpenAI's routes, with an RFC 9457 problem elsewhere.
+"""How the gateway refuses a request: with an OpenAI error on OpenAI's routes, and with an RFC 9457 problem elsewhere.
 
 Defines the types of both bodies. Invariant: a problem also contains the OpenAI error, so a client that reads either
 form finds it.
@@ -17,7 +17,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """As OpenAI clients read it."""
+    """An error in the form that OpenAI clients read."""
 
     error: ErrorDetail
 
@@ -28,7 +28,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 9457, with the OpenAI error beside it."""
+    """A problem (RFC 9457) that also contains the OpenAI error."""
 
     type: str
     title: str

@@ -10,10 +10,10 @@ from seamlessflow.core.protocol.openapi import Contract
 LIVE = Contract(
     title="SeamlessFlow live frames",
     version=str(FRAME_VERSION),
-    description="What the WebSocket `/ws/live` carries. A message holds one frame per line. The client's first message "
-    'is `{"subscribe": ["jobs", "job:<id>", "group:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with `token` '
-    "where no browser session signs in. A subscription begins with a snapshot; deltas follow, numbered without a gap. "
-    "A row replaces the one with its key, so applying a delta twice changes nothing.",
+    description="The messages of the WebSocket `/ws/live`. A message holds one frame per line. The client's first "
+    'message is `{"subscribe": ["jobs", "job:<id>", "group:<id>", "machines"], "since": {topic: [epoch, seq]}}`, with '
+    "`token` if there is no browser session. A subscription begins with a snapshot; deltas follow, numbered without "
+    "gaps. A row replaces the row with the same key, so applying a delta twice changes nothing.",
     operations=[],
     schemes={},
     types=[Frame, *FRAMES],

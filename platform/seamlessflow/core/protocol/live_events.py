@@ -1,4 +1,4 @@
-"""How the planes share the events broker: how deltas are numbered, and which forests somebody watches.
+"""How the planes share the events broker: how deltas are numbered, and which forests are being watched.
 
 All writers of a topic share one numbering: `APPEND` numbers a delta, stores it in a capped stream and publishes it in
 one step. Web processes note the groups that sockets look at (`WATCH`, repeated within WATCH_TTL_S); gateways and the
@@ -69,7 +69,7 @@ class TopicKind(StrEnum):
 
 
 class StreamLimits(msgspec.Struct, frozen=True):
-    """How much of a topic is kept for clients that come back."""
+    """How much of a topic is kept for clients that reconnect."""
 
     num_deltas: int
     life_s: int
@@ -105,7 +105,7 @@ def append_arguments(
 
 
 def watched_decode(answer: list[bytes]) -> dict[UUID, int]:
-    """Return the groups that somebody watches, each with the number of snapshots given."""
+    """Return the watched groups, each with the number of snapshots given."""
     return {
         parse_id(IdKind.GROUP, group.decode()): int(count)
         for group, count in zip(answer[::2], answer[1::2], strict=True)
@@ -122,7 +122,7 @@ def redis_url(broker_url: str) -> str:
 
 
 class GrowingPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The request that an answer belongs to, not recorded yet."""
+    """The request that an answer belongs to; it is not recorded yet."""
 
     kind: str  # root or prompt
     num_tokens: int
@@ -131,15 +131,15 @@ class GrowingPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class GrowingAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one answer gained since it was last spoken of. Applying it twice changes nothing: `start` is absolute."""
+    """What one answer gained since the last report. Applying it twice changes nothing, because `start` is absolute."""
 
     session: str  # ses_…
     turn: str
     choice: int
-    start: int  # place of the first token sent here
-    parent: int | None = None  # node under which the turn's prompt hangs; none: it begins a tree
+    start: int  # position of the first token sent here
+    parent: int | None = None  # the parent of the turn's prompt; None if the prompt begins a tree
     prompt_index: int | None = None  # the prompt's node, if it is already recorded
-    prompt: GrowingPrompt | None = None  # with start 0
+    prompt: GrowingPrompt | None = None  # only if `start` is 0
     token_ids: bytes = b""  # int32, little-endian; base64 in JSON
     logprobs: bytes = b""  # float16, one per token
     spans: list[int] = []  # of the whole answer: start, version, start, version, …

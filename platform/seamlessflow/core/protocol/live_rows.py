@@ -37,7 +37,9 @@ class JobRow(TypedDict):
     waiting_reason: str
     desired: DesiredJobState
     latest_version: int
-    best_version: Annotated[int | None, msgspec.Meta(description="Did best on the held-out tasks.")]
+    best_version: Annotated[
+        int | None, msgspec.Meta(description="The version that did best on the held-out tasks.")
+    ]
     num_updates_done: int
     num_updates: int
     created_at: int
@@ -61,7 +63,7 @@ class PhaseRow(TypedDict):
 
 
 class MachineCapabilities(TypedDict, total=False):
-    """What a machine reported at the start of its boot; empty before that."""
+    """What the machine reported about itself when its supervisor started; empty before that."""
 
     num_cores: int
     memory_bytes: int
@@ -85,14 +87,16 @@ class MachineRow(TypedDict):
     role: Role | None
     phase_state: PhaseState | None
     version: int | None
-    open_state: Annotated[str, msgspec.Meta(description="State of its ledger now; empty before a heartbeat.")]
-    open_cause: Annotated[str, msgspec.Meta(description="Why it is idle; empty while it works.")]
+    open_state: Annotated[
+        str, msgspec.Meta(description="The current state of its ledger; empty before the first heartbeat.")
+    ]
+    open_cause: Annotated[str, msgspec.Meta(description="Why the machine is idle; empty while it works.")]
     open_since: int | None
     capabilities: MachineCapabilities
 
 
 class IntervalRow(TypedDict):
-    """A closed span of a machine's ledger."""
+    """A closed interval of a machine's ledger."""
 
     id: int
     machine: str
@@ -144,7 +148,7 @@ class MetricRow(TypedDict):
 
 
 class RewardRow(TypedDict):
-    """What one published update learned from: of the mean rewards of its groups, their mean and two percentiles."""
+    """The rewards that one published update learned from: mean and percentiles of the mean rewards of its groups."""
 
     batch: int
     mean: float
@@ -157,7 +161,7 @@ class RewardRow(TypedDict):
 
 
 class JobRewardRow(RewardRow):
-    """A reward in the list of jobs."""
+    """A reward in the list of jobs, with the job that it belongs to."""
 
     job: str
 
@@ -178,13 +182,18 @@ class GroupRow(TypedDict):
 
 
 class GroupInfoRow(GroupRow):
-    """A group with what its own page shows beside it."""
+    """A group, with the additional fields that its own page shows."""
 
     job: str
     job_name: str
     task_index: int | None
     evaluation: Annotated[
-        int | None, msgspec.Meta(description="Held out: the version that it measures; null for what trains.")
+        int | None,
+        msgspec.Meta(
+            description=(
+                "The version that a group of held-out tasks evaluates; null for a group that is trained on."
+            )
+        ),
     ]
     task: dict[str, Any]
 
@@ -212,10 +221,17 @@ class NodeRow(TypedDict):
     parent: int | None
     kind: int
     num_tokens: int
-    spans: Annotated[list[int], msgspec.Meta(description="start, version, start, version, …")]
+    spans: Annotated[
+        list[int], msgspec.Meta(description="Version spans, flattened: start, version, start, version, …")
+    ]
     mean_logprob: float | None
     marks: Annotated[
-        int, msgspec.Meta(description="Finish reason in bits 0 to 2, is partial in bit 3, then hand-overs.")
+        int,
+        msgspec.Meta(
+            description=(
+                "Finish reason in bits 0 to 2, whether it is partial in bit 3, then the number of hand-overs."
+            )
+        ),
     ]
     handover_at: list[int]
     turn: str
@@ -228,7 +244,7 @@ class JobsData(TypedDict, total=False):
     jobs: list[JobRow]
     deleted: list[str]
     rewards: list[JobRewardRow]
-    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows of which older ones exist.")]
+    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows whose older rows are left out.")]
 
 
 class JobData(TypedDict, total=False):
@@ -242,7 +258,7 @@ class JobData(TypedDict, total=False):
     rewards: list[RewardRow]
     groups: list[GroupRow]
     tokens_per_s: float
-    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows of which older ones exist.")]
+    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows whose older rows are left out.")]
 
 
 class MachinesData(TypedDict, total=False):
@@ -251,11 +267,11 @@ class MachinesData(TypedDict, total=False):
     machines: list[MachineRow]
     intervals: list[IntervalRow]
     edits: list[EditRow]
-    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows of which older ones exist.")]
+    truncated: Annotated[list[str], msgspec.Meta(description="Kinds of rows whose older rows are left out.")]
 
 
 class GroupData(TypedDict, total=False):
-    """Topic `group:<id>`. Gateways send `growing`, everything else comes from the record."""
+    """Topic `group:<id>`. Gateways send `growing`; everything else comes from the database."""
 
     group: GroupInfoRow
     sessions: list[SessionRow]
@@ -274,7 +290,7 @@ class ErrorData(TypedDict):
 
 
 class Envelope(TypedDict):
-    """What every frame has. `epoch` names one life of the numbering: when it changes, `seq` begins anew."""
+    """The fields of every frame. `epoch` identifies one run of the numbering: when it changes, `seq` starts over."""
 
     v: Literal[1]
     topic: str

@@ -1,4 +1,4 @@
-"""Chat completions as the gateway reads and answers them: the part of OpenAI's API that changes an answer.
+"""Chat completions as the gateway reads and answers them: the fields of OpenAI's API that can change an answer.
 
 Defines the type that a request is decoded with, and the types of an answer and of the chunks of a stream. Invariant: a
 field of OpenAI's API that is missing here does not change an answer (user, metadata, store, …).
@@ -10,15 +10,15 @@ import msgspec
 
 
 class StreamOptions(msgspec.Struct):
-    include_usage: bool = False  # a last chunk with the usage
+    include_usage: bool = False  # asks for a last chunk with the usage
 
 
 class ChatBody(msgspec.Struct):
     """The body of `POST /v1/chat/completions`.
 
-    `temperature`, `top_p`, `top_k` and `min_p` are accepted and overridden by the job. `seed`, the penalties,
-    `logit_bias`, `response_format`, `functions` and `min_tokens` are refused unless they have the value that does
-    nothing. `tool_choice` is `auto` or `none`. Other fields of OpenAI's API are ignored.
+    `temperature`, `top_p`, `top_k` and `min_p` are accepted, but the job's values are used. `seed`, the penalties,
+    `logit_bias`, `response_format`, `functions` and `min_tokens` are refused unless their value has no effect.
+    `tool_choice` is `auto` or `none`. Other fields of OpenAI's API are ignored.
     """
 
     messages: list[dict[str, Any]]
@@ -39,7 +39,7 @@ class ChatBody(msgspec.Struct):
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
-    # Refused unless at the value that does nothing.
+    # Refused unless the value has no effect.
     seed: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
@@ -76,7 +76,7 @@ class TopLogprob(msgspec.Struct, kw_only=True):
 
 
 class TokenLogprob(TopLogprob, kw_only=True):
-    """`top_logprobs` holds at most the sampled token itself."""
+    """The log probability of one token. `top_logprobs` holds at most the sampled token itself."""
 
     top_logprobs: list[TopLogprob]
 
@@ -123,7 +123,7 @@ class ChunkChoice(msgspec.Struct, kw_only=True):
 
 
 class ChatCompletionChunk(msgspec.Struct, kw_only=True):
-    """One event of a stream. The last one before `[DONE]` has no choices and the usage, if it was asked for."""
+    """One event of a stream. If the usage was requested, the last event before `[DONE]` holds it and has no choices."""
 
     id: str
     object: Literal["chat.completion.chunk"]

@@ -20,7 +20,7 @@ _REF = "#/components/schemas/{name}"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A string, unless `kind` says otherwise."""
+    """A parameter of an operation: a string, unless `kind` says otherwise."""
 
     name: str
     place: str  # path, query or header
@@ -30,7 +30,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`body` is None for an answer without one, and for bytes, whose `content_type` says so."""
+    """An answer of an operation. `body` is None if there is no body, or if it is bytes of `content_type`."""
 
     description: str
     body: Any = None
@@ -53,7 +53,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """One document. `types`: published besides those of operations; `schemes`: credentials by name."""
+    """The contents of one document. `types`: types to publish besides those of the operations; `schemes`: credentials
+    by name.
+    """
 
     title: str
     version: str

@@ -25,10 +25,10 @@ PROTOCOL_VERSION = 2
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that asks to be a machine. Tags count when it is new; a known machine keeps those it was given.
+    """A host asks to join as a machine. `tags` are used only for a new machine; a known one keeps its own.
 
-    `stored_token`: what the host was given when it joined before. It proves that the host is that machine; without it
-    nobody takes the name of a machine that is heard of.
+    `stored_token` is the token that the host got when it joined earlier. It proves that the host is that machine:
+    without it, no host can take the name of a machine that still reports.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -44,17 +44,17 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeightsArrival(msgspec.Struct, frozen=True, kw_only=True):
-    """How the version that an engine serves came to it."""
+    """How an engine received the version that it serves."""
 
     version: int
     transport: WeightTransport  # never auto
-    num_bytes: int  # sent by the transport; 0 for files
+    num_bytes: int  # sent by the transport; 0 if the engine read files
     seconds: float
-    fallback: str = ""  # why the files were used after all, in one clause
+    fallback: str = ""  # why the engine fell back to the files, in one clause
 
 
 class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a supervisor knows of one phase."""
+    """What a supervisor reports about one phase."""
 
     phase_id: UUID
     fence: int
@@ -63,15 +63,17 @@ class PhaseReport(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None = None  # rollout: base URL of the front
     served_version: int | None = None  # rollout: version the engine serves
     num_in_flight: int | None = None  # rollout: requests at the front
-    arrival: WeightsArrival | None = None  # rollout: of the version served, unless the engine began with it
+    arrival: WeightsArrival | None = (
+        None  # rollout: how `served_version` arrived; None if the engine started with it
+    )
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """A closed span of the machine's ledger, on the machine's monotonic clock. Consecutive `seq` touch exactly."""
+    """A closed interval of the machine's ledger, on its monotonic clock. It begins where the previous `seq` ends."""
 
     seq: int  # from 0 at each boot
     state: LedgerState
-    cause: IdleCause | None = None  # set exactly when state is idle
+    cause: IdleCause | None = None  # set if and only if the state is idle
     job_id: UUID | None = None
     start_s: float
     end_s: float
@@ -83,9 +85,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     accelerators: list[str] = []
     engine_kinds: list[str] = []
-    engine_problems: dict[str, str] = {}  # kinds that cannot run here, and why, in one clause
+    engine_problems: dict[str, str] = {}  # why each missing kind cannot run here, in one clause
     software: dict[str, str] = {}
-    rendezvous: str = ""  # host:port at which its trainer meets those of other machines; "": it cannot
+    rendezvous: str = ""  # host:port where trainers of other machines connect to this one; "" if they cannot
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     monotonic_s: float  # the machine's clock when sent
     capabilities: Capabilities | None = None  # on the first heartbeat of a boot
     phases: list[PhaseReport] = []
-    intervals: list[Interval] = []  # closed since the last acknowledged one
+    intervals: list[Interval] = []  # those closed since the last acknowledged one
     open_state: LedgerState | None = None  # state of the interval still open
     open_cause: IdleCause | None = None
     open_since_s: float | None = None
@@ -108,16 +110,16 @@ class WeightsReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GangOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A train phase is one of several, on as many machines, which train as one under one fence.
+    """The phase belongs to a gang: one phase on each of several machines, under one fence, which train together.
 
-    Member 0 leads: it alone leases batches and publishes. The ranks of member m follow on those of members before it.
+    Member 0 leads: only it leases batches and publishes. Ranks are numbered through the members in order.
     """
 
     gang_id: UUID
     member: int
-    machines: list[str]  # names, by member
-    address: str  # host:port at which the leader admits the others; "" until its supervisor reports it
-    secret: str  # proves to members that they belong together; unique to this gang
+    machines: list[str]  # names, in the order of members
+    address: str  # host:port where the other members connect to the leader; "" until its supervisor has reported it
+    secret: str  # by which members recognise each other; unique to this gang
 
     @property
     def leads(self) -> bool:
@@ -125,30 +127,32 @@ class GangOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What one phase should be."""
+    """What the supervisor should do in one phase."""
 
     phase_id: UUID
     fence: int
     role: Role
     job_id: UUID
     project_id: UUID
-    is_draining: bool  # true: hand over, then report ended
+    is_draining: bool  # hand over the work, then report ended
     drain_grace_s: float | None = (
-        None  # draining: how long running work may continue; None: the child decides
+        None  # while draining: how long running work may continue; None: the child decides
     )
-    credential: str  # for the gateway and the control plane; "" for members of a gang that do not lead
-    front_token: str  # rollout: what gateways present to the front
-    weights: WeightsReference  # rollout: serve this; train: latest published
+    credential: (
+        str  # for requests to the gateway and the control plane; "" for members of a gang that do not lead
+    )
+    front_token: str  # rollout: the token that gateways present to the front
+    weights: WeightsReference  # rollout: the version to serve; train: the latest published one
     num_batches: int | None = (
-        None  # train: end after this many updates unless the next batch is ready; None: continue
+        None  # train: end after this many updates unless the next batch is ready; None: no limit
     )
-    gang: GangOrder | None = None  # train: with other machines
+    gang: GangOrder | None = None  # train: set if the job trains on several machines together
 
 
 class WarmProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """Children of this job and role may stay (or be started ahead) on the machine; others are stopped.
+    """The machine may keep, or start ahead of time, a child process for this job and role. Supervisors stop all others.
 
-    Holds everything a child needs to start: an order refers to its warm_process by (job_id, role).
+    It holds everything that the child needs to start. An order finds its warm process by (job_id, role).
     """
 
     job_id: UUID
@@ -156,7 +160,7 @@ class WarmProcess(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     spec: dict[str, Any]  # the resolved JobSpec
     model_path: str  # local folder of the initial model
-    weights: WeightsReference  # latest published when sent
+    weights: WeightsReference  # the latest published version when this was sent
     artifact_root: str  # file:// URL under which <job>/versions/<n>/ and <job>/checkpoints/ live
     gateway_url: str
     control_plane_url: str
@@ -169,16 +173,16 @@ class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str]
     orders: list[PhaseOrder]
     warm_processes: list[WarmProcess]
-    interval_s: float  # send the next heartbeat after this, unless a doorbell rings
+    interval_s: float  # time until the next heartbeat, unless a doorbell comes first
     num_intervals_acked: int  # intervals with seq below this are stored
     is_cordoned: bool = False
     awaits_gang_of: UUID | None = (
-        None  # the job for which it is kept free until other machines are free to train with it
+        None  # the job whose gang this machine waits for: it stays free until the other machines are free
     )
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """Trainer → control plane: these weights exist. Compare-and-set on (job, version, fence)."""
+    """Trainer → control plane: publish these weights as a version. A compare-and-set on (job, version, fence)."""
 
     protocol_version: int = PROTOCOL_VERSION
     version: int
@@ -188,13 +192,13 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     uri: str
     manifest_sha256: str
     num_bytes: int
-    checkpoint_uri: str | None = None  # set when this update left a durable checkpoint
+    checkpoint_uri: str | None = None  # set if this update wrote a durable checkpoint
     metrics: dict[str, float] = {}
 
 
 class PublicationReply(msgspec.Struct, frozen=True, kw_only=True):
     version: int
-    is_job_complete: bool  # num_updates reached: the trainer may stop
+    is_job_complete: bool  # num_updates is reached, so the trainer may stop
 
 
 class MetricReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ JOIN_TOKEN, MACHINE_TOKEN, PHASE_CREDENTIAL = "joinToken", "machineToken", "phas
 
 
 class LogTaken(msgspec.Struct, frozen=True, kw_only=True):
-    next_offset: int  # the byte that the next part begins with
+    next_offset: int  # the offset of the next byte to send
 
 
 class WorkerFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class WorkerFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 9457. The gateway adds `error`, as OpenAI clients read it."""
+    """A problem (RFC 9457). The gateway adds `error`, in the form that OpenAI clients read."""
 
     type: str
     title: str
@@ -59,7 +59,7 @@ _COMMON = {
     401: _refused("The credential is unknown, revoked or expired."),
     503: _refused("The platform is unavailable for a moment: try again after `Retry-After`."),
 }
-_FENCED = {409: _refused("The phase is over, or another one has a newer fence.")}
+_FENCED = {409: _refused("The phase is over, or another phase has a newer fence.")}
 _OF_PHASE = {**_COMMON, 403: _refused("The route needs a phase of another role.")}
 CONTROL_PLANE = [
     Operation(
@@ -67,7 +67,7 @@ CONTROL_PLANE = [
         path="/api/worker/v1/join",
         name="join",
         summary="Join the installation as a machine",
-        description="A known name keeps its tags. Earlier tokens of the machine end.",
+        description="A machine that is already known keeps its tags. Its earlier tokens are revoked.",
         security=JOIN_TOKEN,
         body=Join,
         answers={
@@ -80,8 +80,10 @@ CONTROL_PLANE = [
         method="post",
         path="/api/worker/v1/heartbeat",
         name="heartbeat",
-        summary="Report what is, and learn what should be",
-        description="The supervisor of a machine sends it every `interval_s` seconds, and at once after a doorbell.",
+        summary="Report the actual state and get the desired one",
+        description=(
+            "The supervisor of a machine sends a heartbeat every `interval_s` seconds, and at once after a doorbell."
+        ),
         security=MACHINE_TOKEN,
         body=Heartbeat,
         answers={
@@ -115,7 +117,7 @@ CONTROL_PLANE = [
         path="/api/worker/v1/phases/{phase_id}/logs",
         name="log_append",
         summary="Append to the log of a phase",
-        description="The body is the bytes of the log from `offset` on.",
+        description="The body holds the bytes of the log from `offset` on.",
         security=MACHINE_TOKEN,
         parameters=[
             Parameter("phase_id", "path", "Identifier of the phase, a UUID."),
@@ -130,7 +132,7 @@ CONTROL_PLANE = [
         ],
         body_type=BYTES,
         answers={
-            200: Answer("How far the log is stored.", LogTaken),
+            200: Answer("The offset from which to continue.", LogTaken),
             **_COMMON,
             404: _refused("The machine has no such phase."),
         },
@@ -142,11 +144,13 @@ GATEWAY = [
         path="/runner/v1/groups/lease",
         name="groups_lease",
         summary="Lease rollout groups for an agent runner",
-        description="Waits up to `wait_s` until the job admits a group.",
+        description="Waits up to `wait_s` seconds until the job admits a group.",
         security=PHASE_CREDENTIAL,
         body=GroupLeaseRequest,
         answers={
-            200: Answer("Groups with the sessions to run; none if none came.", GroupLeaseReply),
+            200: Answer(
+                "Groups with the sessions to run; empty if no group was admitted in time.", GroupLeaseReply
+            ),
             **_OF_PHASE,
             **_FENCED,
         },
@@ -156,7 +160,7 @@ GATEWAY = [
         path="/runner/v1/sessions/finish",
         name="session_finish",
         summary="Report the end of one session",
-        description="A report that is repeated changes nothing.",
+        description="Repeating a report changes nothing.",
         security=PHASE_CREDENTIAL,
         body=SessionFinish,
         answers={
@@ -171,10 +175,14 @@ GATEWAY = [
         path="/runner/v1/sessions/ended",
         name="sessions_ended",
         summary="Report the ends of several sessions",
-        description="All ends that can be accepted are stored; the answer says why the others were refused.",
+        description="Every end that can be accepted is stored. The answer says why the others were refused.",
         security=PHASE_CREDENTIAL,
         body=SessionsEnded,
-        answers={200: Answer("The refusals by session.", SessionsRefused), **_OF_PHASE, **_FENCED},
+        answers={
+            200: Answer("The reason for each refused session.", SessionsRefused),
+            **_OF_PHASE,
+            **_FENCED,
+        },
     ),
     Operation(
         method="post",
@@ -184,7 +192,7 @@ GATEWAY = [
         description="This time does not count towards the time limit of a task.",
         security=PHASE_CREDENTIAL,
         body=SessionsHeldRequest,
-        answers={200: Answer("Seconds by session.", SessionsHeldReply), **_OF_PHASE},
+        answers={200: Answer("The seconds for each session.", SessionsHeldReply), **_OF_PHASE},
     ),
     Operation(
         method="post",
@@ -196,7 +204,7 @@ GATEWAY = [
         body=BatchLeaseRequest,
         answers={
             200: Answer("The batch, in the format of `core.batching.format`.", None, BYTES),
-            204: Answer("No batch was ready within `wait_s`."),
+            204: Answer("No batch was ready within `wait_s` seconds."),
             **_OF_PHASE,
             **_FENCED,
         },

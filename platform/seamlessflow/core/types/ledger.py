@@ -1,4 +1,4 @@
-"""States of a machine in the idle ledger. Every interval has one state and, if idle, one cause."""
+"""States of a machine in its ledger. Every interval has one state and, if the machine is idle, one cause."""
 
 from enum import StrEnum
 
@@ -9,10 +9,10 @@ class LedgerState(StrEnum):
     RUNNING_AGENTS = "running_agents"
     STARTING = "starting"
     SWITCHING = "switching"  # between two roles
-    SYNCING = "syncing"  # taking or publishing weights
+    SYNCING = "syncing"  # loading or publishing weights
     DRAINING = "draining"
     IDLE = "idle"
-    UNKNOWN = "unknown"  # no report covers the time
+    UNKNOWN = "unknown"  # no report covers this time
     DOWN = "down"
 
 
@@ -20,10 +20,10 @@ class IdleCause(StrEnum):
     """Why a machine had nothing to do."""
 
     NO_JOB = "no_job"
-    NO_REQUESTS = "no_requests"  # engine up, nothing asked
-    NO_BATCH = "no_batch"  # trainer up, no batch ready
-    NO_GROUPS = "no_groups"  # runner up, admission closed or tasks exhausted
-    AWAITING_ORDERS = "awaiting_orders"  # phase over, scheduler has not answered
+    NO_REQUESTS = "no_requests"  # the engine is up, but has no requests
+    NO_BATCH = "no_batch"  # the trainer is up, but no batch is ready
+    NO_GROUPS = "no_groups"  # the runner is up, but admission is closed or the tasks are exhausted
+    AWAITING_ORDERS = "awaiting_orders"  # the phase is over, and the scheduler has not answered yet
     AWAITING_WEIGHTS = "awaiting_weights"
-    AWAITING_GANG = "awaiting_gang"  # trains with other machines, which are not ready yet or work alone
+    AWAITING_GANG = "awaiting_gang"  # it trains with other machines, which are not ready yet or work alone
     CORDONED = "cordoned"

@@ -1,4 +1,4 @@
-"""What a reward may be: a number with which advantages in float32 stay finite."""
+"""What a reward may be: a number for which advantages in float32 stay finite."""
 
 import math
 from typing import Annotated
@@ -10,7 +10,7 @@ Reward = Annotated[float, Field(ge=-MAX_REWARD, le=MAX_REWARD)]
 
 
 def reward_problem(reward: float) -> str | None:
-    """Return why it cannot be an outcome, in words; None if it can."""
+    """Return why this reward cannot be an outcome; None if it can."""
     if math.isfinite(reward) and abs(reward) <= MAX_REWARD:
         return None
     return f"reward must be a number from -{MAX_REWARD:,.0f} to {MAX_REWARD:,.0f}, got {reward:g}"

@@ -11,7 +11,7 @@ _TAG = re.compile(r"[a-z0-9._=-]{1,63}")
 
 
 class Role(StrEnum):
-    """What a phase does on a machine; equals the tag that allows it."""
+    """What a phase does on a machine, named like the tag that allows it."""
 
     ROLLOUT = "rollout"
     TRAIN = "train"

@@ -1,11 +1,11 @@
-"""The ways by which new weights reach an engine."""
+"""How new weights reach an engine."""
 
 from enum import StrEnum
 
 
 class WeightTransport(StrEnum):
-    """auto: the engine chooses. ipc: shared memory of one host; cuda_ipc: of one card. nccl, gloo: a broadcast between
-    GPUs, processors."""
+    """auto: the engine chooses. ipc: shared memory on one host. cuda_ipc: shared memory on one GPU. nccl: a broadcast
+    between GPUs. gloo: a broadcast between CPUs. file: no transport, engines read the files."""
 
     AUTO = "auto"
     FILE = "file"
