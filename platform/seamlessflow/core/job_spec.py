@@ -47,8 +47,8 @@ class Dtype(StrEnum):
 
 
 class TrainObjective(StrEnum):
-    """once: each sampled token counts once. by_leaves: it counts once for each branch that contains
-    it, as if branches were trained separately."""
+    """once: each sampled token counts once. by_leaves: it counts once for each branch that contains it, as if the
+    branches were trained separately."""
 
     ONCE = "once"
     BY_LEAVES = "by_leaves"
@@ -58,19 +58,20 @@ class ModelSection(SpecSection):
     source: Reference
     """The initial model: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
     dtype: Dtype = Dtype.FLOAT32
-    """Dtype of the weights in engines and trainer."""
+    """Number format of the weights in the engines and the trainer."""
     max_model_len: Annotated[int, Field(ge=16, le=1_048_576)] = 4096
     """Maximum sequence length (prompt and answer), in tokens."""
 
 
 class RolloutSection(SpecSection):
     engine: EngineKind = EngineKind.EMBEDDED
+    """The program that samples: the platform's own small engine (`embedded`) or vLLM."""
     group_size: Annotated[
         int, Field(ge=1, le=1024, json_schema_extra={"minimum": 2}), AfterValidator(_more_than_one)
     ] = 8
-    """Sessions per task (G), at least 2."""
+    """Number of sessions per task (G), at least 2."""
     groups_per_batch: Annotated[int, Field(ge=1, le=65_536)] = 16
-    """Finished groups that one training step consumes."""
+    """Number of finished groups that one training step consumes."""
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     """Sampling temperature for training. If an agent sends its own value, it is overridden, and the
     override is recorded."""
@@ -87,29 +88,28 @@ class LoraSection(SpecSection):
     trained."""
 
     rank: Annotated[int, Field(ge=1, le=4096)] = 16
-    """r: the number of rows of A and of columns of B. A job without a `lora` section trains every
-    weight."""
+    """The rank r: A has r rows and B has r columns. A job without a `lora` section trains every weight."""
     alpha: Annotated[float, Field(gt=0, le=65_536)] = 32.0
-    """Scale of the update: a layer is updated by (alpha / rank)·B·A."""
+    """Scale of the adapter: each layer's weight changes by (alpha / rank)·B·A."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout on the inputs of A while a step computes gradients. Above 0, the trained logprobs
     differ from the sampled ones."""
     target_modules: Annotated[list[LayerName], Field(max_length=64)] = []
-    """Linear layers to adapt, by the end of their names, such as `q_proj`; empty: all except the
-    output head."""
+    """Linear layers to adapt, each named by the end of its name, such as `q_proj`; empty: all except the output head.
+    """
 
 
 class TrainSection(SpecSection):
     num_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 100
-    """The job completes when this many updates are published."""
+    """The job completes when it has published this many updates."""
     learning_rate: Annotated[
         float, Field(ge=0, le=10, json_schema_extra={"x-default-with": {"lora": LORA_LEARNING_RATE}})
     ] = 1e-6
-    """The default for an adapter (lora) is ten times higher: the best rate for an adapter is about
-    ten times the best rate for all weights, in supervised and reinforcement learning alike (LoRA
+    """Learning rate of AdamW. The default for an adapter (lora) is ten times higher, because the best rate for an
+    adapter is about ten times the best rate for all weights, in supervised and reinforcement learning alike (LoRA
     Without Regret, Thinking Machines Lab, 2025)."""
     weight_decay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """AdamW weight decay, applied to every trained weight."""
+    """Weight decay of AdamW, applied to every trained weight."""
     adam_betas: tuple[Beta, Beta] = (0.9, 0.95)
     """Decay rates of AdamW's first and second moments."""
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
@@ -120,15 +120,17 @@ class TrainSection(SpecSection):
     lora: LoraSection | None = None
     """Train an adapter and publish only the adapter. If left out, every weight is trained."""
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
+    """ZeRO stage: what the training processes shard (1: optimizer states; 2: also gradients; 3: also
+    weights)."""
     num_ranks: Annotated[int, Field(ge=1, le=64)] = 1
-    """Training processes per machine, one for each of its GPUs. They share each batch, and ZeRO
-    shards its states across them."""
+    """Number of training processes per machine, one for each GPU. They share each batch, and ZeRO shards its states
+    across them."""
     num_machines: Annotated[int, Field(ge=1, le=64)] = 1
-    """Machines that train together, with `num_ranks` processes each. Training waits until all of
-    them are available. They must see the artifacts and the model under the same paths."""
+    """Number of machines that train together, with `num_ranks` processes each. Training waits until all of them are
+    available. They must see the artifacts and the model under the same paths."""
     objective: TrainObjective = TrainObjective.ONCE
-    """How an answer counts if several branches of a session share it: `once`, or once in each
-    branch (`by_leaves`)."""
+    """How often an answer counts that several branches of a session share: `once` in all, or once in each branch
+    (`by_leaves`)."""
     tree: bool = True
     """Train the branches of a group as trees, so that shared parts are computed once; false: train
     each branch separately. The gradients are the same. Models with state-space layers cannot be
@@ -136,16 +138,16 @@ class TrainSection(SpecSection):
     micro_batch_tokens: Annotated[int, Field(ge=16, le=2**31 - 1)] = 16_384
     """Token budget of one forward and backward pass."""
     gradient_checkpointing: bool = False
-    """Keep only the inputs of each layer and recompute the layer in the backward pass. This needs
-    less memory but is a third slower."""
+    """Keep only the inputs of each layer and recompute the layer in the backward pass. This takes less memory but about
+    a third more time."""
     weight_transport: WeightTransport = WeightTransport.FILE
-    """How engines get new weights. The weights are always written as files too, and an engine reads
-    the files if its transport fails. `ipc`: from the trainer's memory, on its host; `cuda_ipc`:
-    from the GPU that trainer and engine share; `nccl`, `gloo`: a broadcast between GPUs, between
-    CPUs; `auto`: the first of `ipc` and `nccl` that an engine supports."""
+    """How engines get new weights. The weights are always written to files as well, and an engine reads the files if
+    its transport fails. `file`: only from the files; `ipc`: from the trainer's memory, on the same host; `cuda_ipc`:
+    from the GPU that trainer and engine share; `nccl`: by a broadcast between GPUs; `gloo`: by a broadcast between
+    CPUs; `auto`: by the first of `ipc` and `nccl` that the engine supports."""
     checkpoint_every_updates: Annotated[int, Field(ge=1, le=10_000_000)] = 10
-    """Updates between checkpoints, which limits how much training a crash can lose: a restarted
-    trainer resumes from the newest checkpoint."""
+    """Number of updates between checkpoints. A restarted trainer resumes from the newest checkpoint, so this limits how
+    much training a crash can lose."""
     keep_versions: Annotated[int, Field(ge=2, le=10_000_000)] = 8
     """Number of published versions to keep, in addition to pinned ones."""
 
@@ -195,6 +197,8 @@ class JobSpec(SpecSection):
     evaluation: EvaluationSection = EvaluationSection()
     placement: PlacementSection = PlacementSection()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of the order of tasks and recorded groups, and of the trainer. Engines sample with seeds of
+    their own."""
 
     @property
     def roles(self) -> tuple[Role, ...]:

@@ -12,7 +12,7 @@ InstalledName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
 
 
 def extension_name(given: object) -> object:
-    """Refuse what is not a name in one sentence, where a union would report one fault per branch."""
+    """Refuse anything but a name, in one sentence; a union type would report one fault per branch."""
     if not isinstance(given, str) or not 1 <= len(given) <= MAX_NAME_CHARS:
         raise ValueError(f"must be a name of 1 to {MAX_NAME_CHARS} characters, got {str(given)[:100]!r}")
     return given

@@ -27,7 +27,7 @@ it("makes a field of every property of the schema", () => {
     label: "Number of updates",
     unit: "updates",
     fallback: 100,
-    help: "The job completes when this many updates are published.",
+    help: "The job completes when it has published this many updates.",
   });
   expect(field("model.dtype")).toMatchObject({ kind: "choice", choices: ["float32", "bfloat16"] });
   expect(field("environment.name")).toMatchObject({ kind: "name", fallback: "command" });

@@ -9,7 +9,7 @@ whole batch infinite."""
 
 
 class AlgorithmName(StrEnum):
-    """Named compositions; `core.algorithms.presets` holds their options and papers."""
+    """Named algorithms; `core.algorithms.presets` holds the options and the paper of each."""
 
     GRPO = "grpo"
     DR_GRPO = "dr_grpo"
@@ -25,11 +25,10 @@ class AlgorithmName(StrEnum):
 
 
 class AdvantageEstimator(StrEnum):
-    """group: relative to the group's mean. leave_one_out: relative to the mean of the group's other
-    sessions. batch: normalised over the whole batch. batch_with_baseline: minus the group's mean,
-    then normalised over the whole batch. mode_aware: one for the judge span, one for the answer
-    span. one: 1 for every token (likelihood). Any other name is an estimator that the operator has
-    installed."""
+    """group: the reward relative to the group's mean. leave_one_out: relative to the mean of the group's other
+    sessions. batch: normalised over the whole batch. batch_with_baseline: minus the group's mean, then normalised over
+    the whole batch. mode_aware: one advantage for the judge span, another for the answer span. one: 1 for every token
+    (likelihood). Any other name is an estimator that the operator has installed."""
 
     GROUP = "group"
     LEAVE_ONE_OUT = "leave_one_out"
@@ -40,7 +39,7 @@ class AdvantageEstimator(StrEnum):
 
 
 class AdvantageNorm(StrEnum):
-    """mean: reward minus the group's mean. mean_std: that, divided by the group's standard deviation."""
+    """mean: the reward minus the group's mean. mean_std: that difference, divided by the group's standard deviation."""
 
     MEAN = "mean"
     MEAN_STD = "mean_std"
@@ -56,8 +55,8 @@ class RatioLevel(StrEnum):
 
 
 class Objective(StrEnum):
-    """clip: PPO's minimum. cispo: the clipped ratio is a constant weight on logprob × advantage.
-    policy_gradient: logprob × advantage. All are maximised."""
+    """clip: PPO's minimum of the plain and the clipped term. cispo: logprob × advantage, with the clipped ratio as a
+    constant weight. policy_gradient: logprob × advantage. All are maximised."""
 
     CLIP = "clip"
     CISPO = "cispo"
@@ -65,8 +64,8 @@ class Objective(StrEnum):
 
 
 class Aggregation(StrEnum):
-    """token_mean: mean over the trained tokens of the batch. sequence_mean: mean over sessions of
-    their means over tokens. constant: sum over tokens / (sessions × aggregation_constant)."""
+    """token_mean: the mean over the trained tokens of the batch. sequence_mean: the mean over sessions of each
+    session's mean over its tokens. constant: the sum over tokens, divided by (sessions × aggregation_constant)."""
 
     TOKEN_MEAN = "token_mean"
     SEQUENCE_MEAN = "sequence_mean"
@@ -82,8 +81,8 @@ class KlEstimator(StrEnum):
 
 
 class KlPlacement(StrEnum):
-    """loss: a term of the loss. reward: subtracted from the reward before the advantages are
-    computed."""
+    """loss: the KL is a term of the loss. reward: it is subtracted from the reward before the
+    advantages are computed."""
 
     LOSS = "loss"
     REWARD = "reward"
@@ -99,9 +98,9 @@ class ProximalPolicy(StrEnum):
 
 
 class ImportanceRule(StrEnum):
-    """Weights π_proximal / π_behaviour. none: not applied. truncate: at most importance_max. mask:
-    tokens (or sequences) outside [importance_min, importance_max] are left out of the loss, and the
-    others carry their weight."""
+    """How the weights π_proximal / π_behaviour are applied. none: not at all. truncate: larger weights are lowered to
+    importance_max. mask: tokens (or sequences) whose weight is outside [importance_min, importance_max] are left out of
+    the loss; the others keep their weight."""
 
     NONE = "none"
     TRUNCATE = "truncate"
@@ -109,24 +108,23 @@ class ImportanceRule(StrEnum):
 
 
 class StalenessScope(StrEnum):
-    """sample: a sample with one token beyond the bound is left out. token: only those tokens are
-    left out."""
+    """sample: a sample with a token beyond the bound is left out. token: only tokens beyond the bound are left out."""
 
     SAMPLE = "sample"
     TOKEN = "token"
 
 
 class StaleRule(StrEnum):
-    """drop: groups beyond the bound are dropped. wait: the step waits for open groups that the next version would
-    put beyond the bound."""
+    """drop: groups beyond the staleness bound are dropped. wait: before a step, the trainer waits for open groups that
+    the next version would put beyond the bound."""
 
     DROP = "drop"
     WAIT = "wait"
 
 
 class OverlongRule(StrEnum):
-    """none: nothing happens. shape: DAPO's soft penalty on the reward. filter: the session is left
-    out of the loss. zero_advantage: it stays in the denominators with an advantage of 0."""
+    """none: nothing happens. shape: DAPO's soft penalty is added to the reward. filter: the session is left out of the
+    loss. zero_advantage: the session gets an advantage of 0, but still counts in the denominators."""
 
     NONE = "none"
     SHAPE = "shape"

@@ -42,11 +42,11 @@ class OffPolicySection(SpecSection):
     """How the weights between the sampler and the proximal policy are applied; needs proximal:
     current."""
     importance_level: RatioLevel = RatioLevel.TOKEN
-    """Weights per token, per sample (product), or per sample (geometric mean)."""
+    """Whether there is one weight per token, or one per sample (the product or the geometric mean over its tokens)."""
     importance_min: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Weights below this are masked (importance: mask)."""
+    """Tokens or samples with a weight below this are masked (importance: mask)."""
     importance_max: Annotated[float, Field(ge=1, le=1000)] = 2.0
-    """Weights above this are truncated to it (truncate) or masked (mask)."""
+    """A weight above this is lowered to it (importance: truncate), or its tokens are masked (importance: mask)."""
     staleness_scope: StalenessScope = StalenessScope.SAMPLE
     """Whether one token beyond max_staleness excludes its sample or only itself."""
     stale_groups: StaleRule = StaleRule.DROP
@@ -56,11 +56,10 @@ class OffPolicySection(SpecSection):
 
 class SamplingSection(SpecSection):
     dynamic: bool = False
-    """Replace groups whose rewards are all equal (DAPO's dynamic sampling); their cost is shown as
-    waste."""
+    """Replace groups whose rewards are all equal (DAPO's dynamic sampling). Their tokens are shown as wasted."""
     dynamic_limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Maximum number of groups replaced for one batch, counted in batches. After that, groups are
-    used as they come, so that a solved task set cannot stall the job."""
+    """At most this many batches' worth of groups are replaced for one batch. After that, groups are used as they come,
+    so that a solved task set cannot stall the job."""
     history: bool = False
     """Skip a task in the next epoch if its newest group was all correct (SRPO); mixed and all-wrong
     tasks stay."""
@@ -70,8 +69,7 @@ class SamplingSection(SpecSection):
 
 class OverlongSection(SpecSection):
     rule: OverlongRule = OverlongRule.NONE
-    """What happens to sessions whose sampled tokens exceed the limit or whose answer was cut off by
-    it."""
+    """What happens to sessions that sample more tokens than the limit, or whose answer is cut off by it."""
     max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     """The limit (L_max) on the sampled tokens of a session. Without it, each answer is limited to
     rollout.max_tokens_per_turn, and a session to max_tokens_per_turn × max_turns, at most the
@@ -83,13 +81,13 @@ class OverlongSection(SpecSection):
 
 
 class JudgeSection(SpecSection):
-    """Step-SRPO. The judge span is what a session samples up to and including `end`; the session
-    chose to think if the span contains `on`."""
+    """Options of Step-SRPO. The judge span is what a session samples up to and including `end`. The session chose to
+    think if this span contains `on`."""
 
     end: Marker = "</judge>"
     """Text that ends the judge span, ideally a single token."""
     on: Marker = "<think_on>"
-    """Text within the judge span by which a session chooses to think."""
+    """Text in the judge span that means that the session chooses to think."""
     gamma: Coefficient = 0.3
     """Weight of the session's own advantage within the judge span's advantage (HiPO)."""
     bias: Coefficient = 0.01
@@ -104,7 +102,7 @@ class StageSection(SpecSection):
     the job."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    """Stage name, shown in the UI and used to switch manually."""
+    """Name of the stage, shown in the UI and used to switch to it manually."""
     domains: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default_factory=list, max_length=64
     )
@@ -116,7 +114,7 @@ class StageSection(SpecSection):
     at_least: Annotated[float, Field(ge=-1e9, le=1e9)] | None = None
     """Value that `until_metric` must reach; set both or neither."""
     window: Annotated[int, Field(ge=1, le=10_000)] = 5
-    """Number of updates over which `until_metric` is averaged: the newest of the stage."""
+    """Number of the newest updates of the stage over which `until_metric` is averaged."""
 
     @model_validator(mode="after")
     def _metric_has_a_threshold(self) -> "StageSection":
@@ -137,14 +135,14 @@ class AlgorithmSection(SpecSection):
     model_config = ConfigDict(json_schema_extra=_presets_schema)
 
     name: AlgorithmName = AlgorithmName.GRPO
-    """Named algorithm. It sets every option of this section that is left out (see x-presets)."""
+    """A named algorithm. It sets every option of this section that you leave out."""
     advantage: Annotated[
         AdvantageEstimator | InstalledName,
         Field(union_mode="left_to_right"),
         BeforeValidator(extension_name),
     ] = AdvantageEstimator.GROUP
     advantage_options: dict[str, Any] = Field(default_factory=dict)
-    """Options of an installed advantage estimator, which declares their names and types."""
+    """Options of an installed advantage estimator, as it declares them."""
     advantage_norm: AdvantageNorm = AdvantageNorm.MEAN_STD
     """Whether advantages are divided by the group's standard deviation."""
     ratio: RatioLevel = RatioLevel.TOKEN
@@ -154,14 +152,14 @@ class AlgorithmSection(SpecSection):
     clip_high: Annotated[float, Field(ge=0, le=1000)] = 0.2
     """The ratio is clipped above at 1 + clip_high."""
     dual_clip: Annotated[float, Field(gt=1, le=1000)] | None = None
-    """Upper bound on the ratio where the advantage is negative (dual-clip PPO, arXiv 1912.09729);
-    none by default."""
+    """Upper bound on the ratio of tokens with a negative advantage (dual-clip PPO, arXiv 1912.09729); no bound by
+    default."""
     aggregation: Aggregation = Aggregation.SEQUENCE_MEAN
     aggregation_constant: Annotated[float, Field(ge=1, le=1e9)] | None = None
-    """Divisor of `aggregation: constant`, besides the number of sessions; by default
+    """With `aggregation: constant`, the loss is divided by this and by the number of sessions. Default:
     rollout.max_tokens_per_turn."""
     kl_coef: Coefficient = 0.04
-    """Weight of the KL to the initial model; with 0, no reference model is loaded."""
+    """Weight of the KL divergence from the initial model. With 0, no reference model is loaded."""
     kl_estimator: KlEstimator = KlEstimator.K3
     kl_placement: KlPlacement = KlPlacement.LOSS
     entropy_coef: Coefficient = 0.0
@@ -169,13 +167,13 @@ class AlgorithmSection(SpecSection):
     max_staleness: Annotated[int, Field(ge=0, le=1000)] = 4
     """Maximum lag, in policy versions, between a token's sampler and the step that trains it."""
     sft_min_reward: Reward = 1.0
-    """Sessions with a lower reward are not trained on (advantage: one)."""
+    """With `advantage: one`, sessions with a lower reward are not trained on."""
     off_policy: OffPolicySection = OffPolicySection()
     sampling: SamplingSection = SamplingSection()
     overlong: OverlongSection = OverlongSection()
     judge: JudgeSection = JudgeSection()
     stages: list[StageSection] = Field(default_factory=list, max_length=16)
-    """Stages in order; empty: one stage with all tasks."""
+    """Stages of the curriculum, in order; empty: one stage with all tasks."""
 
     @model_validator(mode="before")
     @classmethod

@@ -15,15 +15,15 @@ Version = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class DataSource(StrEnum):
-    """rollout: samples of the job's own engines. trajectories: recorded by other jobs of the
-    project."""
+    """rollout: what the job's own engines sample. trajectories: what other jobs of the project
+    recorded."""
 
     ROLLOUT = "rollout"
     TRAJECTORIES = "trajectories"
 
 
 class DataSection(SpecSection):
-    """Which recorded sessions to train on, out of those that had an outcome when the job was
+    """Selects the recorded sessions to train on, among those that had an outcome when the job was
     submitted."""
 
     source: DataSource = DataSource.ROLLOUT
@@ -36,8 +36,8 @@ class DataSection(SpecSection):
     max_reward: Reward | None = None
     """Leave out sessions with a higher reward; null: no upper limit."""
     best_per_group: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Maximum number of sessions per group: those with the highest reward, shorter ones first;
-    null: all."""
+    """Maximum number of sessions per group: those with the highest reward and, if rewards are
+    equal, the shorter ones; null: all."""
     from_version: Version | None = None
     """Only use sessions in which no token was sampled by an older policy version of their job."""
     to_version: Version | None = None

@@ -12,8 +12,8 @@ UNMANAGED = ("external", "none")  # the platform runs no agents for these
 
 
 class RewardBy(StrEnum):
-    """project: only with an API token of the job's project. session: also with the session's own
-    key, so an agent can grade itself."""
+    """project: only holders of an API token of the job's project. session: also holders of the session's own key, so
+    that an agent can grade itself."""
 
     PROJECT = "project"
     SESSION = "session"
@@ -29,35 +29,33 @@ class EnvironmentSection(SpecSection):
     platform, `none` for a job that trains on an offline dataset (`data.source`), or the name of an
     environment that the operator has installed."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options of an installed environment, which declares their names and types."""
+    """Options of an installed environment, as it declares them."""
     reward: Annotated[InstalledName, BeforeValidator(extension_name)] | None = None
-    """Reward function that grades each session's final answer, by name: `exact_answer` or an
-    installed one. If left out, the environment's own reward counts."""
+    """Name of the reward function that grades each session's final answer: `exact_answer` or an installed one. If left
+    out, the environment's own reward counts."""
     reward_options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the reward function."""
+    """Options of the reward function, as it declares them."""
     tasks: Reference | None = None
     """JSONL file of tasks, one object per line: `artifact://<id>` or a path under MODEL_ROOTS."""
     command: list[str] = Field(default_factory=list, max_length=256)
-    """Program and arguments, started once per session (name: command). Its environment contains
-    OPENAI_BASE_URL, OPENAI_API_KEY and SEAMLESSFLOW_TASK; the last line it prints must be JSON with
-    a `reward` from -1e6 to 1e6."""
+    """The program and its arguments (name: command). It is started once per session, with OPENAI_BASE_URL,
+    OPENAI_API_KEY and SEAMLESSFLOW_TASK in its environment. The last line that it prints must be JSON with a `reward`
+    from -1e6 to 1e6."""
     max_turns: Annotated[int, Field(ge=1, le=1000)] = 8
     """Maximum number of turns; an episode that reaches it ends with the reward it has."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
-    """Time limit of a task; the clock stops while the gateway holds a request."""
+    """Time limit of a task, in seconds. The clock stops while the gateway holds a request."""
 
     reward_by: RewardBy = RewardBy.PROJECT
     """Who may report rewards and close sessions of environment 'external': with `project`, holders
     of an API token of the job's project; with `session`, also holders of the session's own key, so
     that agents can grade themselves."""
     session_ttl_s: Annotated[float, Field(ge=1, le=604_800)] = 900.0
-    """How long a session of environment 'external' may be idle. Its calls and its running turns
-    postpone the end. An expired session ends as if it had been closed, and its slot in the group is
-    free for another attempt."""
+    """How many seconds a session of environment 'external' may be idle. Each request and each running turn postpones
+    the end. An expired session ends as if it had been closed, and its slot in the group is free for another attempt."""
     pause_after_dropped_groups: Annotated[int, Field(ge=1, le=10_000)] = 8
-    """The job pauses itself after this many groups in a row were dropped because too few of their
-    sessions got a reward: its agents keep failing. When resumed, it tries again and counts from
-    zero."""
+    """The job pauses itself when this many groups in a row were dropped because too few of their sessions got a reward,
+    as its agents keep failing. A resumed job counts from zero."""
 
     @model_validator(mode="after")
     def _command_fits_name(self) -> "EnvironmentSection":

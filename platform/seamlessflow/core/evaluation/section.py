@@ -10,7 +10,7 @@ from seamlessflow.core.types.rewards import Reward
 
 
 class EvaluationSection(SpecSection):
-    """Which policy versions are evaluated on tasks that are never trained on, and how."""
+    """Which policy versions are evaluated, and how. Evaluation tasks are never trained on."""
 
     tasks: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """JSONL file of held-out tasks: `artifact://<id>` or a path under MODEL_ROOTS. If left out,
@@ -52,5 +52,5 @@ class EvaluationSection(SpecSection):
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """In ascending order. Always contains 1, because the best version is chosen by pass@1."""
+        """Values of k in ascending order. They always contain 1, because the best version is chosen by pass@1."""
         return tuple(sorted({1, *(self.k or (self.samples_per_task,))}))
