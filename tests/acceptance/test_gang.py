@@ -105,7 +105,8 @@ def test_a_member_that_is_retagged_takes_the_gang_with_it_and_brings_it_back(
 
         def waits() -> bool:
             return (
-                "2 machines must train together and 1 can (alpha)" in client.job_get(job_id)["waiting_reason"]
+                "2 machines must train together, but 1 can (alpha)"
+                in client.job_get(job_id)["waiting_reason"]
             )
 
         eventually(waits, timeout_s=60, what="a reason that names what is missing")

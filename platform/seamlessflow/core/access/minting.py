@@ -1,4 +1,4 @@
-"""What a new API token may be: its scopes and its expiry.
+"""Which scopes a new API token may have, and when it expires.
 
 Takes what was asked for and the limits of the token that asks (a browser session has none), and returns the scopes and
 the moment of expiry. Invariant: a token never makes one that may do more, or that lives longer, than itself.
@@ -16,7 +16,7 @@ MAX_LIFETIME_DAYS = 365
 
 
 class MintingRefused(ValueError):
-    """The token cannot be made as asked; `is_excess`: it would be allowed more than the caller may give."""
+    """The token cannot be created as requested. `is_excess`: it would get rights that the caller may not give."""
 
     def __init__(self, field: str, detail: str, *, is_excess: bool = False) -> None:
         super().__init__(f"{field}: {detail}")
@@ -27,7 +27,9 @@ class MintingRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Minter:
-    """Who asks. `scopes` and `expires_at` are those of its token; None means that there is no such limit."""
+    """The caller who creates a token. `scopes` and `expires_at` are those of the caller's own token; None means no
+    limit.
+    """
 
     is_operator: bool
     is_project_token: bool
@@ -38,11 +40,13 @@ class Minter:
 def scopes_granted(
     asked: Collection[Scope] | None, minter: Minter, *, is_installation: bool
 ) -> frozenset[Scope]:
-    """Return the scopes of the token: by default, the usual ones that the minter may give. Raises MintingRefused."""
+    """Return the new token's scopes. The default is those of DEFAULT_SCOPES that the minter may give. Raises
+    MintingRefused.
+    """
     if is_installation and (minter.is_project_token or not minter.is_operator):
         raise MintingRefused(
             "installation",
-            "only operators make tokens for the installation, not the token of a project",
+            "only operators may create tokens for the installation, and not with a project's token",
             is_excess=True,
         )
     possible = frozenset(Scope) if is_installation else frozenset(Scope) - {Scope.OPERATE}
@@ -58,8 +62,8 @@ def scopes_granted(
 
 
 def expiry_granted(days: int | None, minter: Minter, *, now: datetime) -> datetime:
-    """Return when the token expires: by default after the usual time, or with the minter's own. Raises
-    MintingRefused."""
+    """Return when the token expires: by default after DEFAULT_LIFETIME_DAYS, or with the minter's own token if that is
+    earlier. Raises MintingRefused."""
     if days is not None and not 1 <= days <= MAX_LIFETIME_DAYS:
         raise MintingRefused(
             "expires_in_days", f"{days} is not accepted; accepted: 1 to {MAX_LIFETIME_DAYS} days"
@@ -71,5 +75,5 @@ def expiry_granted(days: int | None, minter: Minter, *, now: datetime) -> dateti
     if days is None:
         return latest
     left = (latest - now) // timedelta(days=1)
-    detail = f"{days} is longer than the token that asks lives; accepted: up to {left}"
+    detail = f"{days} days is longer than the token of this request lasts; accepted: up to {left}"
     raise MintingRefused("expires_in_days", detail, is_excess=True)

@@ -94,7 +94,7 @@ def scope_refusal(operation: Operation, scopes: Collection[Scope] | None) -> str
     if scopes is None or needed is None or needed in scopes:
         return None
     shown = ", ".join(sorted(scopes)) or "none"
-    return f"this token may not {operation}: that needs the scope '{needed}', and it has {shown}"
+    return f"this token may not {operation}: that needs the scope '{needed}', but the token has {shown}"
 
 
 def role_refusal(operation: Operation, role: ProjectRole | None, *, is_own: bool = False) -> str | None:
@@ -108,7 +108,7 @@ def role_refusal(operation: Operation, role: ProjectRole | None, *, is_own: bool
     if rule.own is not None:
         needed += f", or {rule.own} for what you made yourself"
     shown = f"you are {role}" if role is not None else "you are not a member"
-    return f"you may not {operation} here: that needs {needed}, and in this project {shown}"
+    return f"you may not {operation} here: that needs {needed}; in this project {shown}"
 
 
 def operator_refusal(operation: Operation, *, is_operator: bool) -> str | None:

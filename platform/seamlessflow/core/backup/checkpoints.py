@@ -24,19 +24,19 @@ class JobRecord:
 
 
 def fitting_checkpoints(record: JobRecord, on_disk: Collection[int]) -> list[int]:
-    """Return those of these batches whose checkpoints fit, in order."""
+    """Return the batches among these whose checkpoints fit, in order."""
     # The weights of one more batch may be saved but not yet announced.
     newest = min(record.published + 1, record.handed_out)
     return sorted(batch for batch in on_disk if record.forgotten <= batch <= newest)
 
 
 def checkpoint_fault(record: JobRecord, on_disk: Collection[int]) -> str:
-    """Return why the job cannot continue; empty if it can. With no bytes deleted, it can start again without a
-    checkpoint."""
+    """Return why the job cannot continue; empty if it can. A job none of whose bytes were deleted can start again
+    without a checkpoint."""
     if record.forgotten == 0 or fitting_checkpoints(record, on_disk):
         return ""
     found = ", ".join(str(batch) for batch in sorted(on_disk)) or "none"
     return (
-        f"no checkpoint of batch {record.forgotten} to {min(record.published + 1, record.handed_out)} is there "
+        f"there is no checkpoint of batch {record.forgotten} to {min(record.published + 1, record.handed_out)} "
         f"(found: {found}), and the bytes of batches up to {record.forgotten} are gone"
     )

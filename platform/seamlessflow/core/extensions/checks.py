@@ -32,7 +32,7 @@ def name_problems(body: Mapping[str, Any], extensions: Extensions) -> list[SpecP
 
 
 def option_problems(spec: JobSpec, extensions: Extensions) -> list[SpecProblem]:
-    """Report what the extensions that a spec names refuse. Its names must be known (`name_problems`)."""
+    """Report options that the named extensions refuse. All names must be known (`name_problems`)."""
     problems = list(_combination_problems(spec, extensions))
     for field, options, model in _named_options(spec, extensions):
         try:

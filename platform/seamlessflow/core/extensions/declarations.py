@@ -28,7 +28,7 @@ class EnvironmentExtension:
     factory: str
     options: type[ExtensionOptions] = ExtensionOptions
     gives_answer: bool = False
-    """Its outcomes have an `answer`, so a job may name a reward function that grades it."""
+    """Whether its outcomes have an `answer`, which a reward function of the job can grade."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class AdvantageExtension:
     factory: str
     options: type[ExtensionOptions] = ExtensionOptions
     is_group_relative: bool = True
-    """Equal rewards within a group give advantages of exactly zero, which dynamic sampling relies on."""
+    """Whether equal rewards within a group give advantages of exactly zero, as dynamic sampling requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class RewardExtension:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
-    """What the factory of an environment gets; it is called inside the running event loop."""
+    """The argument of an environment's factory, which is called inside the running event loop."""
 
     section: EnvironmentSection
     options: ExtensionOptions  # an instance of the declared model
@@ -69,5 +69,5 @@ class Extensions:
 
     @property
     def environment_names(self) -> list[str]:
-        """Environments whose agents the platform runs, and those whose agents it does not."""
+        """Return the names of all environments, whether or not the platform runs their agents."""
         return sorted({*self.environments, *UNMANAGED})

@@ -1,4 +1,4 @@
-"""When a child process is given up: it was asked for a sign of life for too long and gave none.
+"""Decides when to give up on a child process: it was asked for a sign of life for too long and gave none.
 
 `Pulse` takes the listener's ticks and the child's signs of life, and says whether the child is lost. Time counts only
 while the listener itself is awake: a supervisor that was stopped does not kill its children when it continues.
@@ -12,7 +12,7 @@ LONGEST_TICK_S = 2 * ASK_EVERY_S
 
 @dataclass(slots=True)
 class Pulse:
-    """`limit_s`: the silence after which the child is lost."""
+    """Tells whether a child is lost. `limit_s`: how long it may be silent."""
 
     limit_s: float
     silence_s: float = 0.0

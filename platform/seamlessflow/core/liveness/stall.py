@@ -48,15 +48,15 @@ class ArrivalEstimator:
 
 
 def silence_allowed_s(*, largest_gap_s: float, prefill_s: float = 0.0, update_s: float = 0.0) -> float:
-    """Return how long a silence is explained. `prefill_s`: time for the longest waiting prompt; `update_s`: for an
-    update."""
+    """Return how long a silence is acceptable. `prefill_s`: time for the longest waiting prompt; `update_s`: time for
+    an update of weights."""
     usual_s = max(LEAST_ALLOWED_S, GAP_FACTOR * largest_gap_s, UPDATE_FACTOR * update_s)
     return min(usual_s + prefill_s, MOST_ALLOWED_S)
 
 
 @dataclass(slots=True)
 class StallWatch:
-    """One party that has work in hand. `heard` and `probed` take what it shows, `listened` takes the time that passed.
+    """Watches one party that has work in hand. `heard` and `probed` note what it shows, `listened` notes elapsed time.
 
     A gap counts towards the estimate only as far as probes were answered in it: a slow party earns patience, a stopped
     one does not. A suspicion doubles the allowed silence for a while, so a wrong one is not repeated at once.

@@ -1,4 +1,4 @@
-"""What a policy deletes now, and what nobody may delete: pure rules over facts about jobs and uploads.
+"""Decides what a policy deletes now and what nobody may delete: pure rules over facts about jobs and uploads.
 
 Takes a policy and facts; returns removals, each with its bytes and its reason. Invariants: the plan contains nothing
 that `job_refusal`, `version_refusal` or `upload_refusal` refuses, and nothing of a job that has not ended; an ended job
@@ -92,9 +92,7 @@ def retention_plan(
 def job_refusal(job: JobFacts, kind: RemovalKind) -> str:
     """Return why this part of the job cannot be deleted; empty if it can."""
     if job.ended_days is None:
-        return (
-            "the job is at work, or a machine still works for it; only what an ended job left can be deleted"
-        )
+        return "the job has not ended, or a machine still works for it; only the data of an ended job can be deleted"
     if kind in (RemovalKind.JOB, RemovalKind.TRAJECTORIES) and job.trained_by:
         return f"the job {job.trained_by!r} trains on its trajectories"
     pinned = [version.number for version in job.versions if version.is_pinned]

@@ -26,11 +26,11 @@ def lacks_tags(machine: MachineView, job: JobView, role: Role) -> str | None:
 def is_outside_pools(machine: MachineView, job: JobView, role: Role) -> str | None:
     if machine.pool in job.pools:
         return None
-    return f"{machine.name} is in the pool {machine.pool}, which the project may not use"
+    return f"{machine.name} is in the pool {machine.pool}, which the job's project may not use"
 
 
 def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """The machine cannot start an engine of the job's kind."""
+    """Return a reason if the machine cannot start an engine of the job's kind."""
     if role is not Role.ROLLOUT or machine.engine_kinds is None or job.engine in machine.engine_kinds:
         return None
     problem = machine.engine_problems.get(job.engine, "unknown to its supervisor")
@@ -38,7 +38,7 @@ def lacks_engine(machine: MachineView, job: JobView, role: Role) -> str | None:
 
 
 def lacks_rendezvous(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """Trainers on other machines could not connect to the one on this machine."""
+    """Return a reason if trainers on other machines could not connect to the one on this machine."""
     if role is not Role.TRAIN or not job.trains_in_gangs or machine.has_rendezvous in (None, True):
         return None
     return f"the supervisor of {machine.name} is too old to train together with other machines"
@@ -53,7 +53,9 @@ def is_unheard(machine: MachineView, job: JobView, role: Role) -> str | None:
 
 
 def is_cordoned(machine: MachineView, job: JobView, role: Role) -> str | None:
-    """A cordon keeps out new phases; a phase of the same job and role stays."""
+    """Return a reason if the machine is cordoned. A cordon keeps out new phases; a phase of the same job and role
+    stays.
+    """
     phase = machine.phase_of(job.id)
     stays = phase is not None and phase.role is role and not phase.is_leaving
     return f"{machine.name} is cordoned" if machine.is_cordoned and not stays else None
@@ -125,7 +127,7 @@ def shortage(machines: Sequence[MachineView], job: JobView, role: Role, claims: 
 def _gang_shortage(tagged: Sequence[MachineView], job: JobView, wanted: str, claims: Claims) -> str:
     able = candidates(tagged, job, Role.TRAIN, claims)
     names = ", ".join(machine.name for machine in able)
-    text = f"{job.num_train_machines} machines must train together and {len(able) or 'none'} can"
+    text = f"{job.num_train_machines} machines must train together, but {len(able) or 'none'} can"
     text += f" ({names})" if names else ""
     if len(tagged) < job.num_train_machines:
         return f"{text}: {len(tagged) or 'none'} {'has' if len(tagged) == 1 else 'have'} the tags: {wanted}"

@@ -18,7 +18,7 @@ from seamlessflow.core.scheduling.scores import is_dedicated
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseView, Snapshot
 from seamlessflow.core.types.tags import Role
 
-GATHER_LIMIT_S = 300.0  # from the lease until every member's trainer runs and has found the others
+GATHER_LIMIT_S = 300.0  # from the lease until all trainers run and are connected to each other
 TOLD_AFTER_S = 5.0  # a longer wait is reported to people
 
 
@@ -45,8 +45,7 @@ def _break_up(members: Sequence[tuple[MachineView, PhaseView]], reasons: dict[UU
 
 
 def gang_drains(machines: Sequence[MachineView], drained: Collection[DrainPhase]) -> Iterator[DrainPhase]:
-    """Yield drains of the remaining members of each gang from which a member leaves, has left, or is told to by
-    `drained`."""
+    """Yield drains for the rest of each gang that a member has left, is leaving or must leave (`drained`)."""
     leaving = {decision.phase_id: decision for decision in drained}
     for members in _gangs(machines).values():
         first = next((leaving[phase.id] for _, phase in members if phase.id in leaving), None)
@@ -99,7 +98,7 @@ def is_gathering(members: Sequence[MachineView]) -> bool:
 
 
 def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> str:
-    """Return what a gang has been waiting for, in one clause; "" if the wait is too short to report."""
+    """Return what the gang is waiting for, in one clause; "" if it has not waited long enough to report."""
     for gang in _gangs(held).values():
         if any(phase.state in _GATHERING and phase.age_s > TOLD_AFTER_S for _, phase in gang):
             return f"training waits for {_late(gang)} to join"
@@ -113,7 +112,7 @@ def gang_wait(members: Sequence[MachineView], held: Sequence[MachineView]) -> st
 
 
 def preempting_job(candidates: Sequence[JobView], job: JobView, snapshot: Snapshot) -> JobView | None:
-    """Return an older job whose gang could be complete if this job, which cannot work either, gave its machines up."""
+    """Return an older job whose gang would be complete if this job, which cannot work either, gave up its machines."""
     held = snapshot.held_by(job.id)
     for preempting in candidates:
         if not any(_would_do(machine, preempting) for machine in held):
@@ -159,7 +158,7 @@ def _member(place: tuple[MachineView, PhaseView]) -> int:
 
 
 def _late(members: Sequence[tuple[MachineView, PhaseView]]) -> str:
-    """Name the late members. The leader waits for all others, so it is late only if no other member is."""
+    """Return the names of the late members. The leader waits for all others, so it is late only if no other is."""
     late = [machine.name for machine, phase in members if phase.state in _GATHERING]
     leader = members[0][0].name
     return ", ".join(name for name in late if name != leader) or leader

@@ -1,4 +1,4 @@
-"""Phases to give up, because their machine is silent or they are stuck in a state.
+"""Finds the phases to give up, because their machine is silent or they are stuck in a state.
 
 If more machines are silent than healthy, the fault is probably ours, so eviction waits. If no
 machine is healthy, eviction never happens.
@@ -19,7 +19,7 @@ DRAIN_LIMIT_S = 600.0
 
 @dataclass(slots=True)
 class Patience:
-    """Whether machines have had their full time to be heard again, in monotonic seconds.
+    """Tells whether every machine has had enough time to be heard again, in monotonic seconds.
 
     Heartbeats are lost while nobody can store them: before this process led, and while no machine
     was heard at all.

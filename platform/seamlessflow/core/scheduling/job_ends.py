@@ -1,4 +1,4 @@
-"""Where a job is heading: it continues (None), or it ends once its phases have drained."""
+"""Decides whether a job continues (None) or ends once its phases have drained."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,7 @@ MAX_FAILURES = 10  # failed phases since the last publication
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """`via`: the state while phases still drain (None: the current one); `to`: the state
-    afterwards."""
+    """How a job ends. `via`: its state while phases drain (None: unchanged); `to`: its state afterwards."""
 
     to: JobState
     via: JobState | None

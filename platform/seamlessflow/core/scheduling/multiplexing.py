@@ -14,8 +14,7 @@ from seamlessflow.core.scheduling.snapshot import JobView, MachineView, PhaseVie
 from seamlessflow.core.types.tags import Role
 
 MAX_BATCHES_PER_TURN = 2
-# The share of the time between two batches that a hand-over and back may take before turns get
-# longer.
+# Turns get longer once a hand-over and back takes more than this share of the time between two batches.
 MAX_HAND_OVER_SHARE = 0.05
 EMPTY_TURN_GRACE_S = 15.0  # a turn that finds no batch for this long gives the machine back
 _OFFLINE = "trains on an offline dataset"
@@ -54,8 +53,8 @@ def batches_to_wait_for(job: JobView) -> int:
     """Return the number of full batches to wait for before a turn: one, or two if a hand-over is expensive compared
     with a batch.
 
-    It is two only if that delays nothing: half of the staleness bound leaves room for the second batch, enough groups
-    for it are running, so generation does not wait for this turn, and the first batch has not been waiting long.
+    It is two only if waiting delays nothing: half of the staleness bound leaves room for the second batch, enough
+    groups for it are running (so generation does not wait for this turn), and the first batch has not waited long.
     """
     share = job.hand_over_s / job.batch_interval_s if job.batch_interval_s > 0 else 0.0
     num_wanted = min(
@@ -73,7 +72,7 @@ def batches_to_wait_for(job: JobView) -> int:
 def _gang_turn(
     job: JobView, layout: Layout, live_train: tuple[MachineView, ...], *, is_running: bool
 ) -> TrainTurn:
-    if live_train:  # all are asked alike: the leader knows what the others know
+    if live_train:  # the rule for one machine applies to each member, the leader included
         turns = [_during(job, machine) for machine in live_train]
         is_long = not job.has_rollout or all(map(is_dedicated, live_train))
         drains = () if is_long else tuple(decision for turn in turns for decision in turn.decisions)

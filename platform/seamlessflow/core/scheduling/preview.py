@@ -25,7 +25,7 @@ from seamlessflow.core.types.tags import Role
 
 
 class Impact(StrEnum):
-    """stays: unchanged; drains: hands over and ends; fails: is given up because its machine is
+    """stays: the phase is unchanged. drains: it hands over and ends. fails: it is given up because its machine is
     silent."""
 
     STAYS = "stays"

@@ -57,8 +57,8 @@ def _orphans(snapshot: Snapshot) -> Iterator[DrainPhase]:
 
 
 def _first_per_phase(decisions: Iterator[Decision]) -> Iterator[Decision]:
-    """A phase may be drained for several reasons; only the first is kept, and a leaving phase gets
-    no new version."""
+    """Keep only the first decision about each phase: it may be drained for several reasons, and a leaving phase gets no
+    new version."""
     drained: set[UUID] = set()
     for decision in decisions:
         if isinstance(decision, DrainPhase | SetDesiredVersion):
@@ -104,7 +104,7 @@ def _preempted(held: tuple[MachineView, ...], preempting: JobView) -> tuple[list
 
 
 def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[list[Decision], str]:
-    """Drain everything; the last move follows once no phase is live."""
+    """Drain every phase; once none is live, move the job to its last state."""
     decisions: list[Decision] = [
         _drain(machine, ending.reason, grace_s=_ending_grace_s(machine, ending))
         for machine in held
@@ -122,8 +122,8 @@ def _end(job: JobView, held: tuple[MachineView, ...], ending: Ending) -> tuple[l
 
 
 def _ending_grace_s(machine: MachineView, ending: Ending) -> float | None:
-    """A pause waits for work that ends soon; a job that is over discards its episodes and, if
-    cancelled, its step."""
+    """Return how long phases may finish work. A pause waits for work that ends soon; a job that is over discards its
+    episodes and, if cancelled, its step."""
     if _role(machine) is Role.AGENT:
         return EPISODE_GRACE_S if ending.to is JobState.PAUSED else 0.0
     is_discarded = _role(machine) is Role.TRAIN and ending.to is JobState.CANCELLED
@@ -133,8 +133,7 @@ def _ending_grace_s(machine: MachineView, ending: Ending) -> float | None:
 def _serves_last_episodes(
     job: JobView, machine: MachineView, held: tuple[MachineView, ...], ending: Ending
 ) -> bool:
-    """While the agents of a pausing job finish their episodes, its engines keep running where they
-    may."""
+    """Whether an engine keeps running so that the agents of a pausing job can finish their episodes."""
     if ending.to is not JobState.PAUSED or _role(machine) is not Role.ROLLOUT:
         return False
     if first_rejection(KEEP_FILTERS, machine, job, Role.ROLLOUT) is not None:
@@ -143,7 +142,7 @@ def _serves_last_episodes(
 
 
 def _send_back(job: JobView, layout: Layout) -> tuple[list[Decision], str]:
-    """No phase of the job is live and some role cannot be filled, so the job waits in the queue."""
+    """Send the job back to the queue if none of its phases is live and some role cannot be filled."""
     reason = "; ".join(layout.shortages)
     if job.state is JobState.QUEUED:
         return [], reason
@@ -167,7 +166,7 @@ def _run(job: JobView, held: tuple[MachineView, ...], layout: Layout) -> tuple[l
 
 
 def _ineligible(job: JobView, held: tuple[MachineView, ...]) -> Iterator[DrainPhase]:
-    """Phases whose machine was retagged, regranted or drained while they ran."""
+    """Yield drains of phases whose machine was retagged, granted to others or drained while they ran."""
     for machine in held:
         phase = machine.phase
         if phase is not None and not phase.is_leaving:

@@ -13,13 +13,13 @@ Key = tuple[bool, int, str]
 
 
 def agent_key(machine: MachineView, job_id: UUID) -> Key:
-    """Stay where the agents are; otherwise choose the machine with the fewest other roles."""
+    """Prefer the machine where the agents already run, then the one with the fewest other roles."""
     others = len(machine.tags & {Role.ROLLOUT.value, Role.TRAIN.value})
     return (not _runs(machine, job_id, Role.AGENT), others, machine.name)
 
 
 def train_key(machine: MachineView, job_id: UUID) -> Key:
-    """Stay where training runs; otherwise choose a dedicated machine, or else always the same
+    """Prefer the machine where training already runs, then a dedicated one, then always the same
     {rollout, train} machine."""
     return (not _runs(machine, job_id, Role.TRAIN), int(not is_dedicated(machine)), machine.name)
 

@@ -20,7 +20,7 @@ class GangView:
 
     id: UUID
     member: int  # 0 leads
-    failure: str = ""  # why the first phase that failed did so
+    failure: str = ""  # why the first failed phase failed
     has_ended: bool = False  # a member's phase has ended
 
 
@@ -58,7 +58,9 @@ class MachineView:
     unheard_s: float = 0.0
     engine_kinds: frozenset[str] | None = None  # None: it has not reported yet
     engine_problems: Mapping[str, str] = field(default_factory=dict)  # why, for each kind that it cannot run
-    has_rendezvous: bool | None = None  # other machines' trainers can connect; None: not reported yet
+    has_rendezvous: bool | None = (
+        None  # whether trainers on other machines can connect; None: not reported yet
+    )
     phase: PhaseView | None = None
 
     def phase_of(self, job_id: UUID) -> PhaseView | None:
@@ -99,7 +101,7 @@ class JobView:
     agent_tags: frozenset[str] = frozenset()
 
     def tags_of(self, role: Role) -> frozenset[str]:
-        """Every tag a machine needs to fill `role` for this job."""
+        """Return every tag that a machine needs to fill `role` for this job."""
         placement = {
             Role.ROLLOUT: self.rollout_tags,
             Role.TRAIN: self.train_tags,
@@ -109,7 +111,7 @@ class JobView:
 
     @property
     def has_agents(self) -> bool:
-        """Whether a machine of the platform runs its agents."""
+        """Whether the platform itself runs the agents of the job."""
         return self.has_rollout and not self.has_external_agents
 
     @property
@@ -122,8 +124,7 @@ class JobView:
 
     @property
     def num_due_batches(self) -> int:
-        """Batches that a trainer could take now, at most as many as the job still has to
-        publish."""
+        """Number of batches that a trainer could take now, at most as many as the job still has to publish."""
         full = self.num_unpublished_batches + self.num_ready_groups // self.groups_per_batch
         return min(full, self.num_remaining_updates)
 
@@ -132,7 +133,7 @@ class JobView:
 class Snapshot:
     machines: tuple[MachineView, ...]
     jobs: tuple[JobView, ...]
-    may_evict: bool = True  # false until heartbeats were awaited for long enough
+    may_evict: bool = True  # false until every machine has had enough time to send a heartbeat
     _by_job: dict[UUID, tuple[MachineView, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

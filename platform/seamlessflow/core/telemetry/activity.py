@@ -1,4 +1,4 @@
-"""What machines spent their time on: how full engines were, and the one order in which shares of time are shown.
+"""What machines spent their time on: how full engines were, and the order in which shares of time are shown.
 
 Takes spans of ledgers and returns seconds by kind. A kind is a state with its detail: the cause of idling, or how full
 a serving engine was. Invariant: the seconds of all kinds add up to the seconds of all spans.

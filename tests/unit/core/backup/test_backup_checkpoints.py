@@ -40,4 +40,4 @@ def test_a_checkpoint_ahead_of_the_record_does_not_fit() -> None:
     record = JobRecord(published=6, forgotten=3, handed_out=7)
     assert fitting_checkpoints(record, {2, 3, 6, 7, 8, 9}) == [3, 6, 7]
     assert fitting_checkpoints(JobRecord(6, 3, 6), {6, 7}) == [6]
-    assert "no checkpoint of batch 3 to 7 is there (found: 9, 12)" in checkpoint_fault(record, {9, 12})
+    assert "there is no checkpoint of batch 3 to 7 (found: 9, 12)" in checkpoint_fault(record, {9, 12})

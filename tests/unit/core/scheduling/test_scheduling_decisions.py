@@ -389,7 +389,7 @@ def test_the_older_job_is_served_first_and_the_younger_is_told_why_it_waits() ->
 def test_a_pool_that_the_project_may_not_use_is_out_of_reach() -> None:
     plan = plan_of(replace(QUEUED, pools=frozenset({"lab"})), machines=MULTIPLEXED)
     assert plan.decisions == ()
-    assert "which the project may not use" in plan.waiting_reasons[JOB]
+    assert "which the job's project may not use" in plan.waiting_reasons[JOB]
 
 
 def test_a_phase_of_a_finished_job_is_drained() -> None:

@@ -127,7 +127,7 @@ def test_dedicated_machines_are_leased_together_for_as_long_as_the_job_runs() ->
     alone = plan_of(one, *rest, jobs=(RUNNING,))
     assert not any(isinstance(d, Lease | LeaseGang) for d in alone.decisions)
     assert alone.waiting_reasons[JOB] == (
-        "2 machines must train together and 1 can (delta): 1 has the tags: train"
+        "2 machines must train together, but 1 can (delta): 1 has the tags: train"
     )
 
 
@@ -135,7 +135,7 @@ def test_why_the_other_machine_cannot_is_told() -> None:
     silent = replace(machine("epsilon", "train"), is_healthy=False, unheard_s=20.0)
     plan = plan_of(machine("delta", "train"), silent, at("beta", "rollout"), GAMMA, jobs=(RUNNING,))
     assert plan.waiting_reasons[JOB] == (
-        "2 machines must train together and 1 can (delta): epsilon sends no heartbeats"
+        "2 machines must train together, but 1 can (delta): epsilon sends no heartbeats"
     )
     old = replace(machine("epsilon", "train"), has_rendezvous=False)
     plan = plan_of(machine("delta", "train"), old, at("beta", "rollout"), GAMMA, jobs=(RUNNING,))
