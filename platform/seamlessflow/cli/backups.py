@@ -63,7 +63,7 @@ def _database_alone(services: Services) -> list[ProcessSpec]:
 
 
 async def _run(name: str, folder: Path, env: Mapping[str, str]) -> int:
-    """Run the management command with our output streams; an interruption stops it first."""
+    """Run the management command with our output streams. An interruption stops it before us."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "django", name, str(folder), env=dict(env), start_new_session=True
     )
@@ -76,6 +76,6 @@ async def _run(name: str, folder: Path, env: Mapping[str, str]) -> int:
 
 
 def _end(status: int | None) -> None:
-    """Exit with the status of the command; None means that a signal ended it."""
+    """Exit with the status of the command; None means that a signal stopped it."""
     if status != 0:
         sys.exit(130 if status is None else status)

@@ -46,7 +46,7 @@ PROGRESS_EVERY_S = 5.0
     type=click.Choice(sorted(LAYOUTS)),
     default="multiplexed",
     show_default=True,
-    help="Layout of the machines: which tags they get.",
+    help="Layout of the machines, which decides their tags.",
 )
 @click.option(
     "--engine",
@@ -60,14 +60,14 @@ PROGRESS_EVERY_S = 5.0
     type=click.FloatRange(min=0),
     default=2e-4,
     show_default=True,
-    help="Learning rate; 0 checks that the reward does not rise without learning.",
+    help="Learning rate. 0 checks that the reward does not rise without learning.",
 )
 @click.option(
     "--updates",
     type=click.IntRange(min=1),
     default=50,
     show_default=True,
-    help=f"Policy versions to publish; with fewer than {NUM_UPDATES_JUDGED}, the reward is not judged.",
+    help=f"Number of policy versions to publish. With fewer than {NUM_UPDATES_JUDGED}, the reward is not judged.",
 )
 @click.option("--keep", is_flag=True, help="Keep the platform running afterwards, until Ctrl-C.")
 def demo(layout: str, engine: str, lr: float, updates: int, keep: bool) -> None:
@@ -202,7 +202,7 @@ def _report(
     )
     if is_short(job):
         click.echo(
-            f"judgement  fewer than {NUM_UPDATES_JUDGED} updates: neither reward nor hand-overs are judged"
+            f"judgement  none: with fewer than {NUM_UPDATES_JUDGED} updates, neither reward nor hand-overs are judged"
         )
     for shortfall in judgement.shortfalls:
         click.echo(f"the demo fell short: {shortfall}", err=True)

@@ -70,7 +70,7 @@ def _findings() -> Iterator[Finding]:
 
 
 def _extensions() -> Iterator[Finding]:
-    """Report what third parties added to this environment: its names, and whatever cannot be used."""
+    """Report the extensions installed in this environment: their names, and those that cannot be used."""
     found = extensions_discover()
     names = [
         *(found.extensions.environments.keys() - BUILT_IN.environments.keys()),

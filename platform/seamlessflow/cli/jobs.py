@@ -77,7 +77,7 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@click.option("--state", help="Only jobs in this state.")
+@click.option("--state", help="Show only jobs in this state.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @_json_option
 def jobs_list(state: str | None, limit: int, as_json: bool) -> None:
@@ -121,7 +121,7 @@ def jobs_wait(job_id: str, timeout: float | None, as_json: bool) -> None:
 @jobs.command("metrics")
 @click.argument("job_id", type=JobId())
 @click.option(
-    "--name", "names", multiple=True, help="Only show this metric; may be repeated. Default: all metrics."
+    "--name", "names", multiple=True, help="Show only this metric; may be repeated. Default: all metrics."
 )
 @_json_option
 def jobs_metrics(job_id: str, names: tuple[str, ...], as_json: bool) -> None:
@@ -157,7 +157,7 @@ def jobs_audit(job_id: str) -> None:
 @jobs.command("stage")
 @click.argument("job_id", type=JobId())
 @click.argument("stage")
-@click.option("--reason", default="", help="Reason, kept with the event.")
+@click.option("--reason", default="", help="Reason, kept in the audit trail.")
 def jobs_stage(job_id: str, stage: str, reason: str) -> None:
     """Switch a job to the tasks of STAGE, one of its algorithm.stages."""
     with connect() as client:
@@ -166,7 +166,7 @@ def jobs_stage(job_id: str, stage: str, reason: str) -> None:
 
 
 def _steering(verb: str, goals: frozenset[str], text: str) -> click.Command:
-    """Make a command that asks for a state; `goals`: the states in which the request is fulfilled."""
+    """Make a command that requests a state; `goals`: the states in which the request is fulfilled."""
 
     @click.command(verb, help=text)
     @click.argument("job_id", type=JobId())
@@ -204,7 +204,7 @@ jobs.add_command(
     help="All weights (an adapter is merged), or only the adapter, in peft's format.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), required=True, help="Folder to create; must not exist."
+    "--output", type=click.Path(path_type=Path), required=True, help="Folder to create; it must not exist."
 )
 def jobs_export(job_id: str, version: int | None, form: str, output: Path) -> None:
     """Write a version's weights to a folder that transformers can load with from_pretrained."""
@@ -220,7 +220,7 @@ def jobs_export(job_id: str, version: int | None, form: str, output: Path) -> No
 @jobs.command("trajectories")
 @click.argument("job_id", type=JobId())
 @click.option(
-    "--output", type=click.Path(path_type=Path), required=True, help="Folder to create; must not exist."
+    "--output", type=click.Path(path_type=Path), required=True, help="Folder to create; it must not exist."
 )
 def jobs_trajectories(job_id: str, output: Path) -> None:
     """Write a job's trajectories as Parquet: sessions.parquet and nodes.parquet."""
@@ -255,7 +255,7 @@ def _spec_read(file: Path) -> dict[str, Any]:
     try:
         spec = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} is not YAML: {_yaml_fault(error)}", exit_code=2) from error
+        raise CliError(f"{file} is not valid YAML: {_yaml_fault(error)}", exit_code=2) from error
     if not isinstance(spec, dict):
         raise CliError(f"{file} must contain a mapping of keys, got {type(spec).__name__}", exit_code=2)
     try:

@@ -12,7 +12,7 @@ from seamlessflow.client.errors import Json
 from seamlessflow.core.access.operations import ProjectRole
 
 _project = click.option(
-    "--project", metavar="SLUG", help="Project; may be left out if the token is for one project only."
+    "--project", metavar="SLUG", help="Project. May be left out if the token is for one project only."
 )
 _json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."

@@ -32,7 +32,7 @@ DETACHED_POLL_S = 0.1
     type=click.Choice(sorted(LAYOUTS)),
     default=MULTIPLEXED,
     show_default=True,
-    help="Layout of the machines: which tags they get.",
+    help="Layout of the machines, which decides their tags.",
 )
 @click.option(
     "--no-machines",
@@ -110,7 +110,7 @@ async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
 
 
 async def _token_works(stack: Stack, token: Path) -> bool:
-    """Whether the token belongs to this database and may still control the installation."""
+    """Whether the token belongs to this database and still allows control of the installation."""
     if not token.exists():
         return False
 

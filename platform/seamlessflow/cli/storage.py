@@ -15,7 +15,7 @@ KINDS = ("job", "upload", "version", "checkpoint", "trajectories", "logs")
 UNITS = ("B", "kB", "MB", "GB", "TB")
 FOR_EVER = "forever"
 
-_project = click.option("--project", metavar="SLUG", help="Project. Default: the token's project.")
+_project = click.option("--project", metavar="SLUG", help="Project. Default: the project of the token.")
 _json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output."
 )
@@ -56,10 +56,10 @@ def storage_jobs(limit: int) -> None:
     "changes",
     multiple=True,
     metavar="NAME=DAYS",
-    help="Keep for this many days, or `forever`; may be repeated.",
+    help="Set a setting: NAME=<whole number> or NAME=forever; may be repeated.",
 )
 @click.option(
-    "--reset", multiple=True, metavar="NAME", help="Return to the inherited value; may be repeated."
+    "--reset", multiple=True, metavar="NAME", help="Reset a setting to its inherited value; may be repeated."
 )
 @click.option("--installation", is_flag=True, help="Show or edit the defaults for all projects.")
 @_project
@@ -98,7 +98,7 @@ def storage_plan(project: str | None, as_json: bool) -> None:
     "--number", type=click.IntRange(min=0), help="Number of the version, or of the checkpoint's batch."
 )
 @click.option("--reason", default="", help="Reason, kept in the audit trail.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be freed and what must stay.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be freed and what cannot be deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @_project
 @_json

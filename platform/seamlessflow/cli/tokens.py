@@ -56,7 +56,9 @@ def tokens_list(as_json: bool) -> None:
 )
 @click.option("--project", metavar="SLUG", help="Project; may be left out if you are in one project only.")
 @click.option(
-    "--installation", is_flag=True, help="Valid for all your projects and for machines; operators only."
+    "--installation",
+    is_flag=True,
+    help="Make the token valid for all your projects and for machines. For operators only.",
 )
 @click.option(
     "--expires-in-days",

@@ -23,7 +23,7 @@ from seamlessflow.cli.local.state import find_home
     "--token-file",
     type=click.Path(path_type=Path),
     default=None,
-    help="File with the machine token. Default: obtained by joining.",
+    help="File with the machine's token. Default: a token obtained by joining.",
 )
 @click.option("--cores", default=None, help="Cores for its child processes, e.g. 0 or 0,1. Default: all.")
 def worker(

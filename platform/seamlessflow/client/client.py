@@ -42,7 +42,7 @@ class Client:
         """Raises ApiError if the address or the token is malformed."""
         self.base_url = base_url.rstrip("/")
         if not re.fullmatch(r"[\x21-\x7e]+", token):
-            raise ApiError("the API token holds characters that no token has", status=401)
+            raise ApiError("the API token contains characters that no token has", status=401)
         try:
             self._http = httpx.Client(
                 base_url=f"{self.base_url}/api/v1/",
@@ -66,7 +66,7 @@ class Client:
         self._http.close()
 
     def job_submit(self, spec: Mapping[str, Any]) -> Json:
-        """Queue a job. A request whose answer was lost is sent again under the same key, so only one job is made."""
+        """Submit a job. If an answer is lost, the request is repeated with the same key, so only one job is created."""
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         for pause_s in SUBMIT_PAUSES_S:
             try:
@@ -213,11 +213,11 @@ class Client:
         )
 
     def machine_register(self, name: str, tags: Sequence[str]) -> Json:
-        """Make a machine and its token, which is shown only this once. For administrators."""
+        """Register a machine and return it with its token, which is shown only once. For operators."""
         return self._send("POST", "machines", json={"name": name, "tags": list(tags)})
 
     def me(self) -> Json:
-        """Return for whom the token speaks, its scopes, and the projects within its reach."""
+        """Return the token's user and scopes, and the projects that it can access."""
         return self._send("GET", "me")
 
     def token_list(self) -> list[Json]:
@@ -232,7 +232,7 @@ class Client:
         expires_in_days: int | None = None,
         is_installation: bool = False,
     ) -> Json:
-        """Make a token; only this answer shows its `secret`."""
+        """Create a token. Only this answer shows its `secret`."""
         asked = {"project": project, "scopes": scopes, "expires_in_days": expires_in_days}
         body = {field: value for field, value in asked.items() if value is not None}
         if is_installation:
@@ -246,7 +246,7 @@ class Client:
         return list(self._pages(_members(project)))
 
     def member_add(self, project: str, username: str, *, role: str, is_invited: bool = False) -> Json:
-        """Add a member. If an account is made for them, `sign_in_link` opens a browser session, once."""
+        """Add a member. If an account is created, `sign_in_link` in the answer opens a browser session once."""
         return self._send(
             "POST", _members(project), json={"username": username, "role": role, "invite": is_invited}
         )
@@ -255,7 +255,7 @@ class Client:
         return self._send("PATCH", f"{_members(project)}/{_segment(username)}", json={"role": role})
 
     def member_remove(self, project: str, username: str) -> None:
-        """Remove a member; their tokens for the project end. Raises ApiError (409) for the last owner."""
+        """Remove a member and revoke their tokens of the project. Raises ApiError (409) for the last owner."""
         self._send("DELETE", f"{_members(project)}/{_segment(username)}")
 
     def storage(self) -> list[Json]:
@@ -348,12 +348,12 @@ class Client:
             return dict(response.json()) if response.content else {}
         except (ValueError, TypeError) as error:
             raise ApiError(
-                f"{response.url} answered with something else than JSON: is it the platform?"
+                f"the answer of {response.url} is not JSON; is this the address of the platform?"
             ) from error
 
 
 def _content_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Make the tar of the same files the same, whoever wrote them and when."""
+    """Drop owners and times, so that the same files give the same tar."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mtime, member.mode = 0, 0o644
@@ -365,7 +365,7 @@ def _members(project: str) -> str:
 
 
 def _segment(identifier: str) -> str:
-    """Check an identifier for use in a path, so that it cannot lead elsewhere. Raises ApiError."""
+    """Check an identifier before it is used in a path, so that it cannot lead elsewhere. Raises ApiError."""
     if not re.fullmatch(r"[\w-]+", identifier, re.ASCII):
         raise ApiError(f"{identifier!r} is not an identifier", status=404)
     return identifier

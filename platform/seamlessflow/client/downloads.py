@@ -1,4 +1,4 @@
-"""Answers that are files: they are written as they arrive; a broken one raises ApiError."""
+"""Writes answers that are files to disk as they arrive. A broken one raises ApiError."""
 
 import tarfile
 import tempfile
@@ -53,4 +53,4 @@ def file_receive(
 
 
 def _broken(http: httpx.Client, error: Exception) -> ApiError:
-    return ApiError(f"{http.base_url} broke off or cannot be reached ({error})")
+    return ApiError(f"the connection to {http.base_url} failed ({error})")

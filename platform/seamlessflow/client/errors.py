@@ -1,4 +1,4 @@
-"""What a refusal of the platform becomes: one exception with one sentence."""
+"""Turns a refusal of the platform into one exception with one sentence."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class ApiError(Exception):
 
 
 def refusal_read(response: httpx.Response) -> ApiError:
-    """Make an ApiError of an answer whose body was read."""
+    """Make an ApiError from an answer whose body has been read."""
     try:
         problem = dict(response.json())
     except (ValueError, TypeError):

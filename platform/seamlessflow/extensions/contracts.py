@@ -6,8 +6,8 @@
 
         def best_answer(self, task): return task["answer"]
 
-A subclass names what is installed and gives examples; the inherited tests check the rest. They need only pytest,
-nothing that runs: no gateway, no database, no model. Every test is independent of the others.
+A subclass names what is installed and gives examples; the inherited tests check the rest. They need only pytest: no
+gateway, no database, no model. Every test is independent of the others.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ _LOADING = (
 
 
 class _DeclarationContract:
-    """What holds for a declaration of any kind."""
+    """Tests that every declaration must pass, whatever its kind."""
 
     name: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
-    """As a job spec would give them; empty: the defaults."""
+    """Options as a job spec would give them; empty: the defaults."""
 
     def test_it_is_installed_under_its_name(self) -> None:
         found = extensions_discover()
@@ -89,7 +89,7 @@ class _DeclarationContract:
 
 
 class EnvironmentContract(_DeclarationContract):
-    """`best_answer` and `wrong_answer` give what a perfect and a useless policy would say to a task."""
+    """Tests of an environment. `best_answer` and `wrong_answer` say what a perfect and a bad policy would answer."""
 
     tasks: ClassVar[Sequence[Task]]
     section: ClassVar[Mapping[str, Any]] = {}
@@ -195,7 +195,7 @@ class EnvironmentContract(_DeclarationContract):
 
 
 class RewardContract(_DeclarationContract):
-    """`examples`: (task, an answer, a worse answer)."""
+    """Tests of a reward function. `examples`: (task, an answer, a worse answer)."""
 
     examples: ClassVar[Sequence[tuple[Task, str, str]]]
     odd_answers: ClassVar[Sequence[str]] = ("", " \n", "\u0000", "½ · 漢字 · 🙂", "9" * 100_000)
@@ -234,7 +234,7 @@ class RewardContract(_DeclarationContract):
 
 
 class EstimatorContract:
-    """The arithmetic of an estimator, whether it is installed or not."""
+    """Tests of an estimator's arithmetic, whether or not it is installed."""
 
     is_group_relative: bool = True
 
@@ -282,7 +282,7 @@ class EstimatorContract:
 
 
 class AdvantageContract(_DeclarationContract, EstimatorContract):
-    """An installed estimator: its declaration and its arithmetic."""
+    """Tests of an installed estimator: its declaration and its arithmetic."""
 
     @property
     def declared(self) -> AdvantageExtension:

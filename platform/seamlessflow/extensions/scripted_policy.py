@@ -12,11 +12,11 @@ from aiohttp import web
 from seamlessflow.core.environment.episodes import PolicyEndpoint
 
 Reply = Callable[[list[dict[str, Any]]], Mapping[str, Any] | str]
-"""From the messages so far to the assistant's next message, or to its text."""
+"""Takes the messages so far; returns the assistant's next message, or its text."""
 
 
 class PolicyRefusal(Exception):
-    """A reply raises this to refuse the request with status 400, which no client tries again."""
+    """Raised by a reply to refuse the request with status 400, which no client retries."""
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""How a process ends that cannot continue: at once, after logging the reason and what every thread was doing.
+"""Ends a process that cannot continue: at once, after logging the reason and what every thread was doing.
 
 Whoever started it (the launcher, Compose, Kubernetes) starts it again; state is in PostgreSQL. Nothing is closed in
 order, because what would have to close it is stuck.
@@ -15,6 +15,6 @@ log = logging.getLogger(__name__)
 
 
 def process_end(reason: str) -> NoReturn:
-    log.critical("%s; this process ends, to be started again. What its threads were doing:", reason)
+    log.critical("%s; this process exits, to be started again. Its threads were doing this:", reason)
     faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
     os._exit(EXIT_STATUS)

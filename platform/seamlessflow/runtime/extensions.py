@@ -57,7 +57,9 @@ class Discovery:
 
 @functools.cache
 def extensions_installed() -> Extensions:
-    """Return those of this process's environment. The first call finds them and logs what cannot be used."""
+    """Return the extensions of this process's environment. The first call finds them and logs those that cannot be
+    used.
+    """
     found = extensions_discover()
     for problem in found.problems:
         log.error("%s", problem)
@@ -115,7 +117,7 @@ def not_installed(field: str, name: str, names: Iterable[str]) -> UnusableExtens
 
 
 def error_shown(error: BaseException) -> str:
-    """One line, of any kind of error."""
+    """Return any error as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
 
 
@@ -126,7 +128,7 @@ def _all_entry_points() -> list[importlib.metadata.EntryPoint]:
 def _declaration(group: str, name: str, claims: list[importlib.metadata.EntryPoint]) -> Declaration:
     """Load one declaration. Raises UnusableExtension."""
     if not _NAME.fullmatch(name):
-        raise UnusableExtension("its name must begin with a-z and go on with a-z, 0-9, '_', '.' or '-'")
+        raise UnusableExtension("its name must begin with a-z and continue with a-z, 0-9, '_', '.' or '-'")
     if name in _TAKEN[group]:
         raise UnusableExtension(f"the name is built in; {_package(claims[0])} must choose another")
     if len({point.value for point in claims}) > 1:
@@ -137,7 +139,9 @@ def _declaration(group: str, name: str, claims: list[importlib.metadata.EntryPoi
         raise UnusableExtension(f"{claims[0].value} cannot be loaded: {error_shown(error)}") from error
     wanted = DECLARATIONS[group]
     if not isinstance(loaded, wanted):
-        raise UnusableExtension(f"{claims[0].value} is no {wanted.__name__} but {type(loaded).__name__}")
+        raise UnusableExtension(
+            f"{claims[0].value} has the type {type(loaded).__name__}; accepted: {wanted.__name__}"
+        )
     if problem := _declaration_problem(loaded):
         raise UnusableExtension(problem)
     return loaded

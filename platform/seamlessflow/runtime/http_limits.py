@@ -20,8 +20,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 ROUND_S = 1.0
 MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 8
-LINGER_S = 5.0  # for a client that is answered before it has sent its whole body
-MIN_READ_BYTES = 64 << 10  # the part of an answer to read within `drain_s`
+LINGER_S = 5.0  # for a client that gets its answer before it has sent its whole body
+MIN_READ_BYTES = 64 << 10  # how much of an answer the client must read within `drain_s`
 
 Refusal = Callable[[HTTPStatus, str], tuple[bytes, bytes]]  # content type and body of an error answer
 
@@ -51,7 +51,7 @@ class _Waits(Enum):
 
 
 class _Doorkeeper:
-    """Looks at every connection once a round, as long as there are any."""
+    """Checks every connection once a round, as long as there are any."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self.limits = limits
@@ -172,7 +172,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         return request is None or (request.response_complete and not request.more_body)
 
     def _has_read(self) -> bool:
-        """Whether a client that we wait for has read a part of its answer meanwhile."""
+        """Whether a client that we wait for has read a part of its answer in the meantime."""
         return (
             self._seen[0] is _Waits.DRAIN
             and self.transport.get_write_buffer_size() <= self._num_unread_bytes - MIN_READ_BYTES

@@ -23,7 +23,7 @@ from seamlessflow.runtime.extensions import (
 
 
 def estimator_make(algorithm: AlgorithmSection, extensions: Extensions) -> Estimator | None:
-    """The installed estimator that an algorithm names; None for a built-in one. Raises UnusableExtension."""
+    """Return the installed estimator that an algorithm names; None for a built-in one. Raises UnusableExtension."""
     name = algorithm.installed_advantage
     if name is None:
         return None
@@ -35,7 +35,7 @@ def estimator_make(algorithm: AlgorithmSection, extensions: Extensions) -> Estim
 
 
 class GuardedEstimator:
-    """An installed estimator, of which whatever goes wrong is an UnusableExtension that names it."""
+    """An installed estimator. Any error in it becomes an UnusableExtension that names it."""
 
     def __init__(self, name: str, inner: Estimator) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""What `/livez` answers: whether this process's loop turns and its tasks are alive. It asks nothing outside the
+"""The answer of `/livez`: whether this process's loop runs and its tasks are alive. It asks nothing outside the
 process."""
 
 import json
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
 
 PATH = "/livez"
-MAX_LAG_S = 10.0  # a loop that was just stuck for this long is not well, even if it answers
+MAX_LAG_S = 10.0  # a loop that was just stuck for this long is unhealthy, even if it answers
 
 
 def _no_tasks() -> "Sequence[asyncio.Task[None]]":

@@ -40,15 +40,15 @@ class Watchdog:
 
     @property
     def lag_s(self) -> float:
-        """How long the loop has given no beat; a healthy loop gives one each tick."""
+        """Time since the loop's last beat. A healthy loop gives one each tick."""
         return max(0.0, self._lag_s - TICK_S)
 
     def beat(self) -> None:
-        """Note that the loop turns. Call it from the main thread, at least once a second."""
+        """Note that the loop runs. Call this from the main thread at least once a second."""
         self._is_beating = True
 
     def start(self) -> "Watchdog":
-        """Start watching. Call it from the main thread: it installs the handler that shows where a call is stuck."""
+        """Start watching. Call this from the main thread: it installs the handler that shows where a call is stuck."""
         if self._limit_s and sys.__stderr__ is not None:
             faulthandler.register(signal.SIGPROF, file=sys.__stderr__, all_threads=True, chain=True)
         self._set_timer()

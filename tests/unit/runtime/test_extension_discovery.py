@@ -85,8 +85,11 @@ def test_declarations_of_all_kinds_are_found_beside_the_built_in_ones(module: An
 @pytest.mark.parametrize(
     "declared, words",
     [
-        ("not a declaration", "is no EnvironmentExtension but str"),
-        (RewardExtension(summary="", factory="a:b"), "is no EnvironmentExtension but RewardExtension"),
+        ("not a declaration", "has the type str; accepted: EnvironmentExtension"),
+        (
+            RewardExtension(summary="", factory="a:b"),
+            "has the type RewardExtension; accepted: EnvironmentExtension",
+        ),
         (environment(options=dict), "must be a class that extends ExtensionOptions"),
         (environment(options=Open), "Open must forbid unknown keys"),
         (environment(factory="boards"), "factory must name a callable"),

@@ -49,7 +49,7 @@ def forget_tokens_of_other_database(home: Home, *, identity: str) -> None:
 async def ensure_token(
     home: Home, machine: LocalMachine, *, register: Callable[[LocalMachine], Awaitable[str]]
 ) -> None:
-    """Register the machine and store its token, unless there is one already."""
+    """Register the machine and store its token, unless a token is already stored."""
     path = token_file(home, machine)
     if not path.exists():
         home.kept(path, (await register(machine)).split()[-1])
