@@ -30,7 +30,7 @@ class Project(models.Model):
 
 
 class MembershipRole(models.TextChoices):
-    """`core.access.operations` says what each may do."""
+    """A person's role in a project. `core.access.operations` says what each role may do."""
 
     OWNER = ProjectRole.OWNER.value
     MEMBER = ProjectRole.MEMBER.value
@@ -66,7 +66,7 @@ class Token(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     kind = models.CharField(max_length=16, choices=TokenKind.choices)
     name = models.CharField(max_length=120)
-    digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the secret, hex.")
+    digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the secret, in hexadecimal.")
     project = models.ForeignKey(
         Project, null=True, blank=True, on_delete=models.CASCADE, related_name="tokens"
     )
@@ -78,7 +78,7 @@ class Token(models.Model):
         models.CharField(max_length=16),
         default=list,
         db_default=PROJECT_SCOPES,  # for rows of a release that knows no scopes
-        help_text="What an API token may be used for; it never adds to what its user may do.",
+        help_text="What an API token may be used for. A scope never adds to what its user may do.",
     )
     created_at = StoredAtField()
     expires_at = models.DateTimeField(null=True, blank=True)
@@ -104,9 +104,11 @@ class Token(models.Model):
 
 
 class SignInCounter(models.Model):
-    """Failed sign-ins of one place, or of one name at one place; see `sign_in_attempts`."""
+    """Failed sign-ins from one place, or with one name from one place; see `sign_in_attempts`."""
 
-    key = models.CharField(primary_key=True, max_length=64, help_text="SHA-256 of place and name, hex.")
+    key = models.CharField(
+        primary_key=True, max_length=64, help_text=("SHA-256 of the place and the name, in hexadecimal.")
+    )
     num = models.PositiveIntegerField()
     expires_at = models.DateTimeField(db_index=True)
 

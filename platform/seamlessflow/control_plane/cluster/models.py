@@ -20,11 +20,15 @@ class Machine(models.Model):
     tags = ArrayField(models.CharField(max_length=63), default=list)
     pool = models.CharField(max_length=63, default=OPEN_POOL)
     generation = models.PositiveBigIntegerField(default=1)
-    is_cordoned = models.BooleanField(default=False, help_text="Gets no new phases.")
-    is_draining = models.BooleanField(default=False, help_text="Running phases are handed over and ended.")
-    reason = models.TextField(blank=True, default="", help_text="Why it was last edited.")
+    is_cordoned = models.BooleanField(default=False, help_text="The machine gets no new phases.")
+    is_draining = models.BooleanField(
+        default=False, help_text="Its running phases are handed over and ended."
+    )
+    reason = models.TextField(blank=True, default="", help_text="Reason of the last edit.")
     edited_by = models.CharField(max_length=150, blank=True, default="")
-    last_fence = models.PositiveBigIntegerField(default=0, help_text="Fence of the newest phase; only grows.")
+    last_fence = models.PositiveBigIntegerField(
+        default=0, help_text="Fence of the newest phase. It only grows."
+    )
     created_at = StoredAtField()
 
     class Meta:
@@ -62,7 +66,8 @@ class MachineHeartbeat(models.Model):
     open_cause = models.CharField(max_length=24, blank=True, default="")
     open_since_at = models.DateTimeField(null=True)
     num_in_flight = models.PositiveIntegerField(
-        null=True, help_text="Requests at the front of its rollout phase; null without one."
+        null=True,
+        help_text="Number of requests at the front of its rollout phase; null if it has no such phase.",
     )
     capabilities = models.JSONField(default=dict)
 

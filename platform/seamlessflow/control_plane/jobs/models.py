@@ -24,9 +24,9 @@ class Job(models.Model):
         default=JobState.QUEUED.value,
         db_index=True,
     )
-    state_reason = models.TextField(blank=True, default="", help_text="Why it is in this state.")
+    state_reason = models.TextField(blank=True, default="", help_text="Why the job is in this state.")
     waiting_reason = models.TextField(
-        blank=True, default="", help_text="Last cycle's answer to: why does it wait?"
+        blank=True, default="", help_text="Why the job waits, according to the last scheduling cycle."
     )
     desired = models.CharField(
         max_length=16,
@@ -34,17 +34,17 @@ class Job(models.Model):
         default=DesiredJobState.RUN.value,
     )
     pause_reason = models.TextField(
-        blank=True, default="", db_default="", help_text="Why the platform itself asked for the pause."
+        blank=True, default="", db_default="", help_text="Why the platform itself requested the pause."
     )
     resumed_at = models.DateTimeField(
-        null=True, help_text="When it was last asked to go on: what failed before no longer counts."
+        null=True, help_text="Time of the last request to resume: earlier failures no longer count."
     )
     generation = models.PositiveBigIntegerField(default=1)
-    spec_submitted = models.JSONField(help_text="As it was sent.")
-    spec = models.JSONField(help_text="With every default filled in. Read it as `resolved_spec`.")
-    model_path = models.CharField(max_length=1024, help_text="Local folder of the initial model, resolved.")
+    spec_submitted = models.JSONField(help_text="The spec as it was submitted.")
+    spec = models.JSONField(help_text="The spec with all defaults filled in. Read it as `resolved_spec`.")
+    model_path = models.CharField(max_length=1024, help_text="Local folder of the initial model.")
     tasks_path = models.CharField(
-        max_length=1024, blank=True, default="", help_text="Local tasks file, resolved."
+        max_length=1024, blank=True, default="", help_text="Local path of the tasks file."
     )
     num_tasks = models.PositiveIntegerField(null=True)
     evaluation_tasks_path = models.CharField(
@@ -52,46 +52,53 @@ class Job(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="Local file of held-out tasks, resolved.",
+        help_text="Local path of the file of held-out tasks.",
     )
     tokenizer_sha256 = models.CharField(
         max_length=64,
         blank=True,
         default="",
         db_default="",
-        help_text="Of what its tokenizer makes of ids: equal digests, equal meaning of recorded tokens.",
+        help_text="Digest of the tokenizer: recorded tokens mean the same to jobs with equal digests.",
     )
     dataset = models.JSONField(
-        null=True, help_text="What was chosen of recorded trajectories (data.source), and what was not."
+        null=True,
+        help_text="Which recorded trajectories were selected (data.source), and which were left out.",
     )
-    train_fence = models.PositiveBigIntegerField(default=0, help_text="Fence of the phase that may publish.")
+    train_fence = models.PositiveBigIntegerField(
+        default=0, help_text="Fence of the phase that may publish versions."
+    )
     latest_version = models.PositiveBigIntegerField(default=0)
     published_batch = models.PositiveBigIntegerField(
         default=0, help_text="Number of the last batch in published weights."
     )
     stage_requested = models.PositiveIntegerField(
-        null=True, help_text="Index of the stage that a person asked for last."
+        null=True, help_text="Index of the stage that a person requested last."
     )
-    stage_request = models.PositiveIntegerField(default=0, db_default=0, help_text="Counts such requests.")
+    stage_request = models.PositiveIntegerField(
+        default=0, db_default=0, help_text=("Number of requests to switch the stage.")
+    )
     num_failures = models.PositiveIntegerField(
-        default=0, help_text="Phases that failed since the last publication."
+        default=0, help_text="Number of phases that failed since the last publication."
     )
     submission_key = models.CharField(  # noqa: DJ001 - null is no key, and nulls are not unique
-        max_length=200, null=True, help_text="Idempotency-Key of the request that made it."
+        max_length=200, null=True, help_text="Idempotency-Key of the request that created the job."
     )
     created_by = models.ForeignKey("accounts.User", null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = StoredAtField()
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     trajectories_deleted_at = models.DateTimeField(
-        null=True, help_text="From then on its tokens and messages are not shown; groups and rewards stay."
+        null=True, help_text="When its tokens and messages were deleted; groups and rewards stay."
     )
     logs_deleted_at = models.DateTimeField(null=True)
     kept_summary = models.JSONField(
-        null=True, help_text="Its summary, as it was when its trajectories were deleted."
+        null=True, help_text="Its summary at the time when its trajectories were deleted."
     )
     metrics_rolled_up_at = models.DateTimeField(null=True)
-    deleted_at = models.DateTimeField(null=True, help_text="From then on nobody sees it.")
+    deleted_at = models.DateTimeField(
+        null=True, help_text="When the job was deleted; from then on nobody sees it."
+    )
 
     class Meta:
         ordering = ["-created_at"]
@@ -111,7 +118,7 @@ class RewardCurve(models.Model):
     """The curve of a job's rewards that a list shows: each point is `[last batch, mean, number of groups]`."""
 
     job = models.OneToOneField(Job, primary_key=True, on_delete=models.CASCADE, related_name="stored_curve")
-    through = models.PositiveBigIntegerField(help_text="Published batches up to this one are in it.")
+    through = models.PositiveBigIntegerField(help_text="The curve contains published batches up to this one.")
     points = models.JSONField(default=list)
 
     def __str__(self) -> str:

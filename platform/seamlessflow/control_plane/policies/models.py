@@ -16,7 +16,7 @@ class PolicyVersion(models.Model):
     parent_version = models.PositiveBigIntegerField(null=True)
     optimizer_step = models.PositiveBigIntegerField(default=0)
     batch_number = models.PositiveBigIntegerField(
-        null=True, help_text="The batch this version took in; null for 0."
+        null=True, help_text="The batch that this version was trained on; null for version 0."
     )
     uri = models.CharField(max_length=1024)
     manifest_sha256 = models.CharField(max_length=64, blank=True, default="")
@@ -24,8 +24,8 @@ class PolicyVersion(models.Model):
     checkpoint_uri = models.CharField(max_length=1024, blank=True, default="")
     train_fence = models.PositiveBigIntegerField(default=0)
     phase = models.ForeignKey("scheduling.Phase", null=True, on_delete=models.SET_NULL, related_name="+")
-    is_pinned = models.BooleanField(default=False, help_text="Kept by retention.")
-    deleted_at = models.DateTimeField(null=True, help_text="When retention removed the files.")
+    is_pinned = models.BooleanField(default=False, help_text="Whether retention keeps its files.")
+    deleted_at = models.DateTimeField(null=True, help_text="When retention deleted its files.")
     published_at = StoredAtField()
 
     class Meta:

@@ -17,41 +17,41 @@ class Phase(models.Model):
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="phases")
     machine = models.ForeignKey("cluster.Machine", on_delete=models.CASCADE, related_name="phases")
     role = models.CharField(max_length=16, choices=[(r.value, r.value) for r in Role])
-    fence = models.PositiveBigIntegerField(help_text="The machine's counter when this was leased.")
+    fence = models.PositiveBigIntegerField(help_text="The machine's counter when the phase was leased.")
     state = models.CharField(
         max_length=16, choices=[(s.value, s.value) for s in PhaseState], default=PhaseState.LEASED.value
     )
-    reason = models.TextField(blank=True, default="", help_text="Why it is in this state.")
-    boot_id = models.UUIDField(null=True, help_text="Boot of the supervisor that took it.")
+    reason = models.TextField(blank=True, default="", help_text="Why the phase is in this state.")
+    boot_id = models.UUIDField(null=True, help_text="Boot of the supervisor that took the phase.")
     endpoint = models.CharField(
         max_length=255, blank=True, default="", help_text="Rollout: base URL of the front."
     )
     desired_version = models.PositiveBigIntegerField(
-        default=0, help_text="Rollout: the version it should serve."
+        default=0, help_text="Rollout: the version that the engine should serve."
     )
     served_version = models.PositiveBigIntegerField(
-        null=True, help_text="Rollout: the version it acknowledged."
+        null=True, help_text="Rollout: the version that the engine serves."
     )
     num_batches = models.PositiveIntegerField(
-        null=True, help_text="Train: updates after which it ends by itself."
+        null=True, help_text="Train: number of updates after which the phase ends by itself."
     )
     next_role = models.CharField(
         max_length=16,
         blank=True,
         default="",
         db_default="",
-        help_text="What the machine turns to when this ends.",
+        help_text="What the machine does next when this phase ends.",
     )
     next_num_batches = models.PositiveIntegerField(null=True)
     next_reason = models.TextField(blank=True, default="", db_default="")
     gang_id = models.UUIDField(
-        null=True, db_index=True, help_text="Train: the phases of one gang, on several machines, share it."
+        null=True, db_index=True, help_text="Train: shared by the phases of one gang, on several machines."
     )
     gang_member = models.PositiveSmallIntegerField(
-        null=True, help_text="Of a gang: 0 leads; the ranks follow."
+        null=True, help_text="Number within the gang: 0 leads, and ranks are numbered in this order."
     )
     drain_grace_s = models.FloatField(
-        null=True, help_text="Draining: what is under way may go on for so long; null: as it needs."
+        null=True, help_text="Draining: seconds for which running work may continue; null: no limit."
     )
     leased_at = StoredAtField()
     active_at = models.DateTimeField(null=True)

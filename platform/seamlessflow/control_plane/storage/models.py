@@ -16,7 +16,7 @@ class RetentionPolicy(models.Model):
         "accounts.Project", null=True, blank=True, on_delete=models.CASCADE, related_name="retention_policy"
     )
     settings = models.JSONField(
-        default=dict, blank=True, help_text="Days by name of the setting; null: for ever."
+        default=dict, blank=True, help_text="Days by name of the setting; null: forever."
     )
     edited_by = models.CharField(max_length=150, blank=True, default="")
     edited_at = models.DateTimeField(auto_now=True)
@@ -58,7 +58,7 @@ class StoredUsage(models.Model):
     logs_bytes = models.BigIntegerField(default=0)
     events_bytes = models.BigIntegerField(default=0)
     metrics_bytes = models.BigIntegerField(default=0)
-    nodes_until = models.DateTimeField(null=True, help_text="Nodes written before this are counted.")
+    nodes_until = models.DateTimeField(null=True, help_text="Nodes written before this time are counted.")
     measured_at = models.DateTimeField()
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ class LedgerInterval(models.Model):
     machine = models.ForeignKey("cluster.Machine", on_delete=models.CASCADE, related_name="intervals")
     project = models.ForeignKey("accounts.Project", null=True, on_delete=models.SET_NULL, related_name="+")
     job = models.ForeignKey("jobs.Job", null=True, on_delete=models.SET_NULL, related_name="+")
-    boot_id = models.UUIDField(null=True, help_text="Null where the server filled a gap.")
+    boot_id = models.UUIDField(null=True, help_text="Null if the server filled a gap.")
     seq = models.PositiveBigIntegerField(null=True)
     state = models.CharField(max_length=16)
     cause = models.CharField(max_length=24, blank=True, default="")
@@ -46,10 +46,12 @@ class LedgerInterval(models.Model):
     ended_at = models.DateTimeField()
     mean_in_flight = models.FloatField(null=True)
     num_slots = models.PositiveIntegerField(
-        null=True, help_text="Serving: how many requests its engine decodes at once (rollout.max_num_seqs)."
+        null=True,
+        help_text="Serving: the number of requests that the engine decodes at once (rollout.max_num_seqs).",
     )
     num_intervals = models.PositiveIntegerField(
-        null=True, help_text="Rolled up: how many it stands for. Its duration is the sum of theirs."
+        null=True,
+        help_text="Rolled up: the number of intervals that it replaces. Its duration is the sum of theirs.",
     )
 
     class Meta:

@@ -42,7 +42,7 @@ class Migration(migrations.Migration):
                 (
                     "key",
                     models.CharField(
-                        help_text="SHA-256 of place and name, hex.",
+                        help_text="SHA-256 of the place and the name, in hexadecimal.",
                         max_length=64,
                         primary_key=True,
                         serialize=False,
@@ -74,7 +74,9 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=120)),
                 (
                     "digest",
-                    models.CharField(help_text="SHA-256 of the secret, hex.", max_length=64, unique=True),
+                    models.CharField(
+                        help_text="SHA-256 of the secret, in hexadecimal.", max_length=64, unique=True
+                    ),
                 ),
                 (
                     "scopes",
@@ -82,7 +84,7 @@ class Migration(migrations.Migration):
                         base_field=models.CharField(max_length=16),
                         db_default=["read", "submit", "sessions", "admin"],
                         default=list,
-                        help_text="What an API token may be used for; it never adds to what its user may do.",
+                        help_text="What an API token may be used for. A scope never adds to what its user may do.",
                         size=None,
                     ),
                 ),

@@ -36,17 +36,22 @@ class Migration(migrations.Migration):
                 ),
                 ("pool", models.CharField(default="default", max_length=63)),
                 ("generation", models.PositiveBigIntegerField(default=1)),
-                ("is_cordoned", models.BooleanField(default=False, help_text="Gets no new phases.")),
+                (
+                    "is_cordoned",
+                    models.BooleanField(default=False, help_text="The machine gets no new phases."),
+                ),
                 (
                     "is_draining",
-                    models.BooleanField(default=False, help_text="Running phases are handed over and ended."),
+                    models.BooleanField(
+                        default=False, help_text="Its running phases are handed over and ended."
+                    ),
                 ),
-                ("reason", models.TextField(blank=True, default="", help_text="Why it was last edited.")),
+                ("reason", models.TextField(blank=True, default="", help_text="Reason of the last edit.")),
                 ("edited_by", models.CharField(blank=True, default="", max_length=150)),
                 (
                     "last_fence",
                     models.PositiveBigIntegerField(
-                        default=0, help_text="Fence of the newest phase; only grows."
+                        default=0, help_text="Fence of the newest phase. It only grows."
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -78,7 +83,11 @@ class Migration(migrations.Migration):
                 (
                     "num_in_flight",
                     models.PositiveIntegerField(
-                        help_text="Requests at the front of its rollout phase; null without one.", null=True
+                        help_text=(
+                            "Number of requests at the front of its rollout phase; null if it has no such "
+                            "phase."
+                        ),
+                        null=True,
                     ),
                 ),
                 ("capabilities", models.JSONField(default=dict)),

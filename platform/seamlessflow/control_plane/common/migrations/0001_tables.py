@@ -39,7 +39,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("subject_id", models.UUIDField()),
-                ("job_id", models.UUIDField(help_text="The job this concerns, if any.", null=True)),
+                ("job_id", models.UUIDField(help_text="The job that the event concerns, if any.", null=True)),
                 (
                     "kind",
                     models.CharField(
@@ -108,15 +108,23 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
-                ("subject_id", models.UUIDField(help_text="A job, or an upload.")),
+                ("subject_id", models.UUIDField(help_text="Identifier of the job or the upload.")),
                 (
                     "number",
                     models.PositiveBigIntegerField(
-                        help_text="Of a version, or of a checkpoint's batch.", null=True
+                        help_text="Number of the version, or of the checkpoint's batch.", null=True
                     ),
                 ),
-                ("name", models.CharField(help_text="Of the job or the upload, as it was.", max_length=255)),
-                ("num_bytes", models.BigIntegerField(help_text="What it frees, as last measured.")),
+                (
+                    ("name"),
+                    models.CharField(
+                        help_text="Name of the job or the upload when it was deleted.", max_length=255
+                    ),
+                ),
+                (
+                    "num_bytes",
+                    models.BigIntegerField(help_text="Number of bytes that it frees, as last measured."),
+                ),
                 (
                     "paths",
                     models.JSONField(default=list, help_text="Files and folders, relative to ARTIFACT_ROOT."),

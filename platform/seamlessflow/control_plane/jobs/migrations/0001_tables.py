@@ -51,12 +51,14 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "state_reason",
-                    models.TextField(blank=True, default="", help_text="Why it is in this state."),
+                    models.TextField(blank=True, default="", help_text="Why the job is in this state."),
                 ),
                 (
                     "waiting_reason",
                     models.TextField(
-                        blank=True, default="", help_text="Last cycle's answer to: why does it wait?"
+                        blank=True,
+                        default="",
+                        help_text="Why the job waits, according to the last scheduling cycle.",
                     ),
                 ),
                 (
@@ -73,32 +75,32 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Why the platform itself asked for the pause.",
+                        help_text="Why the platform itself requested the pause.",
                     ),
                 ),
                 (
                     "resumed_at",
                     models.DateTimeField(
-                        help_text="When it was last asked to go on: what failed before no longer counts.",
+                        help_text="Time of the last request to resume: earlier failures no longer count.",
                         null=True,
                     ),
                 ),
                 ("generation", models.PositiveBigIntegerField(default=1)),
-                ("spec_submitted", models.JSONField(help_text="As it was sent.")),
+                ("spec_submitted", models.JSONField(help_text="The spec as it was submitted.")),
                 (
                     "spec",
-                    models.JSONField(help_text="With every default filled in. Read it as `resolved_spec`."),
+                    models.JSONField(
+                        help_text="The spec with all defaults filled in. Read it as `resolved_spec`."
+                    ),
                 ),
                 (
                     "model_path",
-                    models.CharField(
-                        help_text="Local folder of the initial model, resolved.", max_length=1024
-                    ),
+                    models.CharField(help_text="Local folder of the initial model.", max_length=1024),
                 ),
                 (
                     "tasks_path",
                     models.CharField(
-                        blank=True, default="", help_text="Local tasks file, resolved.", max_length=1024
+                        blank=True, default="", help_text="Local path of the tasks file.", max_length=1024
                     ),
                 ),
                 ("num_tasks", models.PositiveIntegerField(null=True)),
@@ -108,7 +110,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Local file of held-out tasks, resolved.",
+                        help_text="Local path of the file of held-out tasks.",
                         max_length=1024,
                     ),
                 ),
@@ -118,21 +120,21 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="Of what its tokenizer makes of ids: equal digests, equal meaning of recorded tokens.",
+                        help_text="Digest of the tokenizer: recorded tokens mean the same to jobs with equal digests.",
                         max_length=64,
                     ),
                 ),
                 (
                     "dataset",
                     models.JSONField(
-                        help_text="What was chosen of recorded trajectories (data.source), and what was not.",
+                        help_text="Which recorded trajectories were selected (data.source), and which were left out.",
                         null=True,
                     ),
                 ),
                 (
                     "train_fence",
                     models.PositiveBigIntegerField(
-                        default=0, help_text="Fence of the phase that may publish."
+                        default=0, help_text="Fence of the phase that may publish versions."
                     ),
                 ),
                 ("latest_version", models.PositiveBigIntegerField(default=0)),
@@ -145,23 +147,27 @@ class Migration(migrations.Migration):
                 (
                     "stage_requested",
                     models.PositiveIntegerField(
-                        help_text="Index of the stage that a person asked for last.", null=True
+                        help_text="Index of the stage that a person requested last.", null=True
                     ),
                 ),
                 (
                     "stage_request",
-                    models.PositiveIntegerField(db_default=0, default=0, help_text="Counts such requests."),
+                    models.PositiveIntegerField(
+                        db_default=0, default=0, help_text=("Number of requests to switch the stage.")
+                    ),
                 ),
                 (
                     "num_failures",
                     models.PositiveIntegerField(
-                        default=0, help_text="Phases that failed since the last publication."
+                        default=0, help_text="Number of phases that failed since the last publication."
                     ),
                 ),
                 (
                     "submission_key",
                     models.CharField(
-                        help_text="Idempotency-Key of the request that made it.", max_length=200, null=True
+                        help_text="Idempotency-Key of the request that created the job.",
+                        max_length=200,
+                        null=True,
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -170,7 +176,7 @@ class Migration(migrations.Migration):
                 (
                     "trajectories_deleted_at",
                     models.DateTimeField(
-                        help_text="From then on its tokens and messages are not shown; groups and rewards stay.",
+                        help_text="When its tokens and messages were deleted; groups and rewards stay.",
                         null=True,
                     ),
                 ),
@@ -178,11 +184,16 @@ class Migration(migrations.Migration):
                 (
                     "kept_summary",
                     models.JSONField(
-                        help_text="Its summary, as it was when its trajectories were deleted.", null=True
+                        help_text="Its summary at the time when its trajectories were deleted.", null=True
                     ),
                 ),
                 ("metrics_rolled_up_at", models.DateTimeField(null=True)),
-                ("deleted_at", models.DateTimeField(help_text="From then on nobody sees it.", null=True)),
+                (
+                    ("deleted_at"),
+                    models.DateTimeField(
+                        help_text="When the job was deleted; from then on nobody sees it.", null=True
+                    ),
+                ),
                 (
                     "created_by",
                     models.ForeignKey(
@@ -220,7 +231,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "through",
-                    models.PositiveBigIntegerField(help_text="Published batches up to this one are in it."),
+                    models.PositiveBigIntegerField(
+                        help_text="The curve contains published batches up to this one."
+                    ),
                 ),
                 ("points", models.JSONField(default=list)),
             ],

@@ -34,7 +34,8 @@ class Migration(migrations.Migration):
                 (
                     "batch_number",
                     models.PositiveBigIntegerField(
-                        help_text="The batch this version took in; null for 0.", null=True
+                        help_text="The batch that this version was trained on; null for version 0.",
+                        null=True,
                     ),
                 ),
                 ("uri", models.CharField(max_length=1024)),
@@ -42,10 +43,13 @@ class Migration(migrations.Migration):
                 ("num_bytes", models.BigIntegerField(default=0)),
                 ("checkpoint_uri", models.CharField(blank=True, default="", max_length=1024)),
                 ("train_fence", models.PositiveBigIntegerField(default=0)),
-                ("is_pinned", models.BooleanField(default=False, help_text="Kept by retention.")),
+                (
+                    "is_pinned",
+                    models.BooleanField(default=False, help_text="Whether retention keeps its files."),
+                ),
                 (
                     "deleted_at",
-                    models.DateTimeField(help_text="When retention removed the files.", null=True),
+                    models.DateTimeField(help_text="When retention deleted its files.", null=True),
                 ),
                 ("published_at", models.DateTimeField(auto_now_add=True)),
                 (

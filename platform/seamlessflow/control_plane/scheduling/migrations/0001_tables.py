@@ -37,7 +37,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "fence",
-                    models.PositiveBigIntegerField(help_text="The machine's counter when this was leased."),
+                    models.PositiveBigIntegerField(
+                        help_text="The machine's counter when the phase was leased."
+                    ),
                 ),
                 (
                     "state",
@@ -54,8 +56,14 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
-                ("reason", models.TextField(blank=True, default="", help_text="Why it is in this state.")),
-                ("boot_id", models.UUIDField(help_text="Boot of the supervisor that took it.", null=True)),
+                (
+                    "reason",
+                    models.TextField(blank=True, default="", help_text="Why the phase is in this state."),
+                ),
+                (
+                    "boot_id",
+                    models.UUIDField(help_text="Boot of the supervisor that took the phase.", null=True),
+                ),
                 (
                     "endpoint",
                     models.CharField(
@@ -65,19 +73,19 @@ class Migration(migrations.Migration):
                 (
                     "desired_version",
                     models.PositiveBigIntegerField(
-                        default=0, help_text="Rollout: the version it should serve."
+                        default=0, help_text="Rollout: the version that the engine should serve."
                     ),
                 ),
                 (
                     "served_version",
                     models.PositiveBigIntegerField(
-                        help_text="Rollout: the version it acknowledged.", null=True
+                        help_text="Rollout: the version that the engine serves.", null=True
                     ),
                 ),
                 (
                     "num_batches",
                     models.PositiveIntegerField(
-                        help_text="Train: updates after which it ends by itself.", null=True
+                        help_text="Train: number of updates after which the phase ends by itself.", null=True
                     ),
                 ),
                 (
@@ -86,7 +94,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="What the machine turns to when this ends.",
+                        help_text="What the machine does next when this phase ends.",
                         max_length=16,
                     ),
                 ),
@@ -96,20 +104,21 @@ class Migration(migrations.Migration):
                     "gang_id",
                     models.UUIDField(
                         db_index=True,
-                        help_text="Train: the phases of one gang, on several machines, share it.",
+                        help_text="Train: shared by the phases of one gang, on several machines.",
                         null=True,
                     ),
                 ),
                 (
                     "gang_member",
                     models.PositiveSmallIntegerField(
-                        help_text="Of a gang: 0 leads; the ranks follow.", null=True
+                        help_text="Number within the gang: 0 leads, and ranks are numbered in this order.",
+                        null=True,
                     ),
                 ),
                 (
                     "drain_grace_s",
                     models.FloatField(
-                        help_text="Draining: what is under way may go on for so long; null: as it needs.",
+                        help_text="Draining: seconds for which running work may continue; null: no limit.",
                         null=True,
                     ),
                 ),

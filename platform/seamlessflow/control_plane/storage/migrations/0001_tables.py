@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
                 ("metrics_bytes", models.BigIntegerField(default=0)),
                 (
                     "nodes_until",
-                    models.DateTimeField(help_text="Nodes written before this are counted.", null=True),
+                    models.DateTimeField(help_text="Nodes written before this time are counted.", null=True),
                 ),
                 ("measured_at", models.DateTimeField()),
             ],
@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
                 (
                     "settings",
                     models.JSONField(
-                        blank=True, default=dict, help_text="Days by name of the setting; null: for ever."
+                        blank=True, default=dict, help_text="Days by name of the setting; null: forever."
                     ),
                 ),
                 ("edited_by", models.CharField(blank=True, default="", max_length=150)),

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             name="LedgerInterval",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("boot_id", models.UUIDField(help_text="Null where the server filled a gap.", null=True)),
+                ("boot_id", models.UUIDField(help_text="Null if the server filled a gap.", null=True)),
                 ("seq", models.PositiveBigIntegerField(null=True)),
                 ("state", models.CharField(max_length=16)),
                 ("cause", models.CharField(blank=True, default="", max_length=24)),
@@ -29,14 +29,18 @@ class Migration(migrations.Migration):
                 (
                     "num_slots",
                     models.PositiveIntegerField(
-                        help_text="Serving: how many requests its engine decodes at once (rollout.max_num_seqs).",
+                        help_text=(
+                            "Serving: the number of requests that the engine decodes at once (rollout.max_num_seqs)."
+                        ),
                         null=True,
                     ),
                 ),
                 (
                     "num_intervals",
                     models.PositiveIntegerField(
-                        help_text="Rolled up: how many it stands for. Its duration is the sum of theirs.",
+                        help_text=(
+                            "Rolled up: the number of intervals that it replaces. Its duration is the sum of theirs."
+                        ),
                         null=True,
                     ),
                 ),

@@ -31,22 +31,30 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=255)),
                 (
                     "uri",
-                    models.CharField(help_text="Where the bytes are, under ARTIFACT_ROOT.", max_length=1024),
+                    models.CharField(
+                        help_text="Location of the file or folder under ARTIFACT_ROOT.", max_length=1024
+                    ),
                 ),
                 (
                     "is_archive",
-                    models.BooleanField(default=False, help_text="A tar that was unpacked into a folder."),
+                    models.BooleanField(
+                        default=False, help_text=("Whether it is a tar that was unpacked into a folder.")
+                    ),
                 ),
                 ("num_bytes", models.BigIntegerField()),
                 ("sha256", models.CharField(max_length=64)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "last_used_at",
-                    models.DateTimeField(help_text="When the last job that used it was deleted.", null=True),
+                    models.DateTimeField(
+                        help_text=("When the last job that used it was deleted."), null=True
+                    ),
                 ),
                 (
                     "deleted_at",
-                    models.DateTimeField(help_text="From then on nothing may name it.", null=True),
+                    models.DateTimeField(
+                        help_text="When it was deleted; from then on no job may name it.", null=True
+                    ),
                 ),
                 (
                     "created_by",
