@@ -79,7 +79,7 @@ def test_a_job_goes_on_from_a_back_up_that_was_taken_while_it_trained(
 
     restored = new_platform(tmp_path / "home", model_root=model_root)
     said = refusals(backup, restored)
-    assert "holds no whole back-up" in said[0]
+    assert "does not contain a complete back-up" in said[0]
     assert "is missing from the back-up" in said[1]
     done = command(restored, "restore", str(backup))
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ except DatabaseUnavailable as error:
     sys.exit(f"seamlessflow: {error}")
 
 leftovers_remove(settings.INCOMING_DIR)
-extensions_installed()  # now rather than with the first job, so that the log of the start says what is unusable
+extensions_installed()  # now rather than at the first job, so that the log of the start says what is unusable
 
 application = LiveApplication(
     ProtocolTypeRouter(

@@ -36,7 +36,7 @@ class PersonAdmin(KeptAdmin, UserAdmin):  # type: ignore[type-arg]
         return fixed if _is_superuser(request) else (*fixed, *POWERS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Also checked before a password is set: whoever sets someone's password can sign in as them."""
+        """This is also checked before a password is set: whoever sets someone's password can sign in as them."""
         is_other = obj is not None and obj.pk != request.user.pk
         return super().has_change_permission(request, obj) and (not is_other or _is_superuser(request))
 
@@ -60,7 +60,7 @@ class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
         return super().has_delete_permission(request, obj) and self._may_edit(request, obj)
 
     def _may_edit(self, request: HttpRequest, project: Any) -> bool:
-        """A new project has no owner yet, so only superusers create projects."""
+        """Whether the caller may edit the project. A new one has no owner yet, so only superusers create projects."""
         if not isinstance(project, Project):
             return _is_superuser(request)
         return may_edit(request, Operation.MEMBER_EDIT, project.id)
@@ -84,7 +84,7 @@ class TokenAdmin(ReadOnlyAdmin):
     exclude = ["digest"]
     actions = ["revoke"]
 
-    @admin.action(description="Revoke: refuse requests with it from now on")
+    @admin.action(description="Revoke: refuse all requests with these tokens from now on")
     def revoke(self, request: HttpRequest, tokens: QuerySet[Token]) -> None:
         access = access_of_staff(request)
         for token in tokens:
@@ -97,7 +97,8 @@ class TokenAdmin(ReadOnlyAdmin):
 
 
 def _revocation_check(access: Access, token: Token) -> None:
-    """Machine tokens: operators revoke them; installation tokens: superusers and the user. Raises ApplicationError."""
+    """Raise ApplicationError unless the caller may revoke it: operators may revoke a machine's token; superusers and
+    its user may revoke a token of the installation."""
     if token.kind == TokenKind.MACHINE:
         access.check(Operation.MACHINE_EDIT)
     elif token.project_id is not None:

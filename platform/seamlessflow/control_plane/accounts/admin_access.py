@@ -21,13 +21,13 @@ Row = TypeVar("Row", bound=Model)
 
 
 def access_of_staff(request: HttpRequest) -> Access:
-    """Superusers own every project; other staff have the roles that their memberships give them."""
+    """Return what the caller may do: superusers own every project; other staff have the roles of their memberships."""
     assert isinstance(request.user, User)
     return access_of(user=request.user, token=None)
 
 
 def may_edit(request: HttpRequest, operation: Operation, project_id: UUID | None) -> bool:
-    """Without a project, the row belongs to the installation, which operators edit."""
+    """Whether the caller may edit the row. Without a project, it belongs to the installation, which operators edit."""
     access = access_of_staff(request)
     return access.is_operator if project_id is None else access.may(operation, project_id)
 
@@ -41,7 +41,7 @@ def rows_allowed(
     project_of: Callable[[Row], UUID],
     author_of: Callable[[Row], UUID | None] = lambda row: None,
 ) -> list[Row]:
-    """The rows on which the caller may perform the operation."""
+    """Return the rows on which the caller may perform the operation."""
     access = access_of_staff(request)
     allowed = []
     for row in rows:

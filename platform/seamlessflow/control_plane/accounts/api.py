@@ -15,7 +15,7 @@ from seamlessflow.core.access.routes import operation_of
 
 
 class ProjectApi(APIView):
-    """One operation, or one per method on the same address. `access` says what the caller may see and change.
+    """An address with one operation per method. `access` says what the caller may see and change.
 
     Invariant: an address without a row in `core.access.routes` answers nobody.
     """
@@ -30,7 +30,7 @@ class ProjectApi(APIView):
             self.access.check(operation)
 
     def _operation(self, request: Request) -> Operation | None:
-        """The operation of this address and method in the table of routes; None if there is no such method."""
+        """Return the operation of this address and method in the table of routes; None if there is no such method."""
         method = "GET" if request.method == "HEAD" else str(request.method)
         if method == "OPTIONS" or getattr(self, method.lower(), None) is None:
             return None
@@ -46,10 +46,10 @@ class ProjectApi(APIView):
                 raise field_error(shown, fault)
             if name not in accepted:
                 known = ", ".join(sorted(accepted)) or "none"
-                raise field_error(shown, f"is no parameter of this address; accepted: {known}")
+                raise field_error(shown, f"is not a parameter of this address; accepted: {known}")
 
     def _described_parameters(self, request: Request) -> set[str]:
-        """The query's parameters, as `extend_schema` declares them for this method."""
+        """Return the query parameters that `extend_schema` declares for this method."""
         handler = getattr(self, str(request.method).lower(), None)
         if (schema_class := getattr(handler, "kwargs", {}).get("schema")) is None:
             return set()

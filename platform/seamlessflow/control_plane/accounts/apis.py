@@ -28,7 +28,10 @@ class TokenOutput(serializers.Serializer):
     id = ShownIdField(IdKind.TOKEN)
     name = serializers.CharField()
     project = serializers.CharField(
-        source="project.slug", allow_null=True, default=None, help_text="Null: it is for the installation."
+        source="project.slug",
+        allow_null=True,
+        default=None,
+        help_text="Slug of the project; null for a token of the installation.",
     )
     scopes = serializers.ListField(child=serializers.CharField())
     user = serializers.CharField(source="user.username")
@@ -39,26 +42,32 @@ class TokenOutput(serializers.Serializer):
 
 
 class TokenCreatedOutput(TokenOutput):
-    secret = serializers.CharField(help_text="Shown once.")
+    secret = serializers.CharField(help_text="The secret. It is shown only in this answer.")
 
 
 class TokenCreateInput(serializers.Serializer):
     name = serializers.CharField(max_length=120)
     project = serializers.SlugField(
-        required=False, help_text="May be left out by who is in one project only."
+        required=False, help_text="Slug of the project. May be left out if you are in one project only."
     )
     installation = serializers.BooleanField(
         required=False,
-        help_text="For all of your projects and, with the scope operate, for machines; operators only.",
+        help_text=(
+            "Make the token valid for all of your projects and, with the scope `operate`, for machines. For "
+            "operators only."
+        ),
     )
     scopes = serializers.ListField(
         child=serializers.ChoiceField(choices=[scope.value for scope in Scope]),
         required=False,
-        help_text=f"{', '.join(sorted(DEFAULT_SCOPES))} if left out; a token gives no scope that it lacks.",
+        help_text=f"Default: {', '.join(sorted(DEFAULT_SCOPES))}. A token cannot give scopes that it lacks.",
     )
     expires_in_days = serializers.IntegerField(
         required=False,
-        help_text=f"1 to {MAX_LIFETIME_DAYS}; {DEFAULT_LIFETIME_DAYS} if left out, or as long as the token that asks.",
+        help_text=(
+            f"1 to {MAX_LIFETIME_DAYS}. Default: {DEFAULT_LIFETIME_DAYS}, or the remaining lifetime of the token "
+            "that you use if that is shorter."
+        ),
     )
 
 
@@ -66,7 +75,7 @@ class MyProjectOutput(serializers.Serializer):
     slug = serializers.CharField()
     name = serializers.CharField()
     role = serializers.CharField(help_text=", ".join(ProjectRole))
-    may_write = serializers.BooleanField(help_text="May submit jobs.")
+    may_write = serializers.BooleanField(help_text="Whether you may submit jobs with this credential.")
 
 
 class MyTokenOutput(serializers.Serializer):
@@ -78,9 +87,9 @@ class MyTokenOutput(serializers.Serializer):
 class MeOutput(serializers.Serializer):
     username = serializers.CharField()
     is_staff = serializers.BooleanField(
-        help_text="Is an operator here: may edit machines, which belong to the installation."
+        help_text="Whether you are an operator, who may edit the machines of the installation."
     )
-    token = MyTokenOutput(allow_null=True, help_text="The token that asks; null for a browser session.")
+    token = MyTokenOutput(allow_null=True, help_text="The token in use; null for a browser session.")
     projects = MyProjectOutput(many=True)
 
 
@@ -126,7 +135,7 @@ class TokenListCreateApi(ProjectApi):
         access = self.access
         is_installation = body.get("installation", False)
         if is_installation and "project" in body:
-            raise field_error("project", "must be left out of a token for the installation")
+            raise field_error("project", "must be left out if `installation` is true")
         project = None
         if not is_installation:
             project = project_for(access=access, slug=body.get("project"), operation=Operation.TOKEN_CREATE)

@@ -21,23 +21,30 @@ from seamlessflow.control_plane.common.http.pages import PAGE_PARAMETERS, page_r
 from seamlessflow.core.access.operations import Operation
 
 ROLE_HELP = (
-    "viewer: sees everything; member: also submits and edits jobs of their own; owner: also edits those of others, "
-    "members and what is kept."
+    "viewer: sees everything; member: also submits jobs and edits their own; owner: also edits the jobs of others, "
+    "the members and the retention policy."
 )
 
 
 class MemberOutput(serializers.Serializer):
     username = serializers.CharField(source="user.username")
     role = serializers.CharField(help_text=ROLE_HELP)
-    is_active = serializers.BooleanField(source="user.is_active", help_text="Whether the account is open.")
+    is_active = serializers.BooleanField(
+        source="user.is_active", help_text="Whether the account is open; a closed account cannot sign in."
+    )
     last_sign_in_at = serializers.DateTimeField(
-        source="user.last_login", allow_null=True, help_text="In a browser; null for never."
+        source="user.last_login",
+        allow_null=True,
+        help_text="Time of the last sign-in with a browser; null if there was none.",
     )
 
 
 class MemberAddedOutput(MemberOutput):
     sign_in_link = serializers.CharField(
-        help_text="Of an account that was made; works once, within a day, and is shown this once. Otherwise empty."
+        help_text=(
+            "Sign-in link of a new account. It works once, within a day, and is shown only in this answer. Empty if "
+            "the account already existed."
+        )
     )
 
 
@@ -46,7 +53,7 @@ class MemberInput(serializers.Serializer):
     role = serializers.ChoiceField(MembershipRole.choices, default=MembershipRole.MEMBER, help_text=ROLE_HELP)
     invite = serializers.BooleanField(
         default=False,
-        help_text="Make the account if there is none of this name, and answer with a sign-in link.",
+        help_text="Create the account if it does not exist, and return a sign-in link.",
     )
 
 

@@ -60,17 +60,15 @@ def member_add(
         if not is_invited:
             raise field_error(
                 "username",
-                f"there is no account {username!r}; accepted: one that exists, or `invite` to make it",
+                f"there is no account {username!r}; accepted: an existing account, or `invite: true` to create it",
             )
         user, link = _account_make(username, author)
     elif not user.is_active:
-        raise field_error(
-            "username", f"the account {username!r} is closed; an administrator can open it again"
-        )
+        raise field_error("username", f"the account {username!r} is closed; an administrator can reopen it")
     membership, is_new = Membership.objects.get_or_create(user=user, project=project, defaults={"role": role})
     if not is_new:
         raise conflict(
-            f"{username!r} is in the project already, as {membership.role}; change the role instead"
+            f"{username!r} is already in the project as {membership.role}; change the role instead"
         )
     _event(membership, "member.added", author, role=role.value)
     return Added(membership, link)
@@ -105,7 +103,7 @@ def member_remove(*, project: Project, username: str, author: str) -> None:
 
 
 def _account_make(username: str, author: str) -> tuple[User, str]:
-    """Make an account without a password: its user signs in by link; memberships give its rights."""
+    """Create an account without a password: its user signs in by link, and memberships give its rights."""
     try:
         UnicodeUsernameValidator()(username)
     except ValidationError as error:
@@ -135,7 +133,7 @@ def _keep_an_owner(membership: Membership) -> None:
     )
     if not owners.exclude(id=membership.id).exists():
         raise conflict(
-            f"{membership.user.username!r} is the last owner of the project; make somebody else an owner first"
+            f"{membership.user.username!r} is the last owner of the project; make someone else an owner first"
         )
 
 

@@ -9,4 +9,4 @@ class ApiTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped
     name = "apiToken"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer", "description": "A project's API token: sft_…"}
+        return {"type": "http", "scheme": "bearer", "description": "An API token: `sft_…`."}

@@ -36,7 +36,7 @@ LAST_USED_PRECISION = timedelta(minutes=1)
 class Access:
     """What one caller may do: a signed-in user in all of their projects, a token within its scopes.
 
-    `roles`: by project that the caller can see. `scopes`: the token's; None for a browser session.
+    `roles`: the role in each project that the caller can see. `scopes`: those of the token; None for a browser session.
     """
 
     user: User
@@ -75,12 +75,13 @@ class Access:
 
 
 def access_of(*, user: User, token: Token | None) -> Access:
-    """A project token narrows its user's memberships to that project; superusers own every project."""
+    """Return what a caller may do. A project's token narrows its user's memberships to that project; superusers own
+    every project."""
     return access_within(user=user, roles=roles_of_users([user])[user.id], token=token)
 
 
 def roles_of_users(users: Iterable[User]) -> dict[UUID, dict[UUID, ProjectRole]]:
-    """Each user's roles by project, in two queries at most."""
+    """Return each user's roles by project, in two queries at most."""
     users = list(users)
     roles: dict[UUID, dict[UUID, ProjectRole]] = {user.id: {} for user in users}
     if any(user.is_superuser for user in users):
@@ -94,7 +95,7 @@ def roles_of_users(users: Iterable[User]) -> dict[UUID, dict[UUID, ProjectRole]]
 
 
 def access_within(*, user: User, roles: Mapping[UUID, ProjectRole], token: Token | None) -> Access:
-    """The user's access, narrowed to the token's project and scopes."""
+    """Return the user's access, narrowed to the token's project and scopes."""
     is_staff = user.is_staff or user.is_superuser
     if token is None:
         return Access(user=user, roles=roles, scopes=None, is_operator=is_staff)
@@ -107,18 +108,18 @@ def access_within(*, user: User, roles: Mapping[UUID, ProjectRole], token: Token
 
 
 def scopes_of(token: Token) -> frozenset[Scope]:
-    """The token's scopes that this release knows."""
+    """Return the token's scopes that this release knows."""
     return frozenset(Scope(scope) for scope in token.scopes if scope in set(Scope))
 
 
 def token_find(*, secret: str, kind: TokenKind) -> Token | None:
-    """The live token with this secret."""
+    """Return the live token with this secret; None if there is none."""
     tokens = _live(Token.objects.filter(kind=kind, digest=secret_digest(secret)))
     return tokens.select_related("user", "machine").first()
 
 
 def tokens_live(token_ids: Collection[UUID]) -> dict[UUID, Token]:
-    """The API tokens among these that still work."""
+    """Return the API tokens among these that still work."""
     return _live(Token.objects.filter(kind=TokenKind.API)).in_bulk(token_ids) if token_ids else {}
 
 
@@ -134,7 +135,9 @@ def token_touch(*, token: Token) -> None:
 
 
 def token_list_visible(*, access: Access) -> QuerySet[Token]:
-    """API tokens of the caller's projects, and those for the installation: an operator's all, otherwise one's own."""
+    """Return the API tokens of the caller's projects, and those of the installation: operators see all, others their
+    own.
+    """
     visible = Q(project_id__in=access.readable)
     if access.is_operator:
         visible |= Q(project=None)
@@ -152,9 +155,9 @@ def project_list_readable(*, access: Access) -> QuerySet[Project]:
 
 
 def project_for(*, access: Access, slug: str | None, operation: Operation) -> Project:
-    """The named project, or the caller's only one, if the operation is allowed there. Raises ApplicationError."""
+    """Return the named project, or the caller's only one. Raises ApplicationError if the operation is refused there."""
     projects = list(project_list_readable(access=access))
-    accepted = ", ".join(project.slug for project in projects) or "none: you are in no project"
+    accepted = ", ".join(project.slug for project in projects) or "none, because you are in no project"
     chosen = [project for project in projects if project.slug == slug] if slug else projects
     if slug is None and len(projects) > 1:
         chosen = [project for project in projects if project.slug == "default"]

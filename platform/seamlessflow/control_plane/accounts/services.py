@@ -32,7 +32,7 @@ SIGN_IN_TTL = timedelta(hours=24)
 
 @transaction.atomic
 def owner_ensure() -> User:
-    """The installation's first user and project; nothing changes if they exist. The user has no password."""
+    """Create the installation's first user and project; nothing changes if they exist. The user has no password."""
     user, is_new = User.objects.get_or_create(
         username=OWNER_NAME, defaults={"is_staff": True, "is_superuser": True}
     )
@@ -53,7 +53,7 @@ def api_token_create(
     scopes: Collection[str] = PROJECT_SCOPES,
     expires_at: datetime | None = None,
 ) -> tuple[Token, str]:
-    """A token for one project, or for the installation, and its secret. Callers check permissions first."""
+    """Create a token for one project, or for the installation. Callers check permissions first."""
     token = Token(
         kind=TokenKind.API,
         name=name,
@@ -73,7 +73,7 @@ def api_token_mint(
     scopes: Collection[Scope] | None,
     days: int | None,
 ) -> tuple[Token, str]:
-    """A token that the caller asks for, within what the caller has; no project: for the installation.
+    """Create the token that the caller asks for, within the caller's own rights. No project: for the installation.
 
     Raises ApplicationError: 403 for more than that.
     """
@@ -105,7 +105,7 @@ def machine_token_create(*, machine: Machine, author: str) -> tuple[Token, str]:
 
 
 def sign_in_token_create(*, user: User, author: str) -> tuple[Token, str]:
-    """A secret that signs a browser in, once, within a day."""
+    """Return a secret that signs a browser in. It works once, within a day."""
     token = Token(
         kind=TokenKind.SIGN_IN, name="sign-in link", user=user, expires_at=timezone.now() + SIGN_IN_TTL
     )
@@ -144,7 +144,7 @@ def token_revoke(*, token: Token, author: str) -> None:
 
 
 def sign_in_token_use(*, secret: str) -> User | None:
-    """The user whom the link signs in; None if it is used, expired or unknown. One caller wins."""
+    """Use up the link and return its user; None if it is used, expired or unknown. Only one caller succeeds."""
     now = timezone.now()
     links = Token.objects.filter(kind=TokenKind.SIGN_IN, digest=secret_digest(secret), user__is_active=True)
     if not links.filter(revoked_at=None, expires_at__gt=now).update(revoked_at=now, last_used_at=now):

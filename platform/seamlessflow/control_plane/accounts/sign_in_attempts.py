@@ -20,7 +20,7 @@ from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.common.subjects import INSTALLATION
 
 IPV6_PREFIX = 64  # the network a provider assigns to one customer
-MAX_NAME_LENGTH = 150  # of a user; what is longer is nobody
+MAX_NAME_LENGTH = 150  # of a user name; no user has a longer one
 
 _COUNT = """
     INSERT INTO accounts_signincounter AS c (key, num, expires_at)
@@ -86,7 +86,7 @@ def attempts_forget() -> None:
 
 
 def _counters(attempt: SignInAttempt) -> Iterator[_Counter]:
-    """The counters of an attempt, the address's first."""
+    """Return the counters of an attempt, the address's first."""
     place = _place(attempt.address)
     yield _Counter(_key(place), settings.SIGN_IN_ADDRESS_FAILURES, f"from {place}")
     if attempt.username:
@@ -128,7 +128,7 @@ def _event(counter: _Counter) -> None:
 
 
 def _place(address: str) -> str:
-    """The host; for IPv6 the customer's network, since each customer has billions of addresses."""
+    """Return the host; for IPv6 the customer's network, because each customer has billions of addresses."""
     try:
         parsed = ip_address(address)
     except ValueError:  # a unix socket has none

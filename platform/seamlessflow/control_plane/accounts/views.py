@@ -41,13 +41,13 @@ def sign_in(request: HttpRequest, secret: str) -> HttpResponse:
 
 @require_safe
 def sign_in_help(request: HttpRequest) -> HttpResponse:
-    """Tells a visitor how to sign in; there is no password form besides the admin's."""
+    """Tell a visitor how to sign in. The only password form is the admin site's."""
     return render(request, "accounts/sign_in_help.html")
 
 
 @never_cache
 def sign_in_by_password(request: HttpRequest) -> HttpResponse:
-    """The form of the admin site, throttled."""
+    """The sign-in form of the admin site, throttled."""
     if request.method != "POST":
         return admin.site.login(request)
     try:
@@ -61,7 +61,7 @@ def sign_in_by_password(request: HttpRequest) -> HttpResponse:
 
 
 def _address(request: HttpRequest) -> str:
-    """The client's address; the server has already replaced a trusted proxy's address by the client's."""
+    """Return the client's address. The server has already replaced a trusted proxy's address with it."""
     return str(request.META.get("REMOTE_ADDR", ""))
 
 

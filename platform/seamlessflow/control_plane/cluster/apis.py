@@ -89,7 +89,7 @@ class MachineDetailApi(ProjectApi):
                 "If-Match",
                 location=OpenApiParameter.HEADER,
                 required=True,
-                description="The generation of the machine that the edit is based on, in quotes, as its `ETag`.",
+                description="The machine's generation that the edit is based on, in quotes, as in its `ETag`.",
             )
         ],
         request=MachineEditInput,
@@ -139,9 +139,11 @@ class MachineLedgerApi(ProjectApi):
         operation_id="machine_ledger",
         parameters=[
             OpenApiParameter(
-                "since", OpenApiTypes.DATETIME, description="An hour ago if left out; at most 7 days."
+                "since",
+                OpenApiTypes.DATETIME,
+                description="Beginning of the span. Default: an hour ago. At most 7 days before `until`.",
             ),
-            OpenApiParameter("until", OpenApiTypes.DATETIME, description="Now if left out."),
+            OpenApiParameter("until", OpenApiTypes.DATETIME, description="End of the span. Default: now."),
         ],
         responses=MachineLedgerOutput,
     )
@@ -182,11 +184,11 @@ class PhaseLogsApi(ProjectApi):
     @extend_schema(
         operation_id="phase_logs",
         parameters=[
-            OpenApiParameter("stream", description="The first by name if left out."),
+            OpenApiParameter("stream", description="Name of the log. Default: the first by name."),
             OpenApiParameter(
                 "offset",
                 OpenApiTypes.INT,
-                description="Byte to begin with, counted from the first one written; 0 if left out.",
+                description="First byte to read, counted from the first one written. Default: 0.",
             ),
         ],
         responses=LogPartOutput,
@@ -211,7 +213,7 @@ def _if_match(request: Request) -> int:
     value = request.headers.get("If-Match")
     if value is None:
         raise ApplicationError(
-            "a header `If-Match` with the machine's generation is needed",
+            'the header `If-Match` is missing; send the machine\'s generation, as in "3"',
             status=HTTPStatus.PRECONDITION_REQUIRED,
         )
     digits = value.strip().strip('"')

@@ -1,4 +1,4 @@
-"""What the API says of machines, ledgers and logs."""
+"""The shapes of machines and logs in the API."""
 
 from typing import Any
 
@@ -14,7 +14,9 @@ from seamlessflow.core.types.tags import Role
 
 class MachineHeartbeatOutput(serializers.Serializer):
     received_at = serializers.DateTimeField()
-    state = serializers.CharField(source="open_state", help_text="The ledger state that is open.")
+    state = serializers.CharField(
+        source="open_state", help_text="What the machine is doing now, as a state of its ledger."
+    )
     cause = serializers.CharField(source="open_cause")
     state_since_at = serializers.DateTimeField(source="open_since_at", allow_null=True)
     capabilities = serializers.DictField()
@@ -22,8 +24,8 @@ class MachineHeartbeatOutput(serializers.Serializer):
 
 class MachinePhaseOutput(serializers.Serializer):
     id = ShownIdField(IdKind.PHASE)
-    job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
-    job_name = serializers.SerializerMethodField(help_text="Null for a job of another project.")
+    job_id = serializers.SerializerMethodField(help_text="Null if the job belongs to another project.")
+    job_name = serializers.SerializerMethodField(help_text="Null if the job belongs to another project.")
     role = WordField(Role)
     state = WordField(PhaseState)
     served_version = serializers.IntegerField(allow_null=True)
@@ -40,10 +42,10 @@ class MachineOutput(serializers.Serializer):
     name = serializers.CharField()
     tags = serializers.ListField(child=serializers.CharField())
     pool = serializers.CharField()
-    generation = serializers.IntegerField(help_text="The ETag.")
+    generation = serializers.IntegerField(help_text="Counts the edits of the machine; its `ETag`.")
     is_cordoned = serializers.BooleanField()
     is_draining = serializers.BooleanField()
-    is_up = serializers.SerializerMethodField(help_text="Heard within the last 15 s.")
+    is_up = serializers.SerializerMethodField(help_text="Whether it sent a heartbeat within the last 15 s.")
     reason = serializers.CharField()
     edited_by = serializers.CharField()
     heartbeat = serializers.SerializerMethodField()
@@ -64,7 +66,9 @@ class MachineOutput(serializers.Serializer):
 class MachineEditInput(serializers.Serializer):
     tags = serializers.ListField(child=serializers.CharField(), required=False)
     is_cordoned = serializers.BooleanField(required=False)
-    is_draining = serializers.BooleanField(required=False, help_text="True cordons it too.")
+    is_draining = serializers.BooleanField(
+        required=False, help_text="If true, the machine is cordoned as well."
+    )
     reason = serializers.CharField(max_length=1000)
 
 
@@ -74,19 +78,24 @@ class MachineRegisterInput(serializers.Serializer):
 
 
 class MachineRegisteredOutput(MachineOutput):
-    token = serializers.CharField(help_text="For the supervisor; shown once.")
+    token = serializers.CharField(help_text="Token for the supervisor. It is shown only in this answer.")
 
 
 class LogPartOutput(serializers.Serializer):
     streams = serializers.ListField(child=serializers.CharField())
     stream = serializers.CharField()
     offset = serializers.IntegerField(
-        help_text="Where `text` begins: as asked, or where the log goes on after bytes that are not kept."
+        help_text="Offset where `text` begins: the requested one, or the next byte that is kept."
     )
-    next_offset = serializers.IntegerField(help_text="Where to read on.")
+    next_offset = serializers.IntegerField(help_text="Offset from which to continue.")
     num_missing_bytes = serializers.IntegerField(
-        help_text="Between the offset asked for and `text`: no longer kept. A log keeps its first MiB and its last 15."
+        help_text=(
+            "Number of bytes between the requested offset and `text` that are no longer kept. A log keeps its first "
+            "MiB and its last 15 MiB."
+        )
     )
-    end = serializers.IntegerField(help_text="Bytes written so far, those that are not kept included.")
+    end = serializers.IntegerField(
+        help_text="Number of bytes written so far, including those that are no longer kept."
+    )
     truncated = serializers.BooleanField(help_text="Whether more follows at `next_offset`.")
     text = serializers.CharField()

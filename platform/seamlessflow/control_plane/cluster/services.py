@@ -46,7 +46,7 @@ def machine_register(
 
 @transaction.atomic
 def machine_join(*, name: str, tags: Collection[str], stored_token: str = "") -> tuple[Machine, str]:
-    """Register a host at its own request, also after each restart. Tags that a person gave it meanwhile stay.
+    """Register a host at its own request, again after each restart. Tags that a person gave it in the meantime stay.
 
     Earlier tokens end, so that only one host speaks for the machine: the one that holds its newest token or, once the
     machine counts as lost, the first to come. Raises ApplicationError: 409 while another host still reports.
@@ -69,7 +69,8 @@ def _machine_obtain(name: str, tags: Collection[str], author: str) -> tuple[Mach
     """Return the machine of this name, and whether it is new."""
     if not _NAME.fullmatch(name):
         raise field_error(
-            "name", f"{name!r} must be 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends"
+            "name",
+            f"{name!r} is not accepted; accepted: 1 to 63 of a-z, 0-9, '.' and '-', a letter or digit at both ends",
         )
     machine, is_new = Machine.objects.get_or_create(name=name, defaults={"tags": checked_tags(tags)})
     if is_new:
@@ -90,8 +91,8 @@ def _owner_check(machine: Machine, stored_token: str) -> None:
     left_s = HEARTBEAT_LIMIT_S - (database_now() - newest).total_seconds()
     if left_s > 0:
         raise conflict(
-            f"name: another host goes by {machine.name!r} and was heard of "
-            f"{HEARTBEAT_LIMIT_S - left_s:.0f} s ago. Stop that one, or choose another name. If it is gone, the name "
+            f"name: another host uses {machine.name!r} and sent its last heartbeat "
+            f"{HEARTBEAT_LIMIT_S - left_s:.0f} s ago. Stop that host, or choose another name. If it is gone, the name "
             f"is free in {left_s:.0f} s"
         )
 
@@ -104,7 +105,7 @@ def machine_edit(
     Raises ApplicationError: 412 when `generation` is given and stale, 400 for a bad tag or no reason.
     """
     if not reason.strip():
-        raise field_error("reason", "must say why the machine is edited")
+        raise field_error("reason", "is missing; say why the machine is edited")
     tags = None if edit.tags is None else checked_tags(edit.tags)
     with transaction.atomic():
         machine = Machine.objects.select_for_update(no_key=True).filter(id=machine_id).first()
@@ -112,7 +113,8 @@ def machine_edit(
             raise not_found("machine", show_id(IdKind.MACHINE, machine_id))
         if generation is not None and machine.generation != generation:
             raise ApplicationError(
-                f"the machine is at generation {machine.generation}, not {generation}: read it again and decide anew",
+                f"the machine is at generation {machine.generation}, not {generation}; read it again and repeat the "
+                "edit",
                 status=HTTPStatus.PRECONDITION_FAILED,
             )
         changes = _changes(machine, tags, edit)

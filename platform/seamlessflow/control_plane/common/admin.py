@@ -59,7 +59,7 @@ class KeptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # takes no paramet
 
 
 class ReadOnlyAdmin(KeptAdmin):
-    """Only services make and change the rows; actions may call them."""
+    """Rows that only services create and change; actions may call services."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -69,7 +69,7 @@ class ReadOnlyAdmin(KeptAdmin):
 
 
 class ReasonActionForm(ActionForm):
-    """Asks with each action why it is done."""
+    """Asks for a reason with each action."""
 
     reason = forms.CharField(required=False, max_length=1000, label="Reason")
 

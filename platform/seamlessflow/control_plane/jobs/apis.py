@@ -50,15 +50,20 @@ class JobListSubmitApi(ProjectApi):
         operation_id="job_list",
         parameters=[
             *PAGE_PARAMETERS,
-            OpenApiParameter("state", description=f"One or several by commas: {', '.join(JobState)}."),
-            OpenApiParameter("search", description="A part of the name or of the owner's name, or an id."),
+            OpenApiParameter(
+                "state", description=f"One or several states, separated by commas: {', '.join(JobState)}."
+            ),
+            OpenApiParameter(
+                "search",
+                description="Part of the job's name or of the owner's name, or a whole identifier.",
+            ),
         ],
         responses=page_serializer(JobListItemOutput),
     )
     def get(self, request: Request) -> Response:
         """List the jobs that you can read, newest first.
 
-        With a token these are the jobs of its project. `state` and `search` narrow the list.
+        With a project's token, these are the jobs of its project. `state` and `search` narrow the list.
         """
         query = request.query_params
         jobs = job_list_visible(
@@ -69,12 +74,16 @@ class JobListSubmitApi(ProjectApi):
     @extend_schema(
         operation_id="job_submit",
         parameters=[
-            OpenApiParameter("project", description="Slug; may be left out with a token."),
+            OpenApiParameter(
+                "project", description="Slug of the project. May be left out with a project's token."
+            ),
             OpenApiParameter(
                 HEADER,
                 location=OpenApiParameter.HEADER,
-                description="Makes the request one that can be sent again: the same key and spec give the same job "
-                "(200), the same key with another spec is refused (422).",
+                description=(
+                    "Makes it safe to repeat the request: the same key and spec give the same job (200); the same "
+                    "key with another spec is refused (422)."
+                ),
             ),
         ],
         request={"application/json": OpenApiTypes.OBJECT, "application/yaml": OpenApiTypes.OBJECT},
@@ -186,7 +195,7 @@ class JobResumeApi(_JobDesireApi):
 
 
 class JobStageInput(serializers.Serializer):
-    stage = serializers.CharField(max_length=64, help_text="Name of a stage in algorithm.stages.")
+    stage = serializers.CharField(max_length=64, help_text="Name of a stage in `algorithm.stages`.")
     reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
 
 
@@ -195,8 +204,8 @@ class JobStageApi(_JobApi):
     def post(self, request: Request, job_id: UUID) -> Response:
         """Switch a job to another stage of its curriculum.
 
-        The next group that begins is drawn from the stage. A stage that the spec does not name is
-        refused (400), and a job that has ended as well (409).
+        Groups that begin from now on are drawn from this stage. A stage that is not in the spec is refused (400), and
+        so is a job that has ended (409).
         """
         job = self.job(job_id)
         self.access.check(Operation.JOB_EDIT, job.project_id, author_id=job.created_by_id)
@@ -223,7 +232,8 @@ class JobEventListApi(_JobApi):
         parameters=[
             *PAGE_PARAMETERS,
             OpenApiParameter(
-                "subject", description=f"One or several by commas: {', '.join(EVENT_SUBJECTS)}."
+                "subject",
+                description=f"One or several subjects, separated by commas: {', '.join(EVENT_SUBJECTS)}.",
             ),
         ],
         responses=page_serializer(EventOutput),

@@ -152,7 +152,7 @@ def _sources_hold(sources: Sequence[Source]) -> None:
     rows = held.filter(id__in=[source.job_id for source in sources])
     gone = [row for row in rows if row.deleted_at is not None or row.trajectories_deleted_at is not None]
     if gone:
-        raise conflict(f"the trajectories of {gone[0].name!r} were deleted meanwhile")
+        raise conflict(f"the trajectories of {gone[0].name!r} were deleted in the meantime")
 
 
 def _job_named(reference: str, project_id: UUID, field: str) -> Job:
@@ -184,18 +184,19 @@ def _tokens_check(source: Job, spec: JobSpec, digest: str, field: str) -> None:
         recorded_with = source.tokenizer_sha256 or tokenizer_digest(Path(source.model_path))
     except ApplicationError as error:  # submitted before digests were kept, and its model is gone
         raise field_error(
-            field, f"what the tokens of {name} mean is not known any more: {error.detail}"
+            field, f"it is no longer known what the tokens of {name} mean: {error.detail}"
         ) from error
     if recorded_with != digest:
         raise field_error(
             field,
-            f"{name} was recorded with another tokenizer than that of model.source; its tokens mean something else",
+            f"{name} was recorded with a tokenizer other than that of model.source, so its tokens mean something else",
         )
     longest = source.resolved_spec.model.max_model_len
     if longest > spec.model.max_model_len:
         raise field_error(
             "model.max_model_len",
-            f"{spec.model.max_model_len} is less than that of {name}, {longest}: its sessions may be longer",
+            f"{spec.model.max_model_len} is less than max_model_len of {name}, whose sessions may be longer; "
+            f"accepted: from {longest} on",
         )
 
 
@@ -222,6 +223,6 @@ def _store(job: Job, data: DataSection, sources: Sequence[Source]) -> dict[str, 
 def _nothing_left(sources: Sequence[Source], left_out: dict[str, int]) -> str:
     names = ", ".join(source.shown_id for source in sources)
     if not left_out:
-        return f"nothing is left to train: {names} recorded no session"
+        return f"there is nothing to train on: {names} recorded no session"
     why = ", ".join(f"{number} {REASONS[reason]}" for reason, number in left_out.items())
-    return f"nothing is left to train of {names}; sessions left out: {why}"
+    return f"there is nothing to train on in {names}; sessions left out: {why}"

@@ -17,14 +17,14 @@ class ExtensionOutput(serializers.Serializer):
     name = serializers.CharField()
     summary = serializers.CharField()
     is_built_in = serializers.BooleanField()
-    options = serializers.DictField(help_text="JSON Schema of its options.")
+    options = serializers.DictField(help_text="JSON Schema of the options.")
 
 
 class ExtensionsOutput(serializers.Serializer):
     environments = ExtensionOutput(many=True, help_text="For environment.name.")
     rewards = ExtensionOutput(many=True, help_text="For environment.reward.")
     advantages = ExtensionOutput(
-        many=True, help_text="For algorithm.advantage, beside the built-in estimators."
+        many=True, help_text="Names for `algorithm.advantage`, in addition to the built-in estimators."
     )
 
 
@@ -36,7 +36,7 @@ class ExtensionListApi(ProjectApi):
     def get(self, request: Request) -> Response:
         """List what job specs may name: environments, reward functions and advantage estimators.
 
-        Each comes with the JSON Schema of its options. `is_built_in` tells the platform's own from those that installed
+        Each comes with the JSON Schema of the options. `is_built_in` tells the platform's own from those that installed
         packages add.
         """
         installed = extensions_installed()

@@ -14,7 +14,7 @@ def lora_targets_check(folder: Path, targets: list[str]) -> None:
             known = sorted({name.rsplit(".", 1)[-1] for name in layers if ".layers." in name})
             raise field_error(
                 "train.lora.target_modules",
-                f"{target!r} is no linear layer of the model; it has {', '.join(known)}",
+                f"{target!r} is not a linear layer of the model; accepted: {', '.join(known)}",
             )
 
 

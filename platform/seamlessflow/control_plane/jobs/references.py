@@ -94,7 +94,7 @@ def references_hold(*, references: Iterable[str | None], project_id: UUID) -> No
         id__in=ids, project_id=project_id, deleted_at=None
     )
     if len(held.order_by("id")) < len(ids):
-        raise conflict("an upload that the job names was deleted meanwhile")
+        raise conflict("an upload that the job names was deleted in the meantime")
 
 
 def _resolve(reference: str, project_id: UUID, field: str) -> Path:
@@ -115,7 +115,7 @@ def _under_model_roots(reference: str, field: str) -> Path:
     try:
         resolved = path.resolve()
     except (OSError, ValueError, RuntimeError) as error:  # too long, not encodable, links in a circle
-        raise field_error(field, f"{reference!r} is no path: {error}") from error
+        raise field_error(field, f"{reference!r} is not a path: {error}") from error
     if resolved.is_relative_to(settings.ARTIFACT_ROOT.resolve()):
         # Projects share the folder; only the table of artifacts knows who owns a file in it.
         raise field_error(field, f"{reference!r} is in the artifact store; accepted: artifact://<id>")

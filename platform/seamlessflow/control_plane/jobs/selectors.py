@@ -83,7 +83,9 @@ def job_event_list(*, job: Job, subject: str | None = None) -> QuerySet[Event]:
         return events
     subjects = subject.split(",")
     if unknown := set(subjects) - set(EVENT_SUBJECTS):
-        raise field_error("subject", f"{min(unknown)!r} is no subject; accepted: {', '.join(EVENT_SUBJECTS)}")
+        raise field_error(
+            "subject", f"{min(unknown)!r} is not a subject; accepted: {', '.join(EVENT_SUBJECTS)}"
+        )
     return events.filter(subject_type__in=subjects)
 
 

@@ -42,7 +42,7 @@ def barren_jobs_pause() -> list[UUID]:
     paused = []
     for job_id, num_groups, error in _barren_jobs():
         said = f"the last error: {error[:MAX_ERROR_CHARS]}" if error else "their sessions gave no reason"
-        reason = f"{num_groups} groups in a row were dropped for want of rewards; {said}"
+        reason = f"{num_groups} groups in a row were dropped because too few sessions got a reward; {said}"
         try:
             job_desire(job_id=job_id, desired=DesiredJobState.PAUSE, reason=reason, author=PLATFORM)
         except ApplicationError as fault:  # somebody ended or cancelled it meanwhile

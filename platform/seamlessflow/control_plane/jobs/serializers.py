@@ -1,4 +1,4 @@
-"""What the API says of jobs, versions, phases and events."""
+"""The shapes of jobs, versions, phases and events in the API."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class JobProgressOutput(serializers.Serializer):
     reward_mean = serializers.FloatField(
         allow_null=True,
         default=None,
-        help_text="Of the groups in the newest published batch; null before one.",
+        help_text="Mean reward of the groups in the newest published batch; null before the first.",
     )
 
 
@@ -29,14 +29,17 @@ class JobOutput(serializers.Serializer):
     project = serializers.CharField(source="project.slug")
     state = serializers.CharField(help_text=", ".join(JobState))
     state_reason = serializers.CharField()
-    waiting_reason = serializers.CharField(help_text="Why it waits; empty when it does not.")
+    waiting_reason = serializers.CharField(help_text="Why the job waits; empty if it does not.")
     desired = serializers.CharField(help_text=", ".join(DesiredJobState))
     generation = serializers.IntegerField()
     latest_version = serializers.IntegerField()
     best_version = serializers.IntegerField(
         allow_null=True,
         default=None,
-        help_text="Highest pass@1 on the held-out tasks, then mean reward; null before an evaluation.",
+        help_text=(
+            "Version with the highest pass@1 on the held-out tasks (if equal, the highest mean reward); null before "
+            "the first evaluation."
+        ),
     )
     progress = JobProgressOutput(source="*")
     num_tasks = serializers.IntegerField(allow_null=True)
@@ -49,13 +52,13 @@ class JobOutput(serializers.Serializer):
 class JobListItemOutput(JobOutput):
     reward_curve = serializers.ListField(
         child=serializers.ListField(child=serializers.FloatField(), min_length=2, max_length=2),
-        help_text="Pairs of (update, mean reward), thinned out to what a small drawing needs.",
+        help_text="Pairs of (update, mean reward), reduced to as many as a small chart needs.",
     )
 
 
 class DatasetJobOutput(serializers.Serializer):
     id = serializers.CharField()
-    name = serializers.CharField(help_text="When this job was submitted.")
+    name = serializers.CharField(help_text="Its name when this job was submitted.")
 
 
 class DatasetLeftOutOutput(serializers.Serializer):
@@ -77,10 +80,13 @@ class DatasetOutput(serializers.Serializer):
 class JobDetailOutput(JobOutput):
     dataset = DatasetOutput(
         allow_null=True,
-        help_text="What it trains of recorded trajectories, chosen when it was submitted; null for other jobs.",
+        help_text=(
+            "The recorded trajectories that the job trains on, selected when it was submitted; null if it trains on "
+            "its own rollouts."
+        ),
     )
-    spec = serializers.DictField(help_text="With every default filled in.")
-    spec_submitted = serializers.DictField(help_text="As it was sent.")
+    spec = serializers.DictField(help_text="The spec with all defaults filled in.")
+    spec_submitted = serializers.DictField(help_text="The spec as it was submitted.")
 
 
 class PolicyVersionOutput(serializers.Serializer):
@@ -112,7 +118,10 @@ class PhaseOutput(serializers.Serializer):
     num_batches = serializers.IntegerField(allow_null=True)
     gang_member = serializers.IntegerField(
         allow_null=True,
-        help_text="Train, on several machines: phases of one fence are a gang, and member 0 leads.",
+        help_text=(
+            "Number of the machine in a gang, from 0, which leads; null if the phase does not train on several "
+            "machines. Members of a gang share a fence."
+        ),
     )
     leased_at = serializers.DateTimeField()
     active_at = serializers.DateTimeField(allow_null=True)

@@ -187,10 +187,10 @@ def job_stage_switch(*, job_id: UUID, stage: str, reason: str, author: str) -> J
         job = Job.objects.select_for_update(of=("self",), no_key=True).get(id=job_id)
         names = [section.name for section in job.resolved_spec.algorithm.stages]
         if stage not in names:
-            known = f"its stages are {', '.join(names)}" if names else "it has no stages"
-            raise field_error("stage", f"the job has no stage {stage!r}: {known}")
+            known = f"accepted: {', '.join(names)}" if names else "it has no stages"
+            raise field_error("stage", f"the job has no stage {stage!r}; {known}")
         if JobState(job.state) in TERMINAL_JOB_STATES:
-            raise conflict(f"the job is {job.state}; only a job that has not ended has a next stage")
+            raise conflict(f"the job is {job.state}; only a job that has not ended can switch its stage")
         number = names.index(stage)
         job.stage_requested, job.stage_request = number, job.stage_request + 1
         job.generation += 1

@@ -75,5 +75,5 @@ def _task(line: bytes, number: int, field: str) -> dict[str, object]:
     if not isinstance(task, dict):
         raise field_error(field, f"line {number} is not a JSON object")
     if b"\\u0000" in line:  # this also refuses a line in which the backslash itself is escaped
-        raise field_error(field, f"line {number} holds a NUL character, which no field accepts")
+        raise field_error(field, f"line {number} contains a NUL character, which no field accepts")
     return task

@@ -87,7 +87,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         try:
             message = msgspec.json.decode(text_data or bytes_data or b"", type=ClientMessage)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            await self._refuse(f"the message is not understood: {error}", BAD_MESSAGE)
+            await self._refuse(f"the message cannot be read: {error}", BAD_MESSAGE)
             return
         if message.token is not None:
             self._deadline.cancel()  # for the client's silence, not for how long the look-up takes
@@ -113,7 +113,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._say(FrameKind.ERROR, name, {"detail": topics.detail})
             return
         if len(self._read.keys() | set(topics)) > MAX_TOPICS:
-            await self._say(FrameKind.ERROR, name, {"detail": f"at most {MAX_TOPICS} topics a socket"})
+            await self._say(
+                FrameKind.ERROR, name, {"detail": f"a socket may subscribe to at most {MAX_TOPICS} topics"}
+            )
             return
         if name == MACHINES_TOPIC and self._guarded is not None:
             self._guarded.pools = frozenset(map(pool_of, topics)) - {""}
@@ -206,7 +208,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _sign_in_deadline(self) -> None:
         await asyncio.sleep(SIGN_IN_TIMEOUT_S)
         if self._guarded is None:
-            await self._refuse("nobody signed in in time", UNAUTHORIZED)
+            await self._refuse("no sign-in arrived in time", UNAUTHORIZED)
 
 
 def _topics_by_name(names: Sequence[str], access: Access) -> dict[str, list[str] | ApplicationError]:

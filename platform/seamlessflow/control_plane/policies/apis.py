@@ -22,7 +22,9 @@ class JobVersionExportApi(ProjectApi):
         operation_id="job_version_export",
         parameters=[
             OpenApiParameter(
-                "form", enum=[form.value for form in ExportForm], description="`model` if left out."
+                "form",
+                enum=[form.value for form in ExportForm],
+                description="Form of the export. Default: `model`.",
             )
         ],
         responses={(200, TAR): OpenApiTypes.BINARY},
@@ -30,9 +32,9 @@ class JobVersionExportApi(ProjectApi):
     def get(self, request: Request, job_id: UUID, version: int) -> StreamingHttpResponse:
         """Download a policy version as a tar file.
 
-        The file holds a folder with whole weights, configuration and tokenizer, in which an adapter
-        is merged into the model. With `form=adapter` it holds the adapter alone in the format of
-        peft. A version whose files were deleted is answered 410.
+        The file holds a folder with the full weights (an adapter is merged into them), the configuration and the
+        tokenizer. With `form=adapter` it holds only the adapter, in peft's format. If the files of the version were
+        deleted, the answer is 410.
         """
         job = job_get_visible(access=self.access, job_id=job_id)
         members = version_export_members(job=job, version=version, form=request.query_params.get("form"))

@@ -43,7 +43,7 @@ def export_members(version: Path, model: Path, *, form: ExportForm, dtype: str) 
     is_adapter = (version / ADAPTER_CONFIG_NAME).is_file()
     if form is ExportForm.ADAPTER:
         if not is_adapter:
-            raise NothingToExport("the version is no adapter; accepted: form=model")
+            raise NothingToExport("the version is not an adapter; accepted: form=model")
         return [_copied(version / name, name) for name in (ADAPTER_CONFIG_NAME, ADAPTER_NAME)]
     shards = _merged_shards(version, model, FORMATS[dtype]) if is_adapter else _own_shards(version)
     return [*_companions(model, dtype), *_weights(shards)]
@@ -58,7 +58,7 @@ def _own_shards(folder: Path) -> list[Shard]:
 
 
 def _merged_shards(version: Path, model: Path, dtype: str) -> list[Shard]:
-    """The files of the model folder, with each weight merged and in `dtype`."""
+    """Return the files of the model folder, with each weight merged and in `dtype`."""
     config = json.loads((version / ADAPTER_CONFIG_NAME).read_text())
     scale = float(config["lora_alpha"]) / int(config["r"])
     changes = {tensor.name: tensor for tensor in header_read(version / ADAPTER_NAME)}
@@ -74,7 +74,7 @@ def _merged_shards(version: Path, model: Path, dtype: str) -> list[Shard]:
             shard.append((_in_format(base, dtype), partial(_computed, base, down, up, scale, dtype)))
         shards.append(shard)
     if changes:
-        raise ValueError(f"the adapter changes {min(changes)}, which the model folder does not have")
+        raise ValueError(f"the adapter changes {min(changes)}, which the model folder lacks")
     return shards
 
 
@@ -94,7 +94,7 @@ def _computed(
 
 
 def _weights(shards: list[Shard]) -> Iterator[Member]:
-    """Files under the names that transformers expects, with an index if there are several."""
+    """Return the files under the names that transformers expects, with an index if there are several."""
     count = len(shards)
     names = (
         ["model.safetensors"]
@@ -112,7 +112,7 @@ def _weights(shards: list[Shard]) -> Iterator[Member]:
 
 
 def _header(tensors: list[StoredTensor]) -> bytes:
-    """The header of a safetensors file: 8 bytes of length and JSON, padded so that the data starts aligned."""
+    """Return the header of a safetensors file: 8 bytes of length and JSON, padded so that the data starts aligned."""
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for tensor in tensors:
@@ -131,7 +131,7 @@ def _file(header: bytes, shard: Shard) -> Iterator[bytes | memoryview]:
 
 
 def _companions(model: Path, dtype: str) -> Iterator[Member]:
-    """The configuration, with the exported number format, and the tokenizer's files."""
+    """Return the configuration, with the exported number format, and the tokenizer's files."""
     for file in sorted(model.iterdir()):
         is_index = file.name.endswith(".index.json") or file.name == ADAPTER_CONFIG_NAME
         if not file.is_file() or file.suffix not in _COMPANIONS or is_index:

@@ -8,13 +8,13 @@ from django.conf import settings
 
 
 def job_folder(job_id: UUID) -> Path:
-    """The folder of a job's versions and checkpoints."""
+    """Return the folder of a job's versions and checkpoints."""
     root: Path = settings.ARTIFACT_ROOT.resolve()
     return root / str(job_id)
 
 
 def artifact_path(uri: str) -> Path | None:
-    """The path of a file:// URL inside the artifact store; None for anything else."""
+    """Return the path of a file:// URL inside the artifact store; None for anything else."""
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -14,7 +14,7 @@ MAX_VERSION = 2**62
 
 
 def version_export_members(*, job: Job, version: int, form: str | None) -> list[Member]:
-    """The files of one version as a folder. Raises ApplicationError with the reason if there are none."""
+    """Return the files of one version as a folder. Raises ApplicationError with the reason if there are none."""
     if form is not None and form not in list(ExportForm):
         raise field_error("form", f"{form!r} is not accepted; accepted: {', '.join(ExportForm)}")
     row = PolicyVersion.objects.filter(job=job, version=version).first() if version <= MAX_VERSION else None

@@ -41,15 +41,15 @@ SERVING_STATES = frozenset({PhaseState.LEASED, PhaseState.STARTING, PhaseState.A
 
 @transaction.atomic
 def version_publish(*, claims: PhaseClaims, publication: Publication) -> PublicationReply:
-    """Make weights a version, by compare-and-set. Repeating a publication gives the same answer.
+    """Publish weights as a version, by compare-and-set. Repeating a publication gives the same answer.
 
     Raises ApplicationError: 409 with the reason when the trainer is fenced off or out of order, 403 for another role.
     """
     job = Job.objects.select_for_update(of=("self",), no_key=True).filter(id=claims.job_id).first()
     if claims.role is not Role.TRAIN:
-        raise ApplicationError("only a train phase publishes", status=HTTPStatus.FORBIDDEN)
+        raise ApplicationError("only a train phase may publish versions", status=HTTPStatus.FORBIDDEN)
     if job is None:
-        raise conflict("the job does not exist any more")
+        raise conflict("the job no longer exists")
     known = PolicyVersion.objects.filter(job=job, version=publication.version).first()
     if known is not None and _is_same(known, publication):
         return _reply(job, publication.version)
@@ -73,7 +73,7 @@ def _check_fence(job: Job, claims: PhaseClaims) -> None:
         raise conflict(f"the job is {job.state}")
     phase = Phase.objects.filter(id=claims.phase_id, fence=claims.fence).values_list("state").first()
     if phase is None or phase[0] not in LIVE_PHASE_STATES:
-        raise conflict("the train phase is over; its machine may work under a newer lease")
+        raise conflict("the train phase is over; its machine may have a newer lease")
     # The scheduler sets the fence with the lease; another value means that a newer trainer holds it.
     if job.train_fence != claims.fence:
         raise conflict(f"fence {claims.fence} is stale: the job's train fence is {job.train_fence}")

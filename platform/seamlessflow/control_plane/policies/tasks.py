@@ -9,7 +9,7 @@ from seamlessflow.control_plane.policies import services
 
 @shared_task(name="seamlessflow.versions_prune")
 def versions_prune(**unknown: object) -> None:
-    """Retention. Keywords of newer senders are ignored."""
+    """Delete the weights that retention does not keep. Keywords of newer senders are ignored."""
     with deletions_allowed() as is_allowed:
         if is_allowed:
             services.versions_prune()

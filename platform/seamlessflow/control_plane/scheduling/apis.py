@@ -62,6 +62,6 @@ class MachinesPreviewApi(_PreviewApi):
         edits: dict[UUID, MachineEdit] = {}
         for edit in body_read(request, MachinesPreviewInput)["edits"]:
             if edit["machine_id"] in edits:
-                raise field_error("edits", "name each machine once")
+                raise field_error("edits", "names a machine twice; name each machine once")
             edits[edit["machine_id"]] = machine_edit_of(edit)
         return self.preview(edits)

@@ -1,4 +1,4 @@
-"""What the API says of dry runs."""
+"""The shapes of dry runs in the API."""
 
 from typing import Any
 
@@ -16,7 +16,9 @@ from seamlessflow.core.types.tags import Role
 class MachinePreviewInput(serializers.Serializer):
     tags = serializers.ListField(child=serializers.CharField(), required=False)
     is_cordoned = serializers.BooleanField(required=False)
-    is_draining = serializers.BooleanField(required=False, help_text="True cordons it too.")
+    is_draining = serializers.BooleanField(
+        required=False, help_text="If true, the machine is cordoned as well."
+    )
 
 
 class OneMachinePreviewInput(MachinePreviewInput):
@@ -39,7 +41,9 @@ class DesiredOutput(serializers.Serializer):
 class EditedMachineOutput(serializers.Serializer):
     id = ShownIdField(IdKind.MACHINE)
     name = serializers.CharField()
-    generation = serializers.IntegerField(help_text="Of what was looked at: the `If-Match` of the edit.")
+    generation = serializers.IntegerField(
+        help_text="Generation that the dry run is based on; send it as `If-Match` with the edit."
+    )
     before = DesiredOutput()
     after = DesiredOutput()
 
@@ -51,28 +55,36 @@ class PhaseImpactOutput(serializers.Serializer):
         IdKind.PHASE,
         source="impact.live.id",
         allow_null=True,
-        help_text="Null while it has no live phase of this role: machines that train in turns have one at a time.",
+        help_text=(
+            "Null if the machine has no live phase of this role now: machines that train in turns have one phase at "
+            "a time."
+        ),
     )
     machine = serializers.CharField(source="impact.machine")
     role = WordField(Role, source="impact.role")
     state = WordField(PhaseState, source="impact.live.state", allow_null=True)
     is_turn = serializers.BooleanField(
-        source="impact.is_turn", help_text="The machine's turns to train end, whoever has the machine now."
+        source="impact.is_turn",
+        help_text="Whether this is about the machine's turns to train, whatever it does now.",
     )
-    job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
-    job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
+    job_id = serializers.SerializerMethodField(help_text="Null if the job belongs to another project.")
+    job_name = serializers.CharField(allow_null=True, help_text="Null if the job belongs to another project.")
     impact = WordField(Impact, source="impact.impact")
-    reason = serializers.CharField(source="impact.reason", help_text="Why it ends; empty when it stays.")
+    reason = serializers.CharField(source="impact.reason", help_text="Why the phase ends; empty if it stays.")
     is_by_edit = serializers.BooleanField(
-        source="impact.is_by_edit", help_text="False: it would end anyway, or stays."
+        source="impact.is_by_edit",
+        help_text="Whether the edit ends it; false if it would end anyway or stays.",
     )
     successors = serializers.ListField(
         child=serializers.CharField(),
         source="impact.successors",
-        help_text="Machines that take the role over.",
+        help_text="Machines that take over the role.",
     )
     load = serializers.IntegerField(
-        allow_null=True, help_text="Requests (rollout), episodes (agent) or the batch in hand (train), now."
+        allow_null=True,
+        help_text=(
+            "Current number of requests (rollout) or episodes (agent), or number of the current batch (train)."
+        ),
     )
     sentence = serializers.CharField()
 
@@ -81,19 +93,21 @@ class PhaseImpactOutput(serializers.Serializer):
 
 
 class PlacesOutput(serializers.Serializer):
-    state = serializers.CharField(allow_null=True, help_text="Null: it has ended.")
+    state = serializers.CharField(allow_null=True, help_text="Null if the job has ended.")
     rollout = serializers.ListField(child=serializers.CharField())
-    train = serializers.ListField(child=serializers.CharField(), help_text="Who trains once a batch is due.")
+    train = serializers.ListField(
+        child=serializers.CharField(), help_text="Machines that train once a batch is due."
+    )
     agent = serializers.ListField(child=serializers.CharField())
-    waiting = serializers.CharField(help_text="Why it waits; empty when it does not.")
+    waiting = serializers.CharField(help_text="Why the job waits; empty if it does not.")
 
 
 class JobImpactOutput(serializers.Serializer):
-    job_id = serializers.SerializerMethodField(help_text="Null for a job of another project.")
-    job_name = serializers.CharField(allow_null=True, help_text="Null for a job of another project.")
+    job_id = serializers.SerializerMethodField(help_text="Null if the job belongs to another project.")
+    job_name = serializers.CharField(allow_null=True, help_text="Null if the job belongs to another project.")
     is_changed = serializers.BooleanField(source="impact.is_changed")
-    before = PlacesOutput(source="impact.before", help_text="Where the job comes to rest without the edit.")
-    after = PlacesOutput(source="impact.after", help_text="Where it comes to rest with it.")
+    before = PlacesOutput(source="impact.before", help_text="Where the job runs without the edit.")
+    after = PlacesOutput(source="impact.after", help_text="Where the job runs with the edit.")
     sentence = serializers.CharField()
 
     def get_job_id(self, shown: ShownJobImpact) -> str | None:
@@ -104,7 +118,9 @@ class MachinesPreviewOutput(serializers.Serializer):
     machines = EditedMachineOutput(many=True)
     phases = PhaseImpactOutput(many=True)
     jobs = JobImpactOutput(many=True)
-    sentences = serializers.ListField(child=serializers.CharField(), help_text="All of it, for people.")
+    sentences = serializers.ListField(
+        child=serializers.CharField(), help_text="The whole forecast in sentences."
+    )
 
 
 def machine_edit_of(body: dict[str, Any]) -> MachineEdit:

@@ -13,7 +13,7 @@ from seamlessflow.core.retention.planner import RemovalKind
 
 
 def deletion_check(access: Access, project: Project, *, kind: RemovalKind, subject: UUID) -> None:
-    """Owners delete anything of their project, members what they made. Raises ApplicationError (403)."""
+    """Allow owners to delete anything in their project, members what they created. Raises ApplicationError (403)."""
     things = Artifact.objects if kind is RemovalKind.UPLOAD else Job.objects
     author_id = things.filter(id=subject).values_list("created_by_id", flat=True).first()
     access.check(Operation.STORED_DELETE, project.id, author_id=author_id)
@@ -25,5 +25,5 @@ def policy_check(access: Access, project: Project | None) -> None:
         access.check(Operation.RETENTION_EDIT, project.id)
     elif not access.is_operator:
         raise ApplicationError(
-            "only operators decide what the installation keeps", status=HTTPStatus.FORBIDDEN
+            "only operators may edit the retention policy of the installation", status=HTTPStatus.FORBIDDEN
         )

@@ -123,7 +123,7 @@ def _points_roll_up(job: Job, now: datetime) -> None:
 
 
 def _hours_roll_up(machine_id: UUID, before: datetime) -> int:
-    """Hour by hour, from the newest that was rolled up already."""
+    """Roll up hour by hour, from the newest hour that was already rolled up."""
     of_machine = LedgerInterval.objects.filter(machine_id=machine_id)
     rolled = of_machine.filter(num_intervals__isnull=False).order_by("-started_at").first()
     waiting = of_machine.filter(ended_at__lte=before, num_intervals=None).order_by("started_at")
@@ -142,7 +142,7 @@ def _from(begin: datetime | None) -> list[Q]:
 
 
 def _hour_roll_up(machine_id: UUID, hour: datetime, before: datetime) -> int:
-    """Intervals that begin in this hour; the last of them may reach into the next."""
+    """Roll up the intervals that begin in this hour; the last of them may reach into the next."""
     rows = list(
         LedgerInterval.objects.filter(
             machine_id=machine_id, started_at__gte=hour, started_at__lt=hour + HOUR, ended_at__lte=before

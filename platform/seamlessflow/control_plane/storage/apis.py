@@ -55,10 +55,16 @@ from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 
 MAX_ITEMS = 500
 PARQUET = "application/vnd.apache.parquet"
-PROJECT = OpenApiParameter("project", description="Slug; may be left out with a token.")
-ONE_PROJECT = OpenApiParameter("project", description="Slug; all that you can read if left out.")
+PROJECT = OpenApiParameter(
+    "project", description="Slug of the project. May be left out with a project's token."
+)
+ONE_PROJECT = OpenApiParameter(
+    "project", description="Slug of the project. Default: all projects that you can read."
+)
 INSTALLATION = OpenApiParameter(
-    "installation", OpenApiTypes.BOOL, description="The defaults of the installation instead of a project's."
+    "installation",
+    OpenApiTypes.BOOL,
+    description="Use the installation's defaults instead of a project's policy.",
 )
 
 
@@ -183,7 +189,7 @@ class StorageDeletionsApi(ProjectApi):
         responses=page_serializer(RemovalOutput),
     )
     def get(self, request: Request) -> Response:
-        """List what was deleted or is being removed, newest first, of the last 90 days."""
+        """List what was deleted in the last 90 days or is being removed, newest first."""
         return page_response(request, removal_list(project_ids=_readable(self, request)), RemovalOutput)
 
     @extend_schema(
@@ -240,7 +246,7 @@ def _deletion_request(item: dict[str, Any], place: int) -> DeletionRequest:
         raise field_error(f"items.{place}.id", str(error)) from error
     is_numbered = kind in (RemovalKind.VERSION, RemovalKind.CHECKPOINT)
     if is_numbered != (item.get("number") is not None):
-        wanted = "is needed" if is_numbered else "is for versions and checkpoints alone"
+        wanted = "is needed" if is_numbered else "must be left out unless `kind` is version or checkpoint"
         raise field_error(f"items.{place}.number", wanted)
     return DeletionRequest(kind, subject, item.get("number"))
 
@@ -248,7 +254,7 @@ def _deletion_request(item: dict[str, Any], place: int) -> DeletionRequest:
 def _project_named(api: ProjectApi, request: Request) -> Project:
     project = _project(api, request)
     if project is None:
-        raise field_error("installation", "is not accepted here; accepted: a project")
+        raise field_error("installation", "is not accepted here; accepted: `project`")
     return project
 
 
@@ -270,7 +276,7 @@ def _project_of(api: ProjectApi, slug: str | None) -> Project:
     projects = list(project_list_readable(access=api.access))
     chosen = [one for one in projects if one.slug == (slug or "default")] or ([] if slug else projects[:1])
     if not chosen:
-        accepted = ", ".join(one.slug for one in projects) or "none: you are in no project"
+        accepted = ", ".join(one.slug for one in projects) or "none, because you are in no project"
         raise field_error("project", f"{slug!r} is not one of your projects; accepted: {accepted}")
     return chosen[0]
 

@@ -37,7 +37,7 @@ from seamlessflow.core.retention.planner import (
 
 @dataclass(frozen=True, slots=True)
 class DeletionRequest:
-    """A request to delete something. `subject`: a job or an upload; `number`: that of a version or checkpoint."""
+    """A request to delete something. `subject`: a job or an upload; `number`: the number of a version or checkpoint."""
 
     kind: RemovalKind
     subject: UUID
@@ -55,7 +55,7 @@ class JudgedDeletion:
 def deletions_judge(
     *, project_id: UUID, requests: Sequence[DeletionRequest], reason: str, now: datetime
 ) -> list[JudgedDeletion]:
-    """The dry run: the bytes each request frees, or why it is refused. Missing items are refused."""
+    """Return for each request the bytes that it frees, or why it is refused: the dry run. Missing items are refused."""
     wanted_jobs = Job.objects.filter(
         project_id=project_id,
         id__in={request.subject for request in requests if request.kind != RemovalKind.UPLOAD},
@@ -77,7 +77,7 @@ def deletions_judge(
 
 
 def job_parts_judge(job: Job, *, now: datetime) -> list[JudgedDeletion]:
-    """Every separately deletable part of a job: the job, its rows, each checkpoint, each version."""
+    """Return every part of a job that can be deleted separately: the job, its rows, each checkpoint, each version."""
     (facts,) = job_facts([job], now=now)
     requests = [
         DeletionRequest(RemovalKind.JOB, job.id),
@@ -112,7 +112,7 @@ def removals_mark(
 
 
 def _judge(job: JobFacts | None, request: DeletionRequest) -> tuple[str, int, str]:
-    """Name, bytes and refusal."""
+    """Return the name, the bytes and the refusal."""
     if job is None:
         return "", 0, "there is no such job"
     match request.kind:
@@ -130,7 +130,7 @@ def _judge(job: JobFacts | None, request: DeletionRequest) -> tuple[str, int, st
             size, is_gone = job.logs_bytes or 0, job.logs_bytes is None
         case _:
             size, is_gone = job.num_bytes, False
-    return job.name, size, "they are deleted already" if is_gone else job_refusal(job, request.kind)
+    return job.name, size, "they are already deleted" if is_gone else job_refusal(job, request.kind)
 
 
 def _mark(

@@ -22,7 +22,7 @@ CHUNK_BYTES = 1024**2
 
 
 def trajectories_folder(job_id: UUID) -> Path:
-    """Folder of the Parquet files of a job whose rows retention deleted."""
+    """Return the folder of the Parquet files of a job whose rows retention deleted."""
     return job_folder(job_id) / "trajectories"
 
 
@@ -37,13 +37,13 @@ def trajectories_keep(removal: Removal) -> None:
 
 
 def trajectories_bytes(job_id: UUID) -> int:
-    """Bytes of the job's Parquet files."""
+    """Return the bytes of the job's Parquet files."""
     folder = trajectories_folder(job_id)
     return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
 
 
 def trajectories_export(job: Job, table_name: str) -> Iterator[bytes]:
-    """The bytes of one table. Raises ApplicationError: 404 for an unknown table, 410 if nothing was kept."""
+    """Return the bytes of one table. Raises ApplicationError: 404 for an unknown table, 410 if nothing was kept."""
     table = next((one for one in ParquetTable if one.file_name == table_name), None)
     if table is None:
         accepted = ", ".join(one.file_name for one in ParquetTable)

@@ -82,7 +82,7 @@ def _checkpoints_measure(job_id: UUID) -> None:
 
 
 def _checkpoints_on_disk(folder: Path) -> dict[int, int]:
-    """Bytes by batch; a checkpoint has its name only once it is whole."""
+    """Return bytes by batch; a checkpoint has its name only once it is complete."""
     sizes = {}
     for entry in folder.glob(f"{CHECKPOINT_PREFIX}*"):
         number = entry.name.removeprefix(CHECKPOINT_PREFIX)
@@ -92,7 +92,7 @@ def _checkpoints_on_disk(folder: Path) -> dict[int, int]:
 
 
 def _size(path: Path) -> int:
-    """Size of a checkpoint, which its trainer may delete meanwhile."""
+    """Return the size of a checkpoint, which its trainer may delete in the meantime."""
     total = 0
     for entry in path.rglob("*"):
         try:

@@ -57,7 +57,7 @@ class Usage:
 
 
 def overrides_of(project_id: UUID | None) -> dict[str, int | None]:
-    """The project's own settings, or the installation's if there is no project."""
+    """Return the project's own settings, or the installation's if there is no project."""
     rows = (
         RetentionPolicy.objects.filter(project=None)
         if project_id is None
@@ -78,7 +78,7 @@ def removal_list(*, project_ids: Collection[UUID]) -> QuerySet[Removal]:
 
 
 def stored_jobs(*, project_ids: Collection[UUID]) -> QuerySet[Job]:
-    """Jobs with their bytes, largest first."""
+    """Return jobs with their bytes, largest first."""
     versions = PolicyVersion.objects.filter(job=OuterRef("pk"), deleted_at=None, version__gt=0)
     checkpoints = StoredCheckpoint.objects.filter(job=OuterRef("pk"))
     return (
@@ -142,7 +142,7 @@ def usages_of(project_ids: Sequence[UUID]) -> dict[UUID, Usage]:
 
 
 def job_facts(jobs: Iterable[Job], *, now: datetime) -> list[JobFacts]:
-    """The facts about each job, in four queries for any number of jobs."""
+    """Return the facts about each job, in four queries for any number of jobs."""
     rows = list(
         Job.objects.filter(id__in=[job.id for job in jobs], deleted_at=None)
         .select_related("stored_usage")
@@ -164,7 +164,7 @@ def upload_facts(
     only: Collection[UUID] | None = None,
     unused_since: datetime | None = None,
 ) -> list[UploadFacts]:
-    """Facts about uploads, in two queries. Every job not yet deleted counts as a user of its uploads.
+    """Return facts about uploads, in two queries. Every job that is not deleted counts as a user of its uploads.
 
     `only`: restrict to these; `unused_since`: to those unused since that time; both None: all.
     """
@@ -190,12 +190,12 @@ def upload_facts(
 
 
 def artifact_references(job_id: UUID) -> set[UUID]:
-    """The uploads that a job's spec names."""
+    """Return the uploads that a job's spec names."""
     return {artifact_id for _, artifact_id in _references(None, job_id)}
 
 
 def _references(project_id: UUID | None, job_id: UUID | None) -> Iterator[tuple[str, UUID]]:
-    """Pairs of job name and upload."""
+    """Return pairs of job name and upload."""
     with connection.cursor() as cursor:
         cursor.execute(_REFERENCES, [project_id, job_id])
         for name, reference in cursor.fetchall():

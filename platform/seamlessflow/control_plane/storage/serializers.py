@@ -1,4 +1,4 @@
-"""What the API says of storage."""
+"""The shapes of storage, retention policies and deletions in the API."""
 
 from rest_framework import serializers
 
@@ -16,12 +16,12 @@ class StorageOutput(serializers.Serializer):
     by_kind = serializers.DictField(
         source="usage.by_kind",
         child=serializers.IntegerField(),
-        help_text=f"Bytes of {', '.join(USAGE_KINDS)}.",
+        help_text=f"Number of bytes of each kind: {', '.join(USAGE_KINDS)}.",
     )
     measured_at = serializers.DateTimeField(
         source="usage.measured_at",
         allow_null=True,
-        help_text="When the rows of a job were measured last; null before the first time.",
+        help_text="Time of the last measurement of a job's rows; null before the first.",
     )
 
 
@@ -34,7 +34,9 @@ class StoredJobOutput(serializers.Serializer):
     num_bytes = serializers.IntegerField(source="total_bytes")
     versions_bytes = serializers.IntegerField()
     checkpoints_bytes = serializers.IntegerField()
-    rows_bytes = serializers.IntegerField(help_text="Trajectories, logs, events and metrics.")
+    rows_bytes = serializers.IntegerField(
+        help_text="Number of bytes of trajectories, logs, events and metrics."
+    )
 
 
 class StoredUploadOutput(serializers.Serializer):
@@ -44,18 +46,21 @@ class StoredUploadOutput(serializers.Serializer):
     num_bytes = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(
-        allow_null=True, help_text="When a job was last submitted with it, or deleted; null for never."
+        allow_null=True,
+        help_text="Time at which the last job that used it was deleted; null if there was none.",
     )
     used_by = serializers.CharField(
-        help_text="A job that names it; it must stay as long as that job is kept."
+        help_text="Name of a job that uses it, so that it must stay as long as this job; empty if there is none."
     )
 
 
 class PolicySettingOutput(serializers.Serializer):
     name = serializers.CharField()
-    value = serializers.IntegerField(allow_null=True, help_text="What counts; null: for ever.")
-    is_own = serializers.BooleanField(help_text="Set here, not inherited.")
-    default = serializers.IntegerField(allow_null=True, help_text="What counts where it is not set here.")
+    value = serializers.IntegerField(allow_null=True, help_text="The value in force; null: forever.")
+    is_own = serializers.BooleanField(help_text="Whether the value is set here, not inherited.")
+    default = serializers.IntegerField(
+        allow_null=True, help_text="The inherited value, used if none is set here."
+    )
     minimum = serializers.IntegerField()
     maximum = serializers.IntegerField()
     unit = serializers.CharField()
@@ -65,7 +70,9 @@ class PolicySettingOutput(serializers.Serializer):
 
 
 class PolicyOutput(serializers.Serializer):
-    project = serializers.CharField(allow_null=True, help_text="Null: the installation.")
+    project = serializers.CharField(
+        allow_null=True, help_text="Slug of the project; null for the installation."
+    )
     settings = PolicySettingOutput(many=True)
 
 
@@ -74,22 +81,25 @@ class PolicyInput(serializers.Serializer):
         child=serializers.JSONField(allow_null=True),
         required=False,
         default=dict,
-        help_text="By name; null: for ever.",
+        help_text="New values by name; null: forever.",
     )
     reset = serializers.ListField(
-        child=serializers.CharField(), required=False, default=list, help_text="Names to inherit again."
+        child=serializers.CharField(),
+        required=False,
+        default=list,
+        help_text="Names of settings that take their inherited value again.",
     )
 
 
 class DeletionItemInput(serializers.Serializer):
     kind = serializers.ChoiceField(KINDS)
-    id = serializers.CharField(help_text="Of the job; of the upload where it is one.")
+    id = serializers.CharField(help_text="Identifier of the job, or of the upload.")
     number = serializers.IntegerField(
         required=False,
         allow_null=True,
         min_value=0,
         max_value=2**62,
-        help_text="Of a version; of a checkpoint's batch.",
+        help_text="Number of the version, or of the checkpoint's batch.",
     )
 
 
@@ -106,12 +116,14 @@ class DeletionItemOutput(serializers.Serializer):
     name = serializers.CharField()
     num_bytes = serializers.IntegerField()
     reason = serializers.CharField()
-    refusal = serializers.CharField(help_text="Why it must stay; empty where it can go.")
+    refusal = serializers.CharField(help_text="Why the item cannot be deleted; empty if it can.")
 
 
 class DeletionOutput(serializers.Serializer):
     dry_run = serializers.BooleanField()
-    num_bytes = serializers.IntegerField(help_text="What is freed, without what must stay.")
+    num_bytes = serializers.IntegerField(
+        help_text="Number of bytes that are freed, without items that cannot be deleted."
+    )
     items = DeletionItemOutput(many=True)
 
 
@@ -124,7 +136,9 @@ class RemovalOutput(serializers.Serializer):
     reason = serializers.CharField()
     author = serializers.CharField()
     requested_at = serializers.DateTimeField()
-    finished_at = serializers.DateTimeField(allow_null=True, help_text="Null while files or rows are left.")
+    finished_at = serializers.DateTimeField(
+        allow_null=True, help_text="Null while some files or rows are still to be removed."
+    )
 
     def get_subject_id(self, removal: object) -> str:
         is_upload = getattr(removal, "kind", "") == RemovalKind.UPLOAD

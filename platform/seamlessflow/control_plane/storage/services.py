@@ -32,7 +32,7 @@ from seamlessflow.core.retention.policy import SETTINGS, InvalidPolicy, Policy, 
 def policy_edit(
     *, project: Project | None, changes: Mapping[str, object], reset: list[str], author: str
 ) -> None:
-    """Change the own settings of a project, or of the installation; `reset` names settings to drop.
+    """Change the settings of a project, or of the installation; `reset` names settings to inherit again.
 
     Raises ApplicationError naming the setting.
     """
@@ -43,7 +43,7 @@ def policy_edit(
         raise field_error(error.field, error.detail) from error
     for name in [*checked, *reset]:
         if project is not None and SETTINGS[name].is_of_installation:
-            raise field_error(name, "is set for the installation, not for a project: machines belong to it")
+            raise field_error(name, "can only be set for the installation, because machines belong to it")
     with transaction.atomic():
         RetentionPolicy.objects.get_or_create(project=project)
         row = RetentionPolicy.objects.select_for_update().get(project=project)
@@ -57,7 +57,7 @@ def policy_edit(
 
 
 def policy_plan(project_id: UUID, *, now: datetime) -> list[PlannedRemoval]:
-    """What the policy would delete now; serves as the dry run. Reads tables only."""
+    """Return what the policy would delete now; serves as the dry run. Reads tables only."""
     policy = policy_of(project_id)
     jobs = Job.objects.filter(project_id=project_id, deleted_at=None, state__in=TERMINAL_JOB_STATES)
     return retention_plan(

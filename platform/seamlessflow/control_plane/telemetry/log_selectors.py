@@ -18,7 +18,9 @@ MAX_READ_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """`offset`: where `text` begins, `num_missing_bytes` after what was asked for. `end`: bytes of the whole stream."""
+    """A part of a log. `text` begins at `offset`, `num_missing_bytes` after the requested one. `end`: bytes of the
+    stream.
+    """
 
     streams: list[str]
     stream: str

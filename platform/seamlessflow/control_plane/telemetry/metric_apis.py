@@ -25,62 +25,73 @@ BUCKETS, EXACT = "buckets", "exact"
 class MetricColumnsOutput(serializers.Serializer):
     """Columns of equal length; a row is a bucket, or a stored point with `points=exact`."""
 
-    first_step = serializers.ListField(child=serializers.IntegerField(), help_text="The row's first step.")
-    step = serializers.ListField(child=serializers.IntegerField(), help_text="The row's last step.")
-    count = serializers.ListField(child=serializers.IntegerField(), help_text="Points in the row.")
+    first_step = serializers.ListField(child=serializers.IntegerField(), help_text="First step of the row.")
+    step = serializers.ListField(child=serializers.IntegerField(), help_text="Last step of the row.")
+    count = serializers.ListField(child=serializers.IntegerField(), help_text="Number of points in the row.")
     min = serializers.ListField(child=serializers.FloatField())
     max = serializers.ListField(child=serializers.FloatField())
     mean = serializers.ListField(child=serializers.FloatField())
-    value = serializers.ListField(child=serializers.FloatField(), help_text="The value at `step`.")
+    value = serializers.ListField(child=serializers.FloatField(), help_text="Value at `step`.")
 
 
 class MetricsOutput(serializers.Serializer):
     first_step = serializers.IntegerField(
-        allow_null=True, help_text="Where the points of this answer begin; null if there are none."
+        allow_null=True, help_text="First step of this answer; null if there are no points."
     )
     last_step = serializers.IntegerField(allow_null=True)
     bucket_width = serializers.IntegerField(
         allow_null=True,
-        help_text="Steps in a bucket, a power of two; buckets begin at its multiples. Null with `points=exact`.",
+        help_text=(
+            "Number of steps per bucket, a power of two. Buckets begin at its multiples. Null with `points=exact`."
+        ),
     )
-    truncated = serializers.BooleanField(help_text="Whether more points follow; `next` then goes on.")
+    truncated = serializers.BooleanField(
+        help_text="Whether more points follow; `next` then names the next page."
+    )
     next = serializers.CharField(
         allow_null=True, help_text="The `cursor` of the next page; null on the last."
     )
-    metrics = serializers.DictField(child=MetricColumnsOutput(), help_text="By name, steps ascending.")
+    metrics = serializers.DictField(
+        child=MetricColumnsOutput(), help_text="Columns by name of the metric, in ascending order of steps."
+    )
 
 
 class JobMetricsApi(ProjectApi):
     @extend_schema(
         operation_id="job_metrics",
         parameters=[
-            OpenApiParameter("names", description="Comma-separated; all if left out."),
-            OpenApiParameter("from", OpenApiTypes.INT, description="First step; 0 if left out."),
-            OpenApiParameter("to", OpenApiTypes.INT, description="Last step; the newest if left out."),
+            OpenApiParameter("names", description="Names of metrics, separated by commas. Default: all."),
+            OpenApiParameter("from", OpenApiTypes.INT, description="First step. Default: 0."),
+            OpenApiParameter("to", OpenApiTypes.INT, description="Last step. Default: the newest."),
             OpenApiParameter("since_step", OpenApiTypes.INT, description="Older name of `from`."),
             OpenApiParameter(
-                "points", enum=[BUCKETS, EXACT], description=f"How to show them; `{BUCKETS}` if left out."
+                "points",
+                enum=[BUCKETS, EXACT],
+                description=f"How to return the points. Default: `{BUCKETS}`.",
             ),
             OpenApiParameter(
                 "buckets",
                 OpenApiTypes.INT,
-                description=f"Rows of each metric at most: 1 to {MAX_BUCKETS}; {DEFAULT_BUCKETS} if left out.",
+                description=f"Maximum number of rows per metric, 1 to {MAX_BUCKETS}. Default: {DEFAULT_BUCKETS}.",
             ),
             OpenApiParameter(
                 "limit",
                 OpenApiTypes.INT,
-                description=f"With `points=exact`: points of a page, 1 to {MAX_POINTS}; {DEFAULT_POINTS} if left out.",
+                description=(
+                    f"With `points=exact`: maximum number of points per page, 1 to {MAX_POINTS}. Default: "
+                    f"{DEFAULT_POINTS}."
+                ),
             ),
-            OpenApiParameter("cursor", description="With `points=exact`: the `next` of the page before."),
+            OpenApiParameter("cursor", description="With `points=exact`: the `next` of the previous page."),
         ],
         responses=MetricsOutput,
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         """Read the metrics of a job.
 
-        By default the points of each metric are gathered in buckets over the whole range of steps,
-        with minimum, maximum, mean and last value. With `points=exact` the stored points are
-        returned page by page. The last row of a metric is always its newest point.
+        By default, the points of each metric are combined into buckets over the whole range of steps, with minimum,
+        maximum, mean and last value. With `points=exact` the stored points are returned page by page. The last row of a
+        metric is always its newest point.
         """
         job = job_get_visible(access=self.access, job_id=job_id)
         query = request.query_params

@@ -1,4 +1,4 @@
-"""What the API says of where time went, and what a job amounted to."""
+"""The shapes of ledgers and summaries in the API."""
 
 from rest_framework import serializers
 
@@ -9,24 +9,34 @@ from seamlessflow.core.types.ids import IdKind
 class LedgerTotalOutput(serializers.Serializer):
     state = serializers.CharField()
     cause = serializers.CharField(
-        help_text="Of idle: why. Of serving: full, partly_filled or draining_tail; empty where nobody measured it."
+        help_text=(
+            "For idle time, the reason. For serving, `full`, `partly_filled` or `draining_tail`; empty if it was not "
+            "measured."
+        )
     )
-    is_productive = serializers.BooleanField(help_text="Serving, training or running agents.")
+    is_productive = serializers.BooleanField(
+        help_text="Whether the time was spent serving, training or running agents."
+    )
     duration_s = serializers.FloatField()
     share = serializers.FloatField()
     mean_in_flight = serializers.FloatField(allow_null=True)
 
 
 class ActivityOutput(serializers.Serializer):
-    """Where time went. `totals` add up to the whole, always in one order: what was productive, then what was not."""
+    """Where time went. `totals` add up to the whole, in a fixed order: productive time first, then the rest."""
 
     productive_share = serializers.FloatField(
-        source="activity.productive_share", allow_null=True, help_text="Null where nothing is known."
+        source="activity.productive_share",
+        allow_null=True,
+        help_text="Share of productive time; null if nothing is known.",
     )
     occupancy = serializers.FloatField(
         source="activity.occupancy",
         allow_null=True,
-        help_text="Of the time served: mean requests in flight over those that engines decode at once.",
+        help_text=(
+            "While serving: mean number of requests in flight, divided by the number that the engines decode at "
+            "once; null if it was not measured."
+        ),
     )
     totals = LedgerTotalOutput(source="activity.totals", many=True)
 
@@ -39,7 +49,7 @@ class LedgerSpanOutput(serializers.Serializer):
     job_id = ShownIdField(IdKind.JOB, allow_null=True)
     mean_in_flight = serializers.FloatField(allow_null=True)
     num_slots = serializers.IntegerField(
-        allow_null=True, help_text="Serving: how many requests its engine decodes at once."
+        allow_null=True, help_text="While serving: the number of requests that the engine decodes at once."
     )
 
 
@@ -49,23 +59,26 @@ class MachineLedgerOutput(ActivityOutput):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     window_s = serializers.FloatField()
-    num_intervals = serializers.IntegerField(help_text="Of the window; the totals are over all of them.")
-    truncated = serializers.BooleanField(
-        source="is_truncated", help_text="Whether `intervals` lacks older ones: ask with `until`."
+    num_intervals = serializers.IntegerField(
+        help_text="Number of intervals in the span. The totals cover all of them."
     )
-    intervals = LedgerSpanOutput(many=True, help_text="The newest 5000.")
+    truncated = serializers.BooleanField(
+        source="is_truncated",
+        help_text="Whether older intervals are left out of `intervals`; ask for them with `until`.",
+    )
+    intervals = LedgerSpanOutput(many=True, help_text="The newest intervals, at most 5000.")
 
 
 class JobLedgerOutput(ActivityOutput):
-    """Of all its machines together; their work for other jobs is the state `other_jobs`."""
+    """Where the time of all machines of the job went. Their work for other jobs has the state `other_jobs`."""
 
     machines = MachineLedgerOutput(many=True)
 
 
 class SummaryOutput(serializers.Serializer):
-    """What a job amounted to; see `summary.Summary`."""
+    """The results of a job; see `summary.Summary`."""
 
-    time = ActivityOutput(help_text="Of the machines that worked for it, together.")
+    time = ActivityOutput(help_text="Where the time of its machines went, taken together.")
     num_groups_trained = serializers.IntegerField()
     num_groups_dropped = serializers.IntegerField()
     reward_first_tenth = serializers.FloatField(allow_null=True)
@@ -74,10 +87,12 @@ class SummaryOutput(serializers.Serializer):
     num_sessions = serializers.IntegerField()
     num_turns = serializers.IntegerField()
     num_sampled_tokens = serializers.IntegerField()
-    num_evaluation_tokens = serializers.IntegerField(help_text="Of those, of evaluations: never trained.")
+    num_evaluation_tokens = serializers.IntegerField(
+        help_text="Sampled tokens of evaluations, which are never trained on."
+    )
     num_trained_tokens = serializers.IntegerField()
     trained_tokens_per_s = serializers.FloatField(
-        allow_null=True, help_text="Trained tokens over the seconds from the job's start to its end or now."
+        allow_null=True, help_text="Trained tokens per second, from the job's start to its end or to now."
     )
     num_wasted_tokens = serializers.IntegerField()
     num_turns_handed_over = serializers.IntegerField()

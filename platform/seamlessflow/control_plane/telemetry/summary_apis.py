@@ -1,4 +1,4 @@
-"""What a job amounted to, over REST."""
+"""The results of a job over REST."""
 
 from uuid import UUID
 

@@ -37,7 +37,7 @@ class UploadInput(serializers.Serializer):
 
 class ArtifactOutput(serializers.Serializer):
     id = ShownIdField(IdKind.ARTIFACT)
-    uri = serializers.SerializerMethodField(help_text="For job specs: artifact://…")
+    uri = serializers.SerializerMethodField(help_text="Reference for job specs: `artifact://…`.")
     name = serializers.CharField()
     is_archive = serializers.BooleanField()
     num_bytes = serializers.IntegerField()
@@ -57,7 +57,10 @@ class UploadApi(ProjectApi):
             *PAGE_PARAMETERS,
             OpenApiParameter(
                 "sha256",
-                description="Only those made of a file with this digest: what is there need not be sent.",
+                description=(
+                    "List only uploads of a file with this SHA-256 digest. A file that is listed need not be sent "
+                    "again."
+                ),
             ),
         ],
         responses=page_serializer(ArtifactOutput),
@@ -65,7 +68,7 @@ class UploadApi(ProjectApi):
     def get(self, request: Request) -> Response:
         """List the uploaded files that you can read, newest first.
 
-        To find out whether a file needs to be sent at all, ask for its `sha256`.
+        Pass the `sha256` of a file to find out whether it needs to be sent at all.
         """
         artifacts = Artifact.objects.filter(project_id__in=self.access.readable, deleted_at=None).order_by(
             "-created_at", "-id"
@@ -81,9 +84,13 @@ class UploadApi(ProjectApi):
         operation_id="upload",
         parameters=[
             OpenApiParameter(
-                "unpack", OpenApiTypes.BOOL, description="The file is a tar or tar.gz of a folder."
+                "unpack",
+                OpenApiTypes.BOOL,
+                description="Whether the file is a tar or tar.gz that holds a folder and should be unpacked.",
             ),
-            OpenApiParameter("project", description="Slug; may be left out with a token."),
+            OpenApiParameter(
+                "project", description="Slug of the project. May be left out with a project's token."
+            ),
         ],
         request={"multipart/form-data": UploadInput},
         responses={201: ArtifactOutput},

@@ -17,7 +17,7 @@ MAX_ENTRIES = 10_000
 
 
 def archive_unpack(*, archive: Path, folder: Path, max_bytes: int) -> int:
-    """Return the bytes unpacked. Raises ApplicationError naming `file`."""
+    """Unpack the archive and return the number of bytes. Raises ApplicationError naming `file`."""
     try:
         return _unpack(archive, folder, max_bytes)
     except OSError as error:
@@ -50,7 +50,7 @@ def _unpack(archive: Path, folder: Path, max_bytes: int) -> int:
 def _target(member: TarMember, folder: Path) -> Path:
     path = PurePosixPath(member.name)
     if not (member.is_file or member.is_folder):
-        raise field_error("file", f"the archive holds {member.name!r}, which is neither file nor folder")
+        raise field_error("file", f"the archive holds {member.name!r}, which is neither a file nor a folder")
     if path.is_absolute() or ".." in path.parts or "\x00" in member.name:
         raise field_error("file", f"the archive holds the path {member.name!r}, which leaves its folder")
     return folder.joinpath(*path.parts)

@@ -40,7 +40,7 @@ class IncomingFileHandler(FileUploadHandler):
     def new_file(self, *args: Any, **options: Any) -> None:
         super().new_file(*args, **options)
         if self._path is not None:
-            raise field_error("file", "only one file may be sent at a time")
+            raise field_error("file", "send only one file per request")
         if self.field_name != "file":
             raise field_error(str(self.field_name), "is not a known field; accepted: file")
         descriptor, path = tempfile.mkstemp(dir=self._folder, prefix="upload-")

@@ -48,7 +48,7 @@ class TarMember:
         return self.type == tarfile.DIRTYPE
 
     def chunks(self) -> Iterator[bytes]:
-        """The content. Raises InvalidTar where the archive ends early."""
+        """Yield the content. Raises InvalidTar if the archive ends early."""
         while self._num_left:
             chunk = self._stream.read(min(self._num_left, CHUNK_BYTES))
             if not chunk:
@@ -64,7 +64,7 @@ class TarMember:
 
 
 def tar_members(archive: Path) -> Iterator[TarMember]:
-    """Raises InvalidTar; also what the decompressors raise."""
+    """Yield the members in order. Raises InvalidTar, and whatever the decompressors raise."""
     with archive.open("rb") as raw, _plain(raw) as stream:
         while (member := _next(stream)) is not None:
             yield member
@@ -72,7 +72,7 @@ def tar_members(archive: Path) -> Iterator[TarMember]:
 
 
 def _next(stream: IO[bytes]) -> TarMember | None:
-    """The next member with its extended headers applied; None at the end."""
+    """Return the next member with its extended headers applied; None at the end."""
     said: dict[str, str] = {}
     for _ in range(MAX_HEADERS + 1):
         block = _exactly(stream, BLOCK)
@@ -97,7 +97,7 @@ def _member(info: tarfile.TarInfo, said: dict[str, str], stream: IO[bytes]) -> T
     name, size = said.get(_PATH, info.name), info.size
     if _SIZE in said:
         if not (said[_SIZE].isascii() and said[_SIZE].isdecimal() and len(said[_SIZE]) < 19):
-            raise InvalidTar("the size of a member is no number")
+            raise InvalidTar("the size of a member is not a number")
         size = int(said[_SIZE])
     if size < 0 or len(name) > MAX_PATH_CHARS:
         raise InvalidTar(f"a member has a negative size or a name of more than {MAX_PATH_CHARS} characters")
@@ -140,7 +140,7 @@ def _exactly(stream: IO[bytes], num_bytes: int) -> bytes:
 
 
 def _plain(raw: IO[bytes]) -> IO[bytes]:
-    """The decompressed stream; its first bytes tell the compression."""
+    """Return the decompressed stream. Its first bytes tell the compression."""
     start = raw.read(6)
     raw.seek(0)
     if start.startswith(b"\x1f\x8b"):

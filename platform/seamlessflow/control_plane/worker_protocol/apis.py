@@ -99,7 +99,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     body = _decode(request, MetricReport)
     live = Phase.objects.filter(id=claims.phase_id, fence=claims.fence, state__in=LIVE_PHASE_STATES)
     if not live.exists():
-        raise conflict("the phase is over; its machine may work under a newer lease")
+        raise conflict("the phase is over; its machine may have a newer lease")
     metrics_record(job_id=claims.job_id, project_id=claims.project_id, step=body.step, values=body.values)
     return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
@@ -142,7 +142,8 @@ def _check_times(heartbeat: Heartbeat) -> None:
         if (item.state is LedgerState.IDLE) != (item.cause is not None):
             raise field_error(
                 "intervals",
-                f"interval {item.seq} is {item.state} with cause {item.cause}; idle alone has one",
+                f"interval {item.seq} is {item.state} with cause {item.cause}; an idle interval needs a cause, "
+                "others have none",
             )
 
 
@@ -150,7 +151,7 @@ def _decode(request: HttpRequest, kind: type[Body]) -> Body:
     try:
         body = msgspec.json.decode(request.body, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ApplicationError(f"the body is no {kind.__name__}: {error}") from error
+        raise ApplicationError(f"the body is not a {kind.__name__}: {error}") from error
     if body.protocol_version not in ACCEPTED_PROTOCOLS:
         accepted = ", ".join(str(version) for version in sorted(ACCEPTED_PROTOCOLS))
         raise field_error(

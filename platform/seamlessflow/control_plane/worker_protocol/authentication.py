@@ -42,7 +42,9 @@ def machine_authenticate(request: HttpRequest) -> UUID:
     token = token_find(secret=secret, kind=TokenKind.MACHINE)
     if token is None or token.machine_id is None:
         _remembered.pop(digest, None)
-        raise _unauthorized("this machine token is unknown or revoked; register_machine makes a new one")
+        raise _unauthorized(
+            "this machine token is unknown or revoked; create a new one with `register_machine`"
+        )
     token_touch(token=token)
     if len(_remembered) >= MAX_REMEMBERED:
         _remembered.clear()
@@ -63,18 +65,18 @@ def join_authenticate(request: HttpRequest) -> None:
     """Check the join token. Raises ApplicationError: 401 for another secret, 403 if none is configured."""
     if not settings.JOIN_TOKEN:
         raise ApplicationError(
-            "machines do not join this installation by themselves; register_machine makes a machine's token, "
-            "or SEAMLESSFLOW_JOIN_TOKEN on the web process lets them",
+            "machines cannot join this installation by themselves; create a machine's token with "
+            "`register_machine`, or set SEAMLESSFLOW_JOIN_TOKEN on the web process",
             status=HTTPStatus.FORBIDDEN,
         )
     if not hmac.compare_digest(_bearer(request).encode(), settings.JOIN_TOKEN.encode()):
-        raise _unauthorized("this join token is not the installation's")
+        raise _unauthorized("this is not the join token of the installation")
 
 
 def _bearer(request: HttpRequest) -> str:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
-        raise _unauthorized("a header `Authorization: Bearer …` is needed")
+        raise _unauthorized("the header `Authorization: Bearer …` is missing")
     return secret.strip()
 
 

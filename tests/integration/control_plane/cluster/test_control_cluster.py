@@ -215,7 +215,7 @@ def _link() -> tarfile.TarInfo:
     [
         (tar_of((tarfile.TarInfo("../out"), b"x")), b"leaves its folder"),
         (tar_of((tarfile.TarInfo("/etc/out"), b"x")), b"leaves its folder"),
-        (tar_of((_link(), b"")), b"neither file nor folder"),
+        (tar_of((_link(), b"")), b"neither a file nor a folder"),
         (b"no archive", b"not a tar"),
     ],
 )

@@ -187,13 +187,13 @@ def test_adapter_of_layers_that_the_model_does_not_have_is_refused(cast: Cast) -
         assert refused.status_code == 400
         (fault,) = json.loads(refused.content)["errors"]
         assert fault["field"] == "train.lora.target_modules"
-        assert fault["detail"] == f"{target!r} is no linear layer of the model; it has k_proj, q_proj"
+        assert fault["detail"] == f"{target!r} is not a linear layer of the model; accepted: k_proj, q_proj"
     (cast.model / "model.safetensors").write_bytes(b"no header")
     assert b"model.safetensors" in submit("k_proj").content
 
 
 def test_an_empty_file_of_tasks_and_a_task_with_a_nul_are_refused(cast: Cast) -> None:
-    for text, word in (("\n\n", b"0 tasks"), ('{"a": "x\\u0000"}\n', b"line 1 holds a NUL")):
+    for text, word in (("\n\n", b"0 tasks"), ('{"a": "x\\u0000"}\n', b"line 1 contains a NUL")):
         cast.tasks.write_text(text)
         response = cast.owner.call("POST", "jobs", cast.spec())
         assert response.status_code == 400
@@ -252,7 +252,10 @@ def test_a_host_by_which_it_does_not_go_is_refused_by_name(cast: Cast, path: str
     assert response.status_code == 400
     assert response["Content-Type"] == kind
     said = response.content.decode()
-    assert "Host: 'evil.example' is not a name of this control plane; SEAMLESSFLOW_ALLOWED_HOSTS" in said
+    assert (
+        "Host: 'evil.example' is not a name of this control plane; accepted: those in SEAMLESSFLOW_ALLOWED_HOSTS"
+        in said
+    )
 
 
 def tar_of(*names: str) -> bytes:

@@ -141,7 +141,7 @@ def test_a_parameter_that_no_operation_has_is_refused_by_name(
         assert response.status_code == 400, (method, response.content)
         (fault,) = json.loads(response.content)["errors"]
         assert fault["field"] == "nonsense"
-        assert "is no parameter of this address; accepted: " in fault["detail"]
+        assert "is not a parameter of this address; accepted: " in fault["detail"]
 
 
 def test_lists_hold_nothing_for_an_outsider(cast: Cast, world: dict[str, str]) -> None:

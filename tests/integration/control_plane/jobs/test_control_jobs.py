@@ -185,7 +185,7 @@ def test_events_are_read_by_what_they_are_about(cast: Cast) -> None:
     assert of_job == everything
     assert of_groups == []
     assert refused.status_code == 400
-    assert "'grup' is no subject; accepted: job, phase, version, group" in refused.content.decode()
+    assert "'grup' is not a subject; accepted: job, phase, version, group" in refused.content.decode()
 
 
 def test_artifact_of_another_project_is_not_found(cast: Cast) -> None:
@@ -335,7 +335,7 @@ def test_a_stage_is_switched_by_name_with_an_event_and_an_author(cast: Cast) -> 
     assert event.data == {"to": "second", "generation": job.generation}
     refused = cast.member.call("POST", f"jobs/{shown}/stage", {"stage": "third"})
     assert refused.status_code == 400
-    assert "no stage 'third': its stages are first, second" in json.loads(refused.content)["detail"]
+    assert "no stage 'third'; accepted: first, second" in json.loads(refused.content)["detail"]
     assert cast.outsider.call("POST", f"jobs/{shown}/stage", body).status_code == 404
     assert Job.objects.get().stage_request == 1
 

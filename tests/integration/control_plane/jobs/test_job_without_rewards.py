@@ -78,7 +78,10 @@ async def test_job_whose_agents_always_crash_pauses_itself_and_says_why(
         await world.until(is_asked_to_pause, what="the job pauses itself")
         ((author, reason),) = world.sql("SELECT author, reason FROM common_event WHERE kind = 'job.desired'")
         assert author == "platform"
-        assert reason == f"8 groups in a row were dropped for want of rewards; the last error: {CRASH}"
+        assert (
+            reason
+            == f"8 groups in a row were dropped because too few sessions got a reward; the last error: {CRASH}"
+        )
 
         async def is_pausing() -> bool:
             return world.sql(JOB)[0][1:] in [("pausing", reason), ("paused", reason)]
@@ -141,7 +144,7 @@ def test_only_groups_without_rewards_in_a_row_count_and_a_resume_counts_anew(cas
     assert cycle(job) == "pause"
 
     shown: dict[str, Any] = json.loads(cast.owner.call("GET", f"jobs/{job.id}").content)
-    reason = "8 groups in a row were dropped for want of rewards; the last error: error 31"
+    reason = "8 groups in a row were dropped because too few sessions got a reward; the last error: error 31"
     assert (shown["desired"], shown["state_reason"]) == ("pause", reason)
     event = Event.objects.get(kind="job.desired")
     assert (event.author, event.reason) == ("platform", reason)

@@ -200,7 +200,7 @@ def test_what_cannot_be_given_is_said_in_one_sentence(cast: Cast) -> None:
     version_make(job, 3)
     refusals = {
         (cast.owner, 9, None): (404, "there is no version 9"),
-        (cast.owner, 1, "adapter"): (400, "form: 'adapter' is not accepted: the version is no adapter"),
+        (cast.owner, 1, "adapter"): (400, "form: 'adapter' is not accepted: the version is not an adapter"),
         (cast.owner, 1, "onnx"): (400, "form: 'onnx' is not accepted; accepted: model, adapter"),
         (cast.owner, 2, None): (410, "the files of version 2 are gone"),
         (cast.owner, 3, None): (409, "the files of version 3 cannot be read"),

@@ -124,10 +124,10 @@ def test_folders_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
     file_write(taken / "holiday.jpg", 3)
     with pytest.raises(BackupRefused, match=r"is not empty \(holiday.jpg\)"):
         _folder_prepare(taken, root)
-    with pytest.raises(BackupRefused, match="lies in the artifact store"):
+    with pytest.raises(BackupRefused, match="is inside the artifact store"):
         _folder_prepare(root / "backup", root)
     fresh = tmp_path / "fresh"
     _folder_prepare(fresh, root)
     _folder_prepare(fresh, root)  # an interrupted one is begun anew
-    with pytest.raises(DamagedBackup, match="holds no whole back-up"):
+    with pytest.raises(DamagedBackup, match="does not contain a complete back-up"):
         manifest_read(fresh)

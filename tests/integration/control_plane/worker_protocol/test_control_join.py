@@ -92,7 +92,10 @@ def test_the_join_token_takes_no_machine_over_that_is_heard_of() -> None:
     answer = join_asked(stored_token="sfm_guessed")
 
     assert answer.status_code == HTTPStatus.CONFLICT
-    assert "another host goes by 'gpu-1' and was heard of 10 s ago" in json.loads(answer.content)["detail"]
+    assert (
+        "another host uses 'gpu-1' and sent its last heartbeat 10 s ago"
+        in json.loads(answer.content)["detail"]
+    )
     assert heartbeat_status(first.token) == HTTPStatus.OK
 
 
@@ -150,7 +153,7 @@ def test_command_keeps_the_token_for_its_user_alone_and_says_what_was_refused(
     elsewhere = Home(tmp_path / "elsewhere")
     with (
         patch.object(joining_of_hosts, "WAIT_S", 0.0),
-        pytest.raises(CliError, match="another host goes by 'gpu-1'"),
+        pytest.raises(CliError, match="another host uses 'gpu-1'"),
     ):
         machine_join(elsewhere, **given, environ={"SEAMLESSFLOW_JOIN_TOKEN": JOIN_TOKEN})  # type: ignore[arg-type]
     with pytest.raises(CliError, match="not the installation's"):

@@ -25,11 +25,11 @@ def json_check(value: object) -> None:
 def text_fault(text: str) -> str | None:
     """Say why PostgreSQL cannot hold a text; None if it can."""
     if "\x00" in text:
-        return f"{text!r} holds a NUL character, which no field accepts"
+        return f"{text!r} contains a NUL character, which no field accepts"
     try:
         text.encode()
     except UnicodeEncodeError:
-        return f"{text!r} holds half of a surrogate pair, which is no character"
+        return f"{text!r} contains half of a surrogate pair, which is not a character"
     return None
 
 
@@ -39,9 +39,9 @@ def _fault(item: object) -> str | None:
     if isinstance(item, str):
         return text_fault(item)
     if isinstance(item, int):
-        return None if abs(item) < MAX_INTEGER else "is beyond the 64-bit integers accepted"
+        return None if abs(item) < MAX_INTEGER else "does not fit into the 64 bits accepted"
     if isinstance(item, float):
-        return None if math.isfinite(item) else f"{item} is no number; accepted: finite ones"
+        return None if math.isfinite(item) else f"{item} is not accepted; accepted: finite numbers"
     return f"{item!r} is a {type(item).__name__}; accepted: text, numbers, true, false, null, lists, mappings"
 
 
@@ -50,7 +50,7 @@ def _members(path: str, item: object) -> Iterator[tuple[str, object]]:
         yield from ((str(index), member) for index, member in enumerate(item))
     elif isinstance(item, dict):
         for key, member in item.items():
-            fault = text_fault(key) if isinstance(key, str) else f"the key {key!r} is no text"
+            fault = text_fault(key) if isinstance(key, str) else f"the key {key!r} is not a text"
             if fault is not None:
                 raise field_error(path, fault)
             yield key, member

@@ -31,7 +31,7 @@ def header_read(file: Path) -> list[StoredTensor]:
             raise ValueError(f"it has no safetensors header of at most {HEADER_BOUNDS.max_bytes} bytes")
         header = json_text_read(stream.read(length), HEADER_BOUNDS)
     if not isinstance(header, dict):
-        raise ValueError("its safetensors header is no mapping")
+        raise ValueError("its safetensors header is not a mapping")
     header.pop("__metadata__", None)
     try:
         tensors = [_tensor(name, entry, file, data=LENGTH_BYTES + length) for name, entry in header.items()]

@@ -127,7 +127,7 @@ class _Body:
                 message = await self._receive()
         except TimeoutError:
             raise BodyRefused(
-                HTTPStatus.REQUEST_TIMEOUT, f"no byte of the body came for {SILENCE_S:.0f} s"
+                HTTPStatus.REQUEST_TIMEOUT, f"no part of the body arrived for {SILENCE_S:.0f} s"
             ) from None
         if message["type"] == "http.request":
             self._count(len(message.get("body", b"")))
@@ -143,7 +143,8 @@ class _Body:
         late_s = time.monotonic() - self._started_s - PATIENCE_S
         if late_s > 0 and self._num_received < late_s * LEAST_BYTES_PER_S:
             raise BodyRefused(
-                HTTPStatus.REQUEST_TIMEOUT, f"the body comes at less than {LEAST_BYTES_PER_S} bytes a second"
+                HTTPStatus.REQUEST_TIMEOUT,
+                f"the body arrives at less than {LEAST_BYTES_PER_S} bytes per second",
             )
 
 

@@ -29,7 +29,7 @@ PATH_PARAMETERS = {
 
 class FaultOutput(serializers.Serializer):
     field = serializers.CharField(
-        help_text="Where the fault is: a field of the body, a parameter or a header."
+        help_text="The field of the body, the parameter or the header that is wrong."
     )
     detail = serializers.CharField(help_text="What is wrong and what is accepted.")
 
@@ -38,7 +38,7 @@ class ProblemOutput(serializers.Serializer):
     """RFC 9457."""
 
     type = serializers.CharField(help_text="Always `about:blank`.")
-    title = serializers.CharField(help_text="The phrase of the status.")
+    title = serializers.CharField(help_text="The standard phrase for the status.")
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="What is wrong, in one sentence.")
     errors = FaultOutput(many=True)
@@ -70,10 +70,12 @@ class PublishedOperation(AutoSchema):
 
     def _refusals(self) -> str:
         """Describe the refusals that every operation shares; an operation's own description names the others."""
-        missing = " or what it names does not exist in your projects (404)" if "{" in self.path else ""
+        missing = (
+            " or something that it names does not exist in your projects (404)" if "{" in self.path else ""
+        )
         return (
-            "The request is refused: it has a fault (400), it carries no valid credential (401), the caller may not do "
-            f"this (403){missing}. 503 with `Retry-After`: the platform is unavailable for a moment."
+            "The request is refused: it is invalid (400), it has no valid credential (401), the caller may not do "
+            f"this (403){missing}. 503 with `Retry-After`: the platform is temporarily unavailable."
         )
 
     def _text(self) -> str:

@@ -18,9 +18,11 @@ MAX_LIMIT = 500
 
 PAGE_PARAMETERS = [
     OpenApiParameter(
-        "limit", OpenApiTypes.INT, description=f"1 to {MAX_LIMIT}; {DEFAULT_LIMIT} if left out."
+        "limit",
+        OpenApiTypes.INT,
+        description=f"Maximum number of rows, 1 to {MAX_LIMIT}. Default: {DEFAULT_LIMIT}.",
     ),
-    OpenApiParameter("offset", OpenApiTypes.INT, description="Rows to skip; 0 if left out."),
+    OpenApiParameter("offset", OpenApiTypes.INT, description="Number of rows to skip. Default: 0."),
 ]
 
 
@@ -30,7 +32,7 @@ def page_serializer(item: type[serializers.Serializer]) -> serializers.Serialize
     return inline_serializer(
         name=f"{item.__name__.removesuffix('Output')}Page",
         fields={
-            "count": serializers.IntegerField(help_text="Rows in all pages."),
+            "count": serializers.IntegerField(help_text="Number of rows in all pages."),
             "limit": serializers.IntegerField(),
             "offset": serializers.IntegerField(),
             "results": item(many=True),

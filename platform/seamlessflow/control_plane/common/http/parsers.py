@@ -47,7 +47,7 @@ class YamlParser(parsers.BaseParser):
         except RecursionError as error:
             raise ParseError(_TOO_DEEP) from error
         except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date or number
-            raise ParseError(f"the body is not YAML: {' '.join(str(error).split())}") from error
+            raise ParseError(f"the body is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _load(text: bytes) -> Any:

@@ -123,9 +123,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     detail = "the request is malformed"
     if isinstance(exception, DisallowedHost):
         host = request.META.get("HTTP_HOST", "")
-        detail = (
-            f"Host: {host!r} is not a name of this control plane; SEAMLESSFLOW_ALLOWED_HOSTS says which are"
-        )
+        detail = f"Host: {host!r} is not a name of this control plane; accepted: those in SEAMLESSFLOW_ALLOWED_HOSTS"
     if request.path.startswith(API_PREFIX):
         return problem_response(HTTPStatus.BAD_REQUEST, detail)
     return HttpResponse(f"{detail}.", status=HTTPStatus.BAD_REQUEST, content_type="text/plain")

@@ -60,7 +60,7 @@ def restore(folder: Path, *, say: Say) -> Manifest:
     manifest = manifest_read(folder)
     root: Path = settings.ARTIFACT_ROOT.resolve()
     if _num_tables() and (root / RESTORING).exists():
-        say("going on after an interruption: the database is there")
+        say("continuing after an interruption: the database is already restored")
     else:
         _empty_check(root)
         (root / RESTORING).touch()
@@ -88,7 +88,7 @@ def restore(folder: Path, *, say: Say) -> Manifest:
 def manifest_read(folder: Path) -> Manifest:
     """Return the manifest if every file exists with its size. Raises DamagedBackup."""
     if (folder / INCOMPLETE_NAME).exists() or not (folder / MANIFEST_NAME).exists():
-        raise DamagedBackup(f"{folder} holds no whole back-up: it was interrupted, or is none")
+        raise DamagedBackup(f"{folder} does not contain a complete back-up")
     manifest = manifest_decode((folder / MANIFEST_NAME).read_bytes())
     _size_check(folder / DUMP_NAME, manifest.database)
     for file in manifest.files:
@@ -107,7 +107,7 @@ def _files_copy(folder: Path, root: Path, manifest: Manifest, say: Say) -> None:
     say(f"copying {len(manifest.files)} files of {manifest.num_bytes / 1e9:.2f} GB")
     for file in manifest.files:
         if file_copy(folder / FILES_NAME / file.path, root / file.path, file.path) != file:
-            raise DamagedBackup(f"{file.path}: its bytes are not those that were backed up")
+            raise DamagedBackup(f"{file.path}: its content differs from what was backed up")
 
 
 def _num_tables() -> int:

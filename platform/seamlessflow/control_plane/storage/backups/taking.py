@@ -76,14 +76,14 @@ def back_up(folder: Path, *, say: Say) -> Manifest:
 
 
 def _folder_prepare(folder: Path, root: Path) -> None:
-    """Accept an empty folder, or clear one left by an interrupted back-up."""
+    """Accept an empty folder, or clear one that an interrupted back-up left."""
     if folder.resolve().is_relative_to(root):
-        raise BackupRefused(f"{folder} lies in the artifact store {root}; choose a folder outside of it")
+        raise BackupRefused(f"{folder} is inside the artifact store {root}; choose a folder outside it")
     folder.mkdir(parents=True, exist_ok=True)
     found = sorted(entry.name for entry in folder.iterdir())
     if found and INCOMPLETE_NAME not in found:
         raise BackupRefused(
-            f"{folder} is not empty ({found[0]}); choose a folder that is, or that does not exist"
+            f"{folder} is not empty ({found[0]}); choose an empty folder, or one that does not exist"
         )
     _write(folder / INCOMPLETE_NAME, b"This back-up was interrupted. Take it anew into this folder.\n")
 

@@ -1,4 +1,4 @@
-"""Print a link that signs a browser in, once, within a day."""
+"""Print a link that signs a browser in. It works once, within a day."""
 
 from typing import Any
 

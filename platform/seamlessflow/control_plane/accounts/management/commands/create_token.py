@@ -28,21 +28,28 @@ class Command(BaseCommand):
         of.add_argument(
             "--installation",
             action="store_true",
-            help="For all projects of the user, and for machines with the scope operate; the user must be staff.",
+            help=(
+                "Make the token valid for all projects of the user and, with the scope operate, for machines; the "
+                "user must be staff."
+            ),
         )
         parser.add_argument("--user", default=OWNER_NAME)
         parser.add_argument("--name", required=True)
         parser.add_argument(
             "--scopes",
-            help=f"Comma-separated, of {', '.join(Scope)}; {', '.join(sorted(DEFAULT_SCOPES))} if left out.",
+            help=f"Comma-separated list of {', '.join(Scope)}. Default: {', '.join(sorted(DEFAULT_SCOPES))}.",
         )
         end = parser.add_mutually_exclusive_group()
         end.add_argument(
             "--expires-in-days",
             type=int,
-            help=f"1 to {MAX_LIFETIME_DAYS}; {DEFAULT_LIFETIME_DAYS} if left out.",
+            help=f"Lifetime in days, 1 to {MAX_LIFETIME_DAYS}. Default: {DEFAULT_LIFETIME_DAYS}.",
         )
-        end.add_argument("--never-expires", action="store_true", help="It works until somebody revokes it.")
+        end.add_argument(
+            ("--never-expires"),
+            action="store_true",
+            help="Make a token that works until somebody revokes it.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["user"]).first()

@@ -1,4 +1,4 @@
-"""Make the user `admin` and the project `default` if there are none; prints nothing."""
+"""Create the user `admin` and the project `default` if there are no users and projects. Prints nothing."""
 
 from typing import Any
 

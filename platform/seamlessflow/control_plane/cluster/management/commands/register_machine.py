@@ -1,4 +1,4 @@
-"""Create or keep a machine and print a fresh token for its supervisor, alone on standard output."""
+"""Register a machine, or keep an existing one, and print only a new token for its supervisor."""
 
 from typing import Any
 
@@ -13,7 +13,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
-        parser.add_argument("--tags", help="Comma-separated; an existing machine keeps its own if left out.")
+        parser.add_argument(
+            "--tags", help="Comma-separated tags. If left out, an existing machine keeps its tags."
+        )
         parser.add_argument("--rotate", action="store_true", help="Revoke the machine's earlier tokens.")
 
     def handle(self, *args: Any, **options: Any) -> None:

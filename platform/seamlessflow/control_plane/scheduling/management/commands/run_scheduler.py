@@ -20,7 +20,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--alive-file",
             type=Path,
-            help="Touched about twice a second, for health checks: a stuck loop lets it age.",
+            help="File that is touched about twice a second while the loop runs, for health checks.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

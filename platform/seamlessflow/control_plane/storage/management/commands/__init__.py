@@ -1,1 +1,1 @@
-"""Commands."""
+"""One module per command."""

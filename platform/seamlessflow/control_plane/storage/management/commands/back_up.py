@@ -13,7 +13,7 @@ class Command(BaseCommand):
     help = __doc__
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("folder", type=Path, help="Empty, or new; outside of the artifact store.")
+        parser.add_argument("folder", type=Path, help="Empty or new folder, outside the artifact store.")
 
     def handle(self, *args: Any, folder: Path, **options: Any) -> None:
         try:
@@ -22,5 +22,7 @@ class Command(BaseCommand):
             raise CommandError(f"no back-up was made: {error}") from error
         for missing in manifest.missing:
             of_job = f" of the job {missing.job_name!r}" if missing.job_name else ""
-            self.stderr.write(f"missing, so not in the back-up: {missing.what}{of_job}", ending="\n")
+            self.stderr.write(
+                f"not in the back-up, because it is missing: {missing.what}{of_job}", ending="\n"
+            )
         self.stdout.write(f"{folder}: {len(manifest.files)} files, {manifest.num_bytes / 1e9:.2f} GB in all")

@@ -15,7 +15,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # checks may read tables
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("folder", type=Path, help="A whole back-up.")
+        parser.add_argument("folder", type=Path, help="Folder of a complete back-up.")
 
     def handle(self, *args: Any, folder: Path, **options: Any) -> None:
         try:
