@@ -14,7 +14,7 @@ BEAT_S = 1.0
 
 
 class WatchedConsumer(bootsteps.StartStopStep):
-    """A step of the consumer's blueprint. It starts with each connection and stops when the connection is lost."""
+    """Watches the consumer's loop: a step of its blueprint that starts with each connection and stops with it."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 

@@ -36,7 +36,7 @@ class DatabaseAddress:
     options: dict[str, str]
 
     def connect_arguments(self) -> dict[str, str]:
-        """Keywords for `psycopg.connect`."""
+        """Return the keywords for `psycopg.connect`."""
         known = {
             "user": self.user, "password": self.password, "host": self.host, "port": self.port, "dbname": self.name,
         }  # fmt: skip
@@ -114,7 +114,7 @@ class Environment:
         return path
 
     def made_folder(self, name: str, path: Path) -> Path:
-        """Make `path`, which lies in the folder that the variable names."""
+        """Create the folder `path`, which lies in the folder that the variable names."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

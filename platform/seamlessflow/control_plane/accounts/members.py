@@ -37,7 +37,9 @@ class Added:
 
 
 def project_get(*, access: Access, slug: str, operation: Operation) -> Project:
-    """Raises ApplicationError: 404 for a project that the caller cannot see, 403 for one where they may not."""
+    """Return the project. Raises ApplicationError: 404 if the caller cannot see it, 403 if the operation is not
+    allowed.
+    """
     project = Project.objects.filter(slug=slug, id__in=access.readable).first()
     if project is None:
         raise not_found("project", slug)
@@ -76,7 +78,7 @@ def member_add(
 
 @transaction.atomic
 def member_change(*, project: Project, username: str, role: MembershipRole, author: str) -> Membership:
-    """Raises ApplicationError: 404, or 409 for the last owner."""
+    """Change the member's role. Raises ApplicationError: 404, or 409 for the last owner."""
     membership = _locked(project, username)
     before = membership.role
     if before == role:

@@ -60,7 +60,7 @@ class Access:
     def check(
         self, operation: Operation, project_id: UUID | None = None, *, author_id: UUID | None = None
     ) -> None:
-        """Raises ApplicationError (403). `author_id`: the user who made the object."""
+        """Raise ApplicationError (403) if the operation is refused. `author_id`: the user who created the object."""
         refusal = self._refusal(operation, project_id, author_id)
         if refusal is not None:
             raise ApplicationError(refusal, status=HTTPStatus.FORBIDDEN)

@@ -95,6 +95,6 @@ def _tell(phase: Phase, *, to: PhaseState, reason: str, author: str) -> None:
 
 
 def _has_failed_before(phase: Phase) -> bool:
-    """Tell whether another member of the gang failed: a gang fails once. The lock of the job's row orders members."""
+    """Whether another member of the gang failed before: a gang fails once. The lock on the job's row orders members."""
     fellows = Phase.objects.filter(gang_id=phase.gang_id, state=PhaseState.FAILED).exclude(id=phase.id)
     return phase.gang_id is not None and fellows.exists()

@@ -8,5 +8,5 @@ from seamlessflow.core.types.ids import uuid7
 
 
 def new_id() -> UUID:
-    """A fresh UUIDv7."""
+    """Return a new UUIDv7."""
     return uuid7(unix_ms=time.time_ns() // 1_000_000, random_bytes=os.urandom(10))

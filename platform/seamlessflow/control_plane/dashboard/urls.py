@@ -1,4 +1,4 @@
-"""Addresses of the browser application: all those below these words belong to it. Any other address is no page."""
+"""Addresses of the browser application: everything below these words. No other address has a page."""
 
 from django.urls import path, re_path
 

@@ -136,7 +136,7 @@ class JobDesireInput(serializers.Serializer):
 
 
 class _JobDesireApi(_JobApi):
-    """Edits the desired state; the scheduler does the rest."""
+    """Edits the desired state of a job; the scheduler does the rest."""
 
     desired: DesiredJobState
 

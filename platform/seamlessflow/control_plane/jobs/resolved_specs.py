@@ -22,7 +22,7 @@ ReadSpecs = Callable[[Sequence[UUID]], Iterable[tuple[UUID, Mapping[str, Any]]]]
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSpec:
-    """`document` is the stored JSON, as workers receive it: nobody changes it."""
+    """A parsed spec. `document` is the stored JSON that workers receive; do not change it."""
 
     spec: JobSpec
     document: Mapping[str, Any]

@@ -29,8 +29,8 @@ EVENT_SUBJECTS = (
 
 
 def job_list_visible(*, access: Access, state: str | None = None, search: str = "") -> QuerySet[Job]:
-    """Newest first, each with `reward_mean`, the mean reward of the groups in its newest published batch, and
-    `best_version`, the one that did best in evaluation.
+    """List jobs, newest first, each with `reward_mean`, the mean reward of the groups in its newest published batch,
+    and `best_version`, the one that did best in evaluation.
 
     `state`: one or several, separated by commas. `search`: a part of the name or of the owner's, or a whole id.
     """

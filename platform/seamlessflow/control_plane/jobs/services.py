@@ -132,7 +132,9 @@ def job_submit(
 
 
 def _dataset_take(job: Job, spec: JobSpec, sources: Sequence[Source]) -> None:
-    """Fix what is trained. The job has an update for each batch of its epochs, or fewer if its author wants fewer."""
+    """Fix what the job trains on. It gets an update for each batch of its epochs, or fewer if its author asked for
+    fewer.
+    """
     plan = dataset_freeze(job=job, data=spec.data, sources=sources, seed=spec.seed)
     wanted = spec.train.num_updates if "num_updates" in spec.train.model_fields_set else plan.num_batches
     resolved = spec.model_copy(

@@ -48,7 +48,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Publisher:
-    """The feeder's side, synchronous. Raises redis.RedisError while the broker is away."""
+    """Publishes deltas for the feeder, synchronously. Raises redis.RedisError while the broker is away."""
 
     def __init__(self) -> None:
         self._redis = redis.Redis.from_url(
@@ -71,7 +71,7 @@ class Publisher:
             self._append(keys=append_keys(delta.topic), args=arguments)
 
     def watched(self) -> dict[UUID, int]:
-        """Groups whose forests somebody watches."""
+        """Return the groups whose forests are being watched."""
         return watched_decode(self._watched(keys=[WATCHED_KEY, ASKED_KEY]))
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ async def position_read(reader: redis.asyncio.Redis, topic: str) -> Position:
 
 
 async def deltas_since(reader: redis.asyncio.Redis, topic: str, since: Position) -> list[Frame] | None:
-    """Return the deltas after `since`, or None if some are gone or there are too many: a snapshot is due then."""
+    """Return the deltas after `since`, or None if some are gone or there are too many; then a snapshot is due."""
     now = await position_read(reader, topic)
     if since.epoch != now.epoch or since.seq > now.seq or now.seq - since.seq > MAX_REPLAY:
         return None

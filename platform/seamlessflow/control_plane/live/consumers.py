@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """`_read`: how far each subscribed topic was sent; frames up to there are not repeated."""
+    """One live socket. `_read` holds the last delta sent on each topic; frames up to it are not repeated."""
 
     # None of Channels' layers: each would hold a connection per socket, and end the socket when the broker goes.
     channel_layer_alias = "none"
@@ -79,7 +79,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._sign_out()
         for task in (self._sender, self._deadline):
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):  # that it ends is what was asked for
+            with contextlib.suppress(asyncio.CancelledError):  # its end was requested
                 await task
         await hub_leave(self._mailbox)
 
@@ -90,7 +90,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._refuse(f"the message cannot be read: {error}", BAD_MESSAGE)
             return
         if message.token is not None:
-            self._deadline.cancel()  # for the client's silence, not for how long the look-up takes
+            self._deadline.cancel()  # the deadline is for the client's silence, not for how long the look-up takes
             self._sign_out()
             access = await database_sync_to_async(access_by_token)(message.token)
             if access is not None and access.token is not None:
@@ -120,7 +120,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if name == MACHINES_TOPIC and self._guarded is not None:
             self._guarded.pools = frozenset(map(pool_of, topics)) - {""}
         for topic in topics:
-            # First listen, then look: what happens in between is in both, and a delta may be applied twice.
+            # Listen before reading: a change in between is in both, and a delta may be applied twice.
             async with self._order:
                 await self._hub.subscribe(self._mailbox, topic)
                 await self._catch_up(topic, since.get(topic))
@@ -149,7 +149,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return None
 
     async def _send_loop(self) -> None:
-        """Runs until the socket closes. If sending fails, it closes the socket, so that the page opens another."""
+        """Send frames until the socket closes. If sending fails, close the socket, so that the page opens another."""
         try:
             while True:
                 frames = await self._mailbox.get()
@@ -158,7 +158,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         except OSError as error:  # for example, ASGI raises it once the client has left
             _log.info("a socket ends: %s", str(error) or type(error).__name__)
             await self._close_failed()
-        except Exception:  # noqa: BLE001 - the page has to know, whatever it is
+        except Exception:  # noqa: BLE001 - the page must learn of it, whatever it is
             _log.exception("a socket is closed because its frames could not be sent")
             await self._close_failed()
 

@@ -61,7 +61,7 @@ from seamlessflow.runtime.tasks import thread_supervised
 
 TICK_S = 0.2
 RATE_EVERY_TICKS = 5
-# An empty delta on `machines`: a page that hears nothing for longer knows that it is behind.
+# An empty delta on `machines` is sent this often: a page that receives nothing for longer knows that it is behind.
 BEAT_EVERY_TICKS = 25
 RETRY_S = 1.0
 MAX_ROWS = 1000  # of one kind in one tick
@@ -99,7 +99,7 @@ class _Tail:
 
 @dataclass
 class _Said:
-    """What listeners already know."""
+    """What has already been published."""
 
     jobs: dict[UUID, JobRow] = field(default_factory=dict)
     phases: dict[UUID, PhaseRow] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class Feeder:
                 topics[machines_topic(machine["pool"])]["machines"].append(machine)
 
     def _compare_learning(self, jobs: list[Job], now: _Said, topics: dict[str, dict[str, Any]]) -> None:
-        """Rewards of newly published batches, and once a second the newest groups and the rate of tokens."""
+        """Add rewards of newly published batches and, once a second, the newest groups and the rate of tokens."""
         for job in jobs:
             known = now.batches.get(job.id, job.published_batch)
             now.batches[job.id] = job.published_batch
@@ -214,7 +214,7 @@ class Feeder:
 
 @contextmanager
 def feeding() -> Iterator[None]:
-    """Feed from a thread while the context lasts."""
+    """Run the feeder in a thread while the context lasts."""
     stop = threading.Event()
     thread = thread_supervised(partial(_run, stop), name="live-feeder")
     try:
@@ -233,7 +233,7 @@ def _run(stop: threading.Event) -> None:
 
 
 def _feed(stop: threading.Event) -> None:
-    """Until stopped or the database fails; a broker that is away only makes the next delta larger."""
+    """Run until stopped or the database fails. A broker that is away only makes the next delta larger."""
     feeder = None
     is_away = False
     while not stop.is_set():

@@ -23,7 +23,7 @@ from seamlessflow.core.protocol.live_events import group_topic
 from seamlessflow.core.protocol.live_rows import GroupData, GroupInfoRow, NodeRow, SessionRow
 from seamlessflow.core.types.ids import IdKind, show_id
 
-MAX_WATCHED = 64  # groups; of more only the first are fed, their pages still read the record
+MAX_WATCHED = 64  # groups; if more are watched, only the first are fed, and the other pages read the database
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _GroupSaid:
 
 @dataclass(slots=True)
 class ForestsSaid:
-    """What listeners know. It is replaced once the broker has taken the next deltas."""
+    """What has been published. It is replaced once the broker has taken the next deltas."""
 
     groups: dict[UUID, _GroupSaid] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ def group_snapshot(group_id: UUID) -> GroupData:
 def forests_compare(
     watched: Mapping[UUID, int], said: ForestsSaid, topics: dict[str, dict[str, Any]]
 ) -> ForestsSaid:
-    """Add what changed to `topics`; return what listeners know once that is published."""
+    """Add what changed to `topics`; return what listeners will know once it is published."""
     if not watched:
         return ForestsSaid()
     ids = sorted(watched)[:MAX_WATCHED]

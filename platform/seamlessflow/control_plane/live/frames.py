@@ -36,19 +36,21 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def text(self) -> str:
-        """As it is sent; made once, however many sockets it goes to."""
+        """Return the frame as it is sent; it is encoded once for all sockets."""
         return msgspec.json.encode(self).decode()
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """How far a topic was numbered, or read."""
+    """The last delta of a topic that was published, or that a client has read."""
 
     epoch: str = ""
     seq: int = 0
 
 
 class ClientMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`since` tells, by topic, what the client has: it gets the deltas after it, where they are still there."""
+    """A message from the client. `since` names its last delta by topic; it gets the later ones if they are still
+    stored.
+    """
 
     token: str | None = None
     subscribe: list[str] = []
@@ -57,7 +59,7 @@ class ClientMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def machines_topic(pool: str) -> str:
-    """Machines of one pool: a socket listens on those that its projects were granted."""
+    """Return the topic of one pool's machines. A socket listens to the pools that its projects may use."""
     return MACHINES_TOPIC if pool == OPEN_POOL else f"{NO_MACHINES_TOPIC}{pool}"
 
 

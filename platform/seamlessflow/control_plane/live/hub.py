@@ -40,7 +40,9 @@ _log = logging.getLogger(__name__)
 
 
 class Mailbox:
-    """Batches of frames for one socket. `is_stale`: some were lost, snapshots are due. `is_behind`: no broker."""
+    """Batches of frames for one socket. `is_stale`: some were lost, so snapshots are due. `is_behind`: the broker is
+    away.
+    """
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[Sequence[Frame]] = asyncio.Queue(MAX_QUEUED_BATCHES)
@@ -72,7 +74,9 @@ class Mailbox:
 
 
 class Hub:
-    """Lives as long as a socket does. `reader` is for positions and replays, `snapshots` for those who subscribed."""
+    """Distributes frames to sockets while there are any. `reader` reads positions and replays; `snapshots` serves
+    subscribers.
+    """
 
     def __init__(self) -> None:
         self.reader: redis.asyncio.Redis = reader_make()
@@ -124,14 +128,14 @@ class Hub:
         await self.reader.aclose()
 
     async def _snapshot(self, topic: str) -> Frame:
-        """Read the number before the rows: what happens in between is in both, and a delta may be applied twice."""
+        """Read the number before the rows: a change in between is in both, and a delta may be applied twice."""
         try:
             position = await position_read(self.reader, topic)
-        except (RedisError, OSError):  # said by `_run`; once the broker is back, new snapshots are due
+        except (RedisError, OSError):  # `_run` reports it; once the broker is back, new snapshots are due
             position = Position()
         frame: Frame = await database_sync_to_async(_snapshot_frame)(topic, position)
         if topic.startswith(GROUP_PREFIX):
-            # It lacks the answers that grow just now: gateways are asked to say them.
+            # It lacks answers that are still growing, so gateways are asked to send them.
             with contextlib.suppress(RedisError, OSError):
                 await group_ask(self.reader, topic.removeprefix(GROUP_PREFIX))
         return frame
@@ -161,7 +165,7 @@ class Hub:
     async def _watch(self, topics: list[str]) -> None:
         groups = [topic.removeprefix(GROUP_PREFIX) for topic in topics if topic.startswith(GROUP_PREFIX)]
         if groups:
-            with contextlib.suppress(RedisError, OSError):  # that the broker is away is said by `_run`
+            with contextlib.suppress(RedisError, OSError):  # `_run` reports that the broker is away
                 await groups_watch(self.reader, groups)
 
     def _deliver(self, frame: Frame) -> None:
@@ -188,7 +192,7 @@ class Hub:
         _log.warning("the events broker is %s", f"away: {cause}" if is_behind else "back")
         for mailbox in self._all:
             mailbox.is_behind = is_behind
-            # After an outage frames may be missing: snapshots tell the whole.
+            # After an outage frames may be missing, so snapshots are sent.
             if is_behind:
                 mailbox.wake()
             else:
@@ -212,7 +216,7 @@ _hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
 
 
 def hub_get() -> Hub:
-    """The hub of this event loop (a process has one; tests have one each)."""
+    """Return the hub of this event loop (a process has one; each test has its own)."""
     loop = asyncio.get_running_loop()
     if loop not in _hubs:
         _hubs[loop] = Hub()
@@ -220,7 +224,7 @@ def hub_get() -> Hub:
 
 
 async def hub_leave(mailbox: Mailbox) -> None:
-    """Leave; the last one closes the hub."""
+    """Remove a mailbox; the last one to leave closes the hub."""
     loop = asyncio.get_running_loop()
     hub = _hubs.get(loop)
     if hub is not None and hub.leave(mailbox):

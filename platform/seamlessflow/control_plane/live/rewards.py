@@ -30,8 +30,8 @@ _REWARDS = """
 
 
 def rewards_after(job_ids: list[UUID], batch_number: int) -> dict[UUID, list[RewardRow]]:
-    """By published batch after `batch_number`: the mean of the groups' mean rewards with their 10th and 90th
-    percentile; mean sampled tokens and turns of an episode; the moment of publication.
+    """Return for each published batch after `batch_number`: the mean of the groups' mean rewards with the 10th and 90th
+    percentile, the mean sampled tokens and turns of an episode, and the time of publication.
     """
     rewards: dict[UUID, list[RewardRow]] = {}
     with connection.cursor() as cursor:

@@ -39,7 +39,7 @@ def epoch_ms(at: datetime | None) -> int | None:
 
 
 def job_row(job: Job) -> JobRow:
-    """`job` as `live.selectors.job_objects` reads it."""
+    """Return the row of a job that `live.selectors.job_objects` read."""
     return {
         "id": show_id(IdKind.JOB, job.id),
         "name": job.name,
@@ -60,7 +60,7 @@ def job_row(job: Job) -> JobRow:
 
 
 def phase_row(phase: Phase) -> PhaseRow:
-    """`phase.machine` must be loaded."""
+    """Return the row of a phase. `phase.machine` must be loaded."""
     return {
         "id": show_id(IdKind.PHASE, phase.id),
         "machine": phase.machine.name,
@@ -78,7 +78,7 @@ def phase_row(phase: Phase) -> PhaseRow:
 
 
 def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> MachineRow:
-    """`received_at` is left out on purpose: it changes with every heartbeat and tells nothing else."""
+    """Return the row of a machine, without `received_at`, which changes with every heartbeat and tells nothing else."""
     heartbeat = getattr(machine, "heartbeat", None)
     return {
         "id": show_id(IdKind.MACHINE, machine.id),
@@ -101,7 +101,9 @@ def machine_row(machine: Machine, phase: Phase | None, *, is_healthy: bool) -> M
 
 
 def interval_row(interval: LedgerInterval) -> IntervalRow:
-    """`interval.machine` must be loaded. Jobs are left out: machines serve many projects."""
+    """Return the row of an interval, without its job, because machines serve many projects. `interval.machine` must be
+    loaded.
+    """
     return {
         "id": interval.id,
         "machine": interval.machine.name,
@@ -126,7 +128,7 @@ def event_row(event: Event) -> EventRow:
 
 
 def edit_row(event: Event) -> EditRow:
-    """An edit of a machine's desired state, from its event."""
+    """Return the row of an edit of a machine's desired state, from its event."""
     return {
         "id": event.id,
         "machine": event.data.get("name", ""),

@@ -13,7 +13,7 @@ from seamlessflow.control_plane.live.frames import Frame
 
 
 class SharedSnapshots:
-    """A look-up belongs to all its callers: it goes on when one of them leaves, and each gets what it raises."""
+    """Shares look-ups between callers: one continues when a caller leaves, and each caller gets its error."""
 
     def __init__(self, take: Callable[[str], Awaitable[Frame]]) -> None:
         self._take = take

@@ -36,7 +36,7 @@ class NothingToExport(ValueError):
 
 
 def export_members(version: Path, model: Path, *, form: ExportForm, dtype: str) -> list[Member]:
-    """`version`: its folder, the model folder itself for version 0. `dtype`: of the job spec.
+    """Return the tar's members. `version`: its folder, or the model folder for version 0. `dtype`: the job spec's.
 
     Raises NothingToExport; OSError and ValueError for files that are missing or of another kind.
     """

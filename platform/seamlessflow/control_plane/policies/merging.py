@@ -13,14 +13,14 @@ _PLAIN: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
 def to_floats(raw: bytes, dtype: str) -> Floats:
-    """Raises KeyError for a format that is not floating."""
+    """Return the numbers as float32. Raises KeyError for a format that is not floating."""
     if dtype == "BF16":
         return (np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
     return np.frombuffer(raw, dtype=np.dtype(_PLAIN[dtype])).astype(np.float32)
 
 
 def from_floats(values: Floats, dtype: str) -> bytes:
-    """Finite values; a NaN would not survive the rounding to bfloat16."""
+    """Return the bytes of finite numbers; a NaN would not survive the rounding to bfloat16."""
     if dtype == "BF16":
         bits = np.ascontiguousarray(values).view(np.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
@@ -28,6 +28,6 @@ def from_floats(values: Floats, dtype: str) -> bytes:
 
 
 def merged(base: Floats, down: Floats, up: Floats, *, scale: float, dtype: str) -> Floats:
-    """base [outputs, inputs] + scale · up [outputs, rank] · down [rank, inputs]."""
+    """Return base [outputs, inputs] + scale · up [outputs, rank] · down [rank, inputs]."""
     rounded = to_floats(from_floats(base, dtype), dtype).reshape(base.shape)
     return rounded + np.float32(scale) * (up @ down)

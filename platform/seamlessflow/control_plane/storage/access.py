@@ -20,7 +20,7 @@ def deletion_check(access: Access, project: Project, *, kind: RemovalKind, subje
 
 
 def policy_check(access: Access, project: Project | None) -> None:
-    """Raises ApplicationError (403)."""
+    """Raise ApplicationError (403) unless the caller may edit the policy."""
     if project is not None:
         access.check(Operation.RETENTION_EDIT, project.id)
     elif not access.is_operator:

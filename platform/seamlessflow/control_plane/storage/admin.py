@@ -47,14 +47,14 @@ class RetentionPolicyForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(RetentionPolicy)
 class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Edits leave an event, as over REST. Without a project: the installation's defaults."""
+    """Policies; one without a project holds the installation's defaults. Edits leave an event, as over REST."""
 
     form = RetentionPolicyForm
     list_display = ["__str__", "settings", "edited_by", "edited_at"]
     list_select_related = ["project"]
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Never: saving empty settings has the same effect and leaves an event."""
+        """Forbid deleting: saving empty settings has the same effect and leaves an event."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: RetentionPolicy | None = None) -> bool:
@@ -62,7 +62,7 @@ class RetentionPolicyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return allowed and (obj is None or may_edit(request, Operation.RETENTION_EDIT, obj.project_id))
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
-        """Offers only the projects whose policy the caller may edit."""
+        """Offer only the projects whose policy the caller may edit."""
         if db_field.name == "project":
             access = access_of_staff(request)
             editable = [one for one in access.readable if access.may(Operation.RETENTION_EDIT, one)]

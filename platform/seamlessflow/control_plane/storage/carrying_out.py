@@ -132,7 +132,7 @@ def _job_grown_remove(job_id: UUID) -> None:
 
 
 def _repeat(statement: str, *parameters: object) -> None:
-    """Until nothing is left to change."""
+    """Repeat the statement until it changes nothing."""
     while _execute(statement, list(parameters)):
         pass
 

@@ -68,7 +68,7 @@ def job_measure(job: Job, *, now: datetime) -> None:
 
 @transaction.atomic
 def _checkpoints_measure(job_id: UUID) -> None:
-    """The table follows the folder: a trainer at work deletes its older checkpoints itself."""
+    """Bring the table in line with the folder: a running trainer deletes its older checkpoints itself."""
     found = _checkpoints_on_disk(job_folder(job_id) / "checkpoints")
     known = {row.batch_number: row for row in StoredCheckpoint.objects.filter(job_id=job_id)}
     StoredCheckpoint.objects.filter(job_id=job_id).exclude(batch_number__in=found).delete()

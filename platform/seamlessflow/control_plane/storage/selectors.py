@@ -73,7 +73,7 @@ def policy_of(project_id: UUID | None) -> Policy:
 
 
 def removal_list(*, project_ids: Collection[UUID]) -> QuerySet[Removal]:
-    """Newest first."""
+    """Return removals, newest first."""
     return Removal.objects.filter(project_id__in=project_ids).order_by("-requested_at", "-id")
 
 
@@ -101,7 +101,7 @@ def stored_jobs(*, project_ids: Collection[UUID]) -> QuerySet[Job]:
 
 
 def stored_uploads(*, project_ids: Collection[UUID]) -> QuerySet[Artifact]:
-    """Uploads, largest first."""
+    """Return uploads, largest first."""
     kept = Artifact.objects.filter(project_id__in=project_ids, deleted_at=None)
     return kept.select_related("project").order_by("-num_bytes", "-id")
 
@@ -235,7 +235,7 @@ def _facts(
 
 
 def _unless(deleted_at: datetime | None, stored: StoredUsage | None, name: str) -> int | None:
-    """None if already deleted; 0 if never measured."""
+    """Return None if it is already deleted; 0 if it was never measured."""
     if deleted_at is not None:
         return None
     return 0 if stored is None else int(getattr(stored, name))
@@ -260,7 +260,7 @@ def _checkpoints(job_ids: Sequence[UUID]) -> dict[UUID, list[CheckpointFacts]]:
 
 
 def _trainers(job_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """By source job, the name of a running job that trains on it."""
+    """Return, for each source job, the name of a running job that trains on it."""
     with connection.cursor() as cursor:
         cursor.execute(_TRAINED_BY, [[state.value for state in TERMINAL_JOB_STATES], list(job_ids)])
         return dict(cursor.fetchall())

@@ -66,7 +66,7 @@ def policy_plan(project_id: UUID, *, now: datetime) -> list[PlannedRemoval]:
 
 
 def _unused_uploads(project_id: UUID, policy: Policy, now: datetime) -> list[UploadFacts]:
-    """Only uploads the policy may delete; checking a project's thousands one by one would take a second."""
+    """Return only uploads that the policy may delete; judging thousands one by one would take a second."""
     days = policy.values["uploads_unused_days"]
     if days is None:
         return []

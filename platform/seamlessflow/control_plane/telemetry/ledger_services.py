@@ -21,7 +21,7 @@ SHORT_GAP = timedelta(seconds=3)
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """One life of a supervisor. `anchor_at` is fixed for the boot, so intervals that touch there touch here as well."""
+    """One run of a supervisor. `anchor_at` is fixed for the boot, so intervals that touch there touch here as well."""
 
     machine_id: UUID
     boot_id: UUID

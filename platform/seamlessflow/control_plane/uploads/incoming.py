@@ -29,7 +29,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def entry_lock(path: Path) -> int:
-    """A descriptor that keeps `path` locked until it is closed. Where the file system has no locks it does nothing."""
+    """Return a descriptor that keeps `path` locked until it is closed, if the file system has locks."""
     descriptor = os.open(path, os.O_RDONLY)
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -115,7 +115,7 @@ def _extended(stream: IO[bytes], size: int) -> bytes:
 
 
 def _records(content: bytes) -> dict[str, str]:
-    """`<length> <key>=<value>\\n` and so on. Raises InvalidTar."""
+    """Parse records of the form `<length> <key>=<value>\\n`. Raises InvalidTar."""
     records: dict[str, str] = {}
     while content:
         digits, blank, _ = content.partition(b" ")

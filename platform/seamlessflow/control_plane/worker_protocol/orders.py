@@ -95,7 +95,7 @@ def _warm_jobs(machine: Machine, phases: Sequence[Phase], now: datetime) -> list
 
 
 def _job_pages(machine: Machine, working: set[UUID]) -> Iterator[list[Job]]:
-    """Yield jobs at work, those that the machine works for first, then the oldest; mostly the first page suffices."""
+    """Yield running jobs: those that the machine works for first, then the oldest. Usually the first page suffices."""
     jobs = Job.objects.filter(state__in=(JobState.STARTING, JobState.RUNNING), desired=DesiredJobState.RUN)
     if machine.is_cordoned or machine.is_draining:
         jobs = jobs.filter(id__in=working)

@@ -12,7 +12,7 @@ from seamlessflow.core.access.operations import Operation
 
 
 class Caller(StrEnum):
-    """Who calls a route that no project role governs."""
+    """The caller of a route that no project role governs."""
 
     ANYBODY = "anybody"
     BROWSER = "a browser that is signed in"
@@ -130,7 +130,7 @@ GATEWAY_ROUTES: Routes = {
 
 
 class RouteWithoutRule(LookupError):
-    """A route that was added without a rule about who may call it."""
+    """The route has no rule about who may call it."""
 
 
 def operation_of(method: str, route: str) -> Operation:

@@ -33,7 +33,8 @@ def group_advantages(rewards: Floats, norm: AdvantageNorm) -> Floats:
 
 
 def leave_one_out_advantages(rewards: Floats) -> Floats:
-    """Reward minus the mean of the other sessions (RLOO, arXiv 2402.14740, section 2.2): G/(G-1) × (r - mean), [G].
+    """Return the reward minus the mean of the other sessions (RLOO, arXiv 2402.14740, section 2.2): G/(G-1) × (r -
+    mean), [G].
 
     Rewards 0, 0, 1, 1 give -2/3, -2/3, 2/3, 2/3. Raises ValueError if a reward is not finite.
     """

@@ -57,7 +57,7 @@ class LeaveOneOutEstimator(_WithinGroup):
 
 @dataclass(frozen=True, slots=True)
 class ImitationEstimator(_WithinGroup):
-    """1 for each session with at least `min_reward`, 0 for the others."""
+    """Gives 1 to each session with at least `min_reward` and 0 to the others."""
 
     min_reward: float
 
@@ -67,7 +67,7 @@ class ImitationEstimator(_WithinGroup):
 
 @dataclass(frozen=True, slots=True)
 class BatchEstimator:
-    """Normalises over the tokens of the batch: a session weighs as much as its trained tokens."""
+    """Normalises over the tokens of the batch: a session counts as often as it has trained tokens."""
 
     has_baseline: bool
 

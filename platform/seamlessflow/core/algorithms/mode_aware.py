@@ -23,7 +23,7 @@ _STD_FLOOR = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ModeAdvantages:
-    """Advantages of the G sessions of a group, [G] each."""
+    """Advantages of the G sessions of a group, each [G]."""
 
     judge: Floats
     answer: Floats

@@ -1,4 +1,4 @@
-"""What happens to sessions that sampled too much: DAPO's soft penalty, and the rule for what is overlong."""
+"""What happens to sessions that sampled too many tokens: DAPO's soft penalty, and the rule for what is overlong."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -23,7 +23,7 @@ class StalenessBound:
         return lag <= self.max_lag
 
     def oldest_version(self, *, step_version: int) -> int:
-        """The oldest version whose tokens may be trained by a step that starts at `step_version`."""
+        """Return the oldest version whose tokens a step that starts at `step_version` may train on."""
         return step_version - self.max_lag
 
     def is_beyond(self, version: int, *, step_version: int) -> bool:
@@ -31,12 +31,14 @@ class StalenessBound:
 
     @property
     def num_batches_ahead(self) -> int:
-        """Batches that may be in progress at once: the one being trained, and one for each version of lag."""
+        """Number of batches that may be in progress at once: the one being trained, and one for each version of lag."""
         return self.max_lag + 1
 
     @property
     def num_batches_per_turn(self) -> int:
-        """Batches that one turn on a shared machine may train; half of the bound is left for rollout meanwhile."""
+        """Number of batches that one turn on a shared machine may train; half of the bound is left for rollout in the
+        meantime.
+        """
         return 1 + self.max_lag // 2
 
     def admitted_samples(self, lags: "SampleLags") -> "NDArray[np.bool_]":

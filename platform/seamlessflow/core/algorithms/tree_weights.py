@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TokenWeights:
-    """[T] each, 0 where a token is not trained."""
+    """Weights of the tokens, each [T]; 0 for a token that is not trained."""
 
     positive: Floats  # A⁺
     negative: Floats  # A⁻

@@ -20,7 +20,7 @@ class BrokenEpisode(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class PolicyEndpoint:
-    """Where the policy answers, for one session."""
+    """The address and the key of the policy, for one session."""
 
     base_url: str  # ends in /v1
     api_key: str = field(repr=False)
@@ -36,7 +36,7 @@ class Outcome:
 
 class Environment(Protocol):
     async def run(self, task: Task, policy: PolicyEndpoint) -> Outcome:
-        """Run one episode; many run at once. May be cancelled at any time. Raises BrokenEpisode."""
+        """Run one episode. Many run at once, and each may be cancelled at any time. Raises BrokenEpisode."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What is kept of a log that outgrows its limit: its head and its tail. Offsets count from its first byte."""
+"""Decides what is kept of a log that outgrows its limit: its head and its tail. Offsets count from its first byte."""
 
 from collections.abc import Iterator
 

@@ -21,7 +21,7 @@ ROLLED_BUCKETS = 500
 
 
 class Interval(Protocol):
-    """An interval of a ledger; its fields are only read."""
+    """An interval of a ledger, which is only read."""
 
     @property
     def state(self) -> str: ...
@@ -79,7 +79,7 @@ def intervals_merge(rows: Sequence[Interval]) -> list[MergedInterval]:
 
 
 def _fill(row: Interval) -> bool | None:
-    """Whether its engine was full; None if not measured. Kept apart, because a mean of both would be neither."""
+    """Whether its engine was full; None if not measured. Full and other intervals are not merged."""
     if row.mean_in_flight is None:
         return None
     return row.num_slots is not None and row.mean_in_flight >= FULL_OCCUPANCY * row.num_slots
@@ -102,7 +102,7 @@ def _merge(members: Sequence[Interval], begin: datetime) -> MergedInterval:
 
 
 def _mean_in_flight(members: Sequence[Interval]) -> float | None:
-    """Average by time; either all of them are measured or none is."""
+    """Return the average weighted by time; either all of them are measured or none is."""
     seconds = [(row.ended_at - row.started_at).total_seconds() for row in members]
     means = [row.mean_in_flight for row in members if row.mean_in_flight is not None]
     if not means or not sum(seconds):

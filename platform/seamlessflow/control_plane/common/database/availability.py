@@ -11,7 +11,7 @@ import psycopg
 from django.db import InterfaceError, OperationalError, connections
 
 RETRY_S = 0.5
-RETRY_AFTER_S = 2  # how long clients are told to wait
+RETRY_AFTER_S = 2  # how long clients should wait
 AWAY = "the database does not answer; try again in a moment"
 # No connection can be made, one was lost, or the pool stays empty: another try may succeed.
 DATABASE_AWAY = (OperationalError, InterfaceError)

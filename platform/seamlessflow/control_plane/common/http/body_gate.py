@@ -27,7 +27,7 @@ Scope = MutableMapping[str, Any]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 MAX_SMALL_IN_FLIGHT_BYTES = 128 * MEBIBYTE
-SILENCE_S = 30.0  # how long no byte may come
+SILENCE_S = 30.0  # how long the client may send nothing
 PATIENCE_S = 60.0  # after this time the average speed counts
 LEAST_BYTES_PER_S = 16 * 1024
 MAX_LENGTH_DIGITS = 18
@@ -36,7 +36,7 @@ LINGER_S, LINGER_BYTES = 3.0, 16 * MEBIBYTE
 
 
 class BodyRefused(Exception):
-    """The body is refused; nothing of it is kept."""
+    """The body is refused, and nothing of it is kept."""
 
     def __init__(self, status: HTTPStatus, detail: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(detail)
@@ -88,7 +88,7 @@ class BodyGate:
             body = _Body(receive, scope, bound, self._uploads if bound.is_upload else self._small)
             body.reserve(num_announced if bound.is_upload and num_announced else 0)
             await self._application(scope, body.receive, send)
-        except DATABASE_AWAY:  # raised by the question who uploads
+        except DATABASE_AWAY:  # raised while looking up who uploads
             away = BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, AWAY, retry_after_s=RETRY_AFTER_S)
             await _refuse(away, receive, send)
         except BodyRefused as refusal:
@@ -173,7 +173,7 @@ def _check(num_bytes: int, bound: Bound, scope: Scope) -> None:
 
 
 async def _refuse(refusal: BodyRefused, receive: Receive, send: Send) -> None:
-    """Answer, let the client read the answer while a little more of its body is dropped, then hang up."""
+    """Send the answer, drop a little more of the body while the client reads it, then close the connection."""
     content = json.dumps(problem_body(refusal.status, refusal.detail)).encode()
     headers = [
         (b"content-type", CONTENT_TYPE.encode()),

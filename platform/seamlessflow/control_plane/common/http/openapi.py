@@ -45,7 +45,7 @@ class ProblemOutput(serializers.Serializer):
 
 
 class PublishedOperation(AutoSchema):
-    """Reads only the docstring of the handler."""
+    """Describes an operation by the docstring of its handler."""
 
     def get_summary(self) -> str:
         return self._text().partition("\n\n")[0].replace("\n", " ").removesuffix(".")

@@ -119,7 +119,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request that Django refuses before any view, above all one for an unknown host name."""
+    """Answer a request that Django refuses before any view, usually because of an unknown host name."""
     detail = "the request is malformed"
     if isinstance(exception, DisallowedHost):
         host = request.META.get("HTTP_HOST", "")
@@ -130,8 +130,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer an unexpected error. Django has logged the trace; the client learns no more than that it happened,
-    or that the database is away.
+    """Answer an unexpected error. Django has logged the trace; the client learns only that it happened, or that the
+    database is away.
     """
     if isinstance(sys.exc_info()[1], DATABASE_AWAY):
         return database_away(request)

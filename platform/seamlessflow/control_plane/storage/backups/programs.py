@@ -25,12 +25,12 @@ class ProgramFailed(RuntimeError):
 
 
 def database_dump(target: Path, *, snapshot: str) -> None:
-    """Raises ProgramFailed."""
+    """Dump the database with `pg_dump`. Raises ProgramFailed."""
     _run("pg_dump", "--format=custom", f"--snapshot={snapshot}", f"--file={target}")
 
 
 def database_restore(source: Path) -> None:
-    """Restores everything or nothing. Raises ProgramFailed."""
+    """Restore everything or nothing. Raises ProgramFailed."""
     dbname = str(connection.get_connection_params()["dbname"])
     _run(
         *("pg_restore", "--single-transaction", "--exit-on-error", "--no-owner", "--no-acl"),

@@ -40,7 +40,7 @@ class Record:
 
 
 def record_read() -> Record:
-    """Call it inside the transaction whose snapshot is dumped."""
+    """Return which files the database names. Call this inside the transaction whose snapshot is dumped."""
     root = settings.ARTIFACT_ROOT.resolve()
     live: dict[UUID, JobRecord] = {}
     names: dict[UUID, str] = {}

@@ -52,11 +52,11 @@ _PLACES = (
 
 
 class RestoreRefused(ValueError):
-    """The installation is not empty; the message says what to do."""
+    """The installation is not empty. The message says what to do."""
 
 
 def restore(folder: Path, *, say: Say) -> Manifest:
-    """Raises DamagedBackup, RestoreRefused, ProgramFailed."""
+    """Restore the back-up. Raises DamagedBackup, RestoreRefused, ProgramFailed."""
     manifest = manifest_read(folder)
     root: Path = settings.ARTIFACT_ROOT.resolve()
     if _num_tables() and (root / RESTORING).exists():

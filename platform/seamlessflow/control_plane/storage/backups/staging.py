@@ -17,7 +17,7 @@ CHECKPOINT = "batch-"
 
 @contextmanager
 def staging(root: Path) -> Iterator[Path]:
-    """Yields an empty folder in the store and removes it afterwards; first removes one left by a killed back-up."""
+    """Yield an empty folder in the store and remove it afterwards. First remove one that a killed back-up left."""
     folder = root / FOLDER
     leftover_remove(root)
     folder.mkdir(mode=0o700)
@@ -28,7 +28,7 @@ def staging(root: Path) -> Iterator[Path]:
 
 
 def leftover_remove(root: Path) -> None:
-    """Remove what a killed back-up left; call it only while no back-up runs."""
+    """Remove what a killed back-up left. Call this only while no back-up runs."""
     if (root / FOLDER).exists():
         shutil.rmtree(root / FOLDER, ignore_errors=True)
 

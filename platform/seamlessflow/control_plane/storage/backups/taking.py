@@ -90,7 +90,7 @@ def _folder_prepare(folder: Path, root: Path) -> None:
 
 @contextmanager
 def _deletions_held(say: Say) -> Iterator[None]:
-    """Uses its own connection, so the lock ends even if this process is killed."""
+    """Hold deletions. The lock has its own connection, so it ends even if this process is killed."""
     parameters = {k: v for k, v in connection.get_connection_params().items() if k in _CONNECT}
     with psycopg.connect(**parameters, autocommit=True) as holder:
         if holder.execute("SELECT pg_try_advisory_lock(%s)", [HOLD_KEY]).fetchone() != (True,):
@@ -103,7 +103,7 @@ _CONNECT = ("host", "port", "user", "password", "dbname")
 
 
 def _snapshot_taken(folder: Path, root: Path, staged: Path, say: Say) -> tuple[StoredFile, _Plan]:
-    """Yields a snapshot of the database with the files that belong to it."""
+    """Yield a snapshot of the database with the files that belong to it."""
     for attempt in range(1, NUM_TRIES + 1):
         with transaction.atomic(durable=True):
             with connection.cursor() as cursor:
@@ -118,7 +118,7 @@ def _snapshot_taken(folder: Path, root: Path, staged: Path, say: Say) -> tuple[S
                 if (fault := checkpoint_fault(job, linked[job_id]))
             }
             if faults and attempt < NUM_TRIES:
-                say("a trainer deleted a checkpoint at that moment: taking the snapshot again")
+                say("a trainer just deleted a checkpoint; taking the snapshot again")
                 continue
             say("copying the database")
             database_dump(folder / DUMP_NAME, snapshot=snapshot)
@@ -157,7 +157,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _under(base: Path, place: Path) -> list[tuple[Path, Path]]:
-    """Every file of a file or folder, except unfinished ones, whose names begin with a dot."""
+    """Return the file, or every file of the folder, except unfinished ones, whose names begin with a dot."""
     if place.is_file():
         return [(place, place.relative_to(base))]
     found = []

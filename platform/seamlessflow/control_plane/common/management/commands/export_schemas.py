@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--check", action="store_true", help="Fail if a file differs from what it should be."
+            "--check", action="store_true", help="Only compare, and fail if a file is out of date."
         )
         parser.add_argument("--folder", type=Path, default=Path("api_schema"))
         parser.add_argument("--algorithms", type=Path, default=Path("docs/algorithms.md"))
@@ -58,7 +58,7 @@ class Command(BaseCommand):
 
 
 def openapi_text() -> str:
-    """The validated OpenAPI document. Raises CommandError for any warning of its generator."""
+    """Return the validated OpenAPI document. Raises CommandError for any warning of its generator."""
     GENERATOR_STATS.reset()
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     if GENERATOR_STATS:

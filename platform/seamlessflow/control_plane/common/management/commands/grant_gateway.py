@@ -1,4 +1,4 @@
-"""Give the gateway's role (GATEWAY_DATABASE_URL) its rights anew; `migrate` does so as well."""
+"""Grant the gateway's role (GATEWAY_DATABASE_URL) its rights again, as `migrate` does."""
 
 from typing import Any
 
