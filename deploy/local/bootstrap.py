@@ -1,11 +1,10 @@
-"""Makes the environment `.seamlessflow/venvs/app` of a source checkout, from Python alone.
+"""Creates the environment `.seamlessflow/venvs/app` of a source checkout. It needs only Python.
 
 Enters: a Linux machine with Python, this checkout's `pyproject.toml` and `deploy/constraints/app.txt`; with `--check`
-nothing is made.
-Leaves: a virtual environment with everything that `make demo` and `make test` need, its log, and the built dashboard.
-Invariants: nothing is downloaded before every preflight check has passed; an interrupted run is continued by the
-next one; a run with nothing to do only compares a stamp. Standard library only, and a syntax that an old Python can
-read, so that even that one gets a clear sentence.
+nothing is created. Leaves: a virtual environment with everything that `make demo` and `make test` need, its log, and
+the built dashboard. Invariants: nothing is downloaded before every preflight check has passed; an interrupted run is
+continued by the next one; a run with nothing to do only compares a stamp. Standard library only, and a syntax that an
+old Python can read, so that even that one gets a clear sentence.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NUM_REASON_LINES = 3
 
 
 class SetupFailed(Exception):
-    """The environment cannot be made; the message says why in one sentence."""
+    """The environment cannot be created; the message says why in one sentence."""
 
 
 def main() -> int:
@@ -81,14 +80,14 @@ def set_up() -> None:
 
 
 def build_frontend() -> None:
-    """Compares a digest if nothing changed. The platform runs without it, so a failure there is only told."""
+    """Build the dashboard if its sources changed. The platform runs without it, so a failure is only reported."""
     command = [str(VENV / "bin" / "python"), str(ROOT / "deploy" / "local" / "frontend.py"), "--optional"]
     if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
-        raise SetupFailed("the dashboard's build broke down (see above).")
+        raise SetupFailed("the build of the dashboard failed (see above).")
 
 
 def preflight() -> str:
-    """Check all that can be checked without a download; returns the Python to build with."""
+    """Check everything that needs no download; return the Python to build with."""
     check_system(sys.platform, os.uname().machine, libc_name())
     python = usable_python()
     check_venv_module(python)
@@ -110,12 +109,12 @@ def check_system(system: str, machine: str, libc: str) -> None:
 def libc_name() -> str:
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except ValueError:  # musl does not know the question
+    except ValueError:  # musl does not support this query
         return ""
 
 
 def usable_python() -> str:
-    """This Python if it is in range, else the newest on the PATH that is and that really runs."""
+    """Return this Python if its version is accepted, else the newest on the PATH that is accepted and runs."""
     candidates = [sys.executable]
     for minor in range(NEWEST_PYTHON[1], OLDEST_PYTHON[1] - 1, -1):
         found = shutil.which(f"python3.{minor}")
@@ -134,7 +133,7 @@ def dotted(version: tuple[int, ...]) -> str:
 
 
 def version_of(python: str) -> tuple[int, ...]:
-    """Major and minor version, found by running it: a name on the PATH may be a shim with nothing behind."""
+    """Return major and minor version by running it: a name on the PATH may be a shim without a Python behind it."""
     code = "import sys; print(*sys.version_info[:2])"
     try:
         done = subprocess.run(
@@ -171,7 +170,7 @@ def install(python: str) -> None:
     if not is_venv_of(python):
         shutil.rmtree(str(VENV), ignore_errors=True)
         step("virtual environment", [python, "-m", "venv", str(VENV)])
-    # Newer pips resolve from metadata alone, so that asking what torch would be downloads nothing.
+    # Newer pips resolve from metadata alone, so finding out which torch would be installed downloads nothing.
     step("pip", pip("install", "--upgrade", "pip>=25"))
     torch = pip("install", *torch_sources(), "torch")
     announce_torch(torch)
@@ -185,7 +184,7 @@ def install(python: str) -> None:
 
 
 def is_venv_of(python: str) -> bool:
-    """Whether the environment is there, runs, has pip and is of the chosen Python's version."""
+    """Whether the environment exists, runs, has pip and has the chosen Python's version."""
     mine = VENV / "bin" / "python"
     return (VENV / "bin" / "pip").exists() and version_of(str(mine)) == version_of(python)
 
@@ -202,7 +201,7 @@ def torch_sources() -> list[str]:
 
 
 def announce_torch(install_command: list[str]) -> None:
-    """Say before a large download that it is one, and how to get the small build."""
+    """Announce a large download, and say how to get the small build."""
     if is_installed("torch"):
         return
     done = run([*install_command, "--no-deps", "--dry-run", "--quiet", "--report", "-"])

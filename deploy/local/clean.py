@@ -1,4 +1,4 @@
-"""Removes what this checkout has made, except its environments.
+"""Removes everything that this checkout has created, except its environments.
 
 Enters: the folder `.seamlessflow` and the caches of the tools. Leaves: a checkout as after `make setup`.
 Invariant: nothing is removed while an installation runs there.

@@ -53,7 +53,8 @@ def main() -> int:
         print(f"frontend: NOT BUILT: {failure}", file=sys.stderr)
         if "--optional" in arguments:
             print(
-                "frontend: all else works; build the dashboard later with `make frontend`.", file=sys.stderr
+                "frontend: everything else works; build the dashboard later with `make frontend`.",
+                file=sys.stderr,
             )
             return 0
         return 1
@@ -98,7 +99,7 @@ def build() -> None:
 
 
 def install(*, with_tools: bool) -> None:
-    """Packages as the lock file has them; those that only checks need are left out of a plain build."""
+    """Install the packages of the lock file; a plain build leaves out those that only checks need."""
     digest = hashlib.sha256((SOURCES / "package-lock.json").read_bytes()).hexdigest()
     stamp = MODULES / ".seamlessflow-stamp"
     installed = stamp.read_text() if stamp.exists() else ""
@@ -138,7 +139,7 @@ def node_folder() -> Path:
 
 
 def compress(folder: Path) -> None:
-    """Files with a smaller `.gz` beside them are served so."""
+    """Write a `.gz` beside each file that gets smaller; it is served instead."""
     subprocess.run(
         [sys.executable, "-m", "whitenoise.compress", "-q", "--no-brotli", str(folder)], check=True
     )

@@ -1,4 +1,4 @@
-"""Makes the environment `.seamlessflow/venvs/peers-trl` for comparisons with TRL; on demand, never by `make setup`.
+"""Creates the environment `.seamlessflow/venvs/peers-trl` for comparisons with TRL, on demand, never in `make setup`.
 
 Enters: the environment of `bootstrap` and `deploy/constraints/peers-trl.txt`. Leaves: an interpreter that has TRL and,
 behind it, every package of the app's environment (the same torch and transformers, so that a comparison compares
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def ensure() -> Path:
-    """The interpreter, made if need be. Raises SetupFailed."""
+    """Return the interpreter; create the environment if needed. Raises SetupFailed."""
     HOME.mkdir(exist_ok=True)
     with (HOME / "setup-peers.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Makes `.seamlessflow/venvs/deploy`: the tools that check deploy/ (Helm, Compose, hadolint, schemas).
+"""Creates `.seamlessflow/venvs/deploy` with the tools that check deploy/ (Helm, Compose, hadolint, schemas).
 
 Enters: `deploy/constraints/deploy.txt` and the Python that runs this. Leaves: the environment, and its path on standard
 output. Invariant: a second run with the same lock does nothing. Standard library only.

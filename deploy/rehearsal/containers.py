@@ -1,4 +1,4 @@
-"""Podman as a container engine with Docker's API, for hosts that have neither Docker nor systemd.
+"""Runs podman as a container engine with Docker's API, on hosts that have neither Docker nor systemd.
 
 Enters: a scratch folder. Leaves: a running API socket, and ways to run podman and Docker Compose against it.
 Two things that such hosts lack are made up for: where cgroups are mounted in the hybrid way, which crun refuses, the
@@ -54,7 +54,7 @@ class Engine:
         }
 
     def podman(self, *arguments: str, check: bool = True, text: str | None = None) -> str:
-        """Run podman where the service runs: its network namespaces are mounted there alone."""
+        """Run podman in the service's mount namespace, the only one where its network namespaces are mounted."""
         assert self.process is not None
         done = subprocess.run(
             ["nsenter", "-t", str(self.process.pid), "-m", "podman", *arguments],
@@ -69,7 +69,7 @@ class Engine:
         return bool(self.podman("images", "--quiet", name, check=False))
 
     def build(self, dockerfile: Path, tag: str, *flags: str) -> None:
-        """`chroot` isolation: steps of a build need no namespace of their own here."""
+        """Build an image with `chroot` isolation, because steps of a build need no namespace of their own here."""
         self.podman(
             *(
                 "build",

@@ -137,13 +137,13 @@ def rehearse(engine: Engine, folder: Path) -> None:
     with Client(
         f"http://localhost:{WEB_PORT}", token
     ) as client:  # the token is a row: it came back with the others
-        assert _shown(client) == before, "the restored installation shows something else"
+        assert _shown(client) == before, "the restored installation differs"
         timed("a job after the restore", lambda: _job_complete(client))
     figures["jobs and versions before and after the restore"] = "equal"
 
 
 def back_up_and_restore(engine: Engine, folder: Path) -> None:
-    """As docs/operations.md says: by the platform's own commands, into empty volumes."""
+    """Follow docs/operations.md: use the platform's own commands and empty volumes."""
     backup = folder / "backup"
     backup.mkdir()
     backup.chmod(0o777)  # the containers' user is none of this host's
@@ -176,7 +176,7 @@ def _job_complete(client: Client) -> None:
 
 
 def _shown(client: Client) -> list[tuple[str, str, list[str]]]:
-    """Every job with the weights it published."""
+    """Return every job with the weights that it published."""
     return [
         (
             job["id"],

@@ -1,4 +1,4 @@
-"""The platform's contract suite on this package: `pytest check_contract.py`, once it is installed."""
+"""Runs the platform's contract suite on this package: `pytest check_contract.py`, once it is installed."""
 
 from seamlessflow.extensions import Task
 from seamlessflow.extensions.contracts import AdvantageContract, EnvironmentContract, RewardContract

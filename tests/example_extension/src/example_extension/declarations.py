@@ -1,4 +1,4 @@
-"""What the package declares: loaded by every process of the platform, so nothing heavy is imported here."""
+"""The package's declarations. Every process of the platform loads them, so nothing heavy is imported here."""
 
 from typing import Annotated
 
@@ -14,12 +14,12 @@ from seamlessflow.extensions import (
 
 class QuestionOptions(ExtensionOptions):
     prefix: Annotated[str, Field(max_length=200)] = ""
-    """Text before every question."""
+    """Text to put before every question."""
 
 
 class RankOptions(ExtensionOptions):
     spread: Annotated[float, Field(gt=0, le=10)] = 1.0
-    """Advantage of the best session of a group; the worst gets its negative."""
+    """Advantage of the best session of a group. The worst session gets the negative of it."""
 
 
 ONE_QUESTION = EnvironmentExtension(

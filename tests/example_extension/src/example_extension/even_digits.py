@@ -9,7 +9,7 @@ class EvenDigits:
         return sum(digit in "02468" for digit in digits) / len(digits) if digits else 0.0
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: this function holds no resources."""
 
 
 def create(options: ExtensionOptions) -> EvenDigits:

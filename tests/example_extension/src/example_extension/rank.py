@@ -9,7 +9,7 @@ class RankEstimator:
         self._spread = options.spread
 
     def of_group(self, rewards: Floats) -> Floats:
-        """Rewards 0, 1, 1, 5 give -1, 0, 0, 1 under a spread of 1: equal rewards share the mean of their ranks."""
+        """Rewards 0, 1, 1, 5 give -1, 0, 0, 1 with a spread of 1: equal rewards share the mean of their ranks."""
         below = (rewards[None, :] < rewards[:, None]).sum(axis=1)
         above = (rewards[None, :] > rewards[:, None]).sum(axis=1)
         result: Floats = self._spread * (below - above) / max(len(rewards) - 1, 1)
