@@ -13,6 +13,7 @@ from seamlessflow.core.lifecycle.jobs import DesiredJobState, JobState
 from seamlessflow.core.scheduling.snapshot import JobView, MachineView
 from seamlessflow.core.types.tags import Role
 
+MAX_SHOWN = 5  # machines that a reason for waiting names; a cluster has hundreds
 LEASABLE_JOB_STATES = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
 Claims = Mapping[UUID, UUID]
 Filter = Callable[[MachineView, JobView, Role], str | None]
@@ -121,18 +122,24 @@ def shortage(machines: Sequence[MachineView], job: JobView, role: Role, claims: 
     if not tagged:
         return f"no machine has the tags for role {role}: {wanted}"
     reasons = [_why_not(machine, job, role, claims) for machine in tagged]
-    return f"no machine is free for role {role}: {'; '.join(reasons)}"
+    return f"no machine is free for role {role}: {_first('; ', reasons)}"
 
 
 def _gang_shortage(tagged: Sequence[MachineView], job: JobView, wanted: str, claims: Claims) -> str:
     able = candidates(tagged, job, Role.TRAIN, claims)
-    names = ", ".join(machine.name for machine in able)
+    names = _first(", ", [machine.name for machine in able])
     text = f"{job.num_train_machines} machines must train together, but {len(able) or 'none'} can"
     text += f" ({names})" if names else ""
     if len(tagged) < job.num_train_machines:
         return f"{text}: {len(tagged) or 'none'} {'has' if len(tagged) == 1 else 'have'} the tags: {wanted}"
     reasons = [_why_not(machine, job, Role.TRAIN, claims) for machine in tagged if machine not in able]
-    return f"{text}: {'; '.join(reasons) or 'one of them is needed for another role'}"
+    return f"{text}: {_first('; ', reasons) or 'one of them is needed for another role'}"
+
+
+def _first(separator: str, items: Sequence[str]) -> str:
+    """Return the first items as one text for the page of a job, and how many there are besides."""
+    more = [f"and {len(items) - MAX_SHOWN} more"] if len(items) > MAX_SHOWN else []
+    return separator.join([*items[:MAX_SHOWN], *more])
 
 
 def _why_not(machine: MachineView, job: JobView, role: Role, claims: Claims) -> str:

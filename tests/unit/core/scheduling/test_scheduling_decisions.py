@@ -386,6 +386,14 @@ def test_the_older_job_is_served_first_and_the_younger_is_told_why_it_waits() ->
     assert "gamma is held by another job" in plan.waiting_reasons[OTHER]
 
 
+def test_a_reason_for_waiting_names_five_machines_and_counts_the_others() -> None:
+    silent = [replace(machine(f"m{i}", "train"), is_healthy=False) for i in range(8)]
+    plan = plan_of(QUEUED, machines=(*silent, *MULTIPLEXED[-2:]))
+    reason = plan.waiting_reasons[JOB]
+    assert "; m4 sends no heartbeats; and 3 more" in reason
+    assert "m5" not in reason
+
+
 def test_a_pool_that_the_project_may_not_use_is_out_of_reach() -> None:
     plan = plan_of(replace(QUEUED, pools=frozenset({"lab"})), machines=MULTIPLEXED)
     assert plan.decisions == ()
