@@ -168,7 +168,7 @@ class Client:
             pause.wait(every_s)
 
     def job_wait(self, job_id: str) -> Json:
-        """Wait for the job and return it completed. Raises JobFailed."""
+        """Wait until the job completes and return it. Raises JobFailed."""
         *_, job = self.job_watch(job_id)
         if job["state"] != "completed":
             raise JobFailed(job)

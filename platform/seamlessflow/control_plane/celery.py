@@ -26,7 +26,7 @@ JSON_ONLY = {
 
 
 def _only(url: str) -> dict[str, str]:
-    """Celery's command line reads BROKER_URL as its own option and would set it for every app; this prevents that."""
+    """Fix an app's broker: Celery's command line reads BROKER_URL as its own option and would set it for every app."""
     return {"broker_read_url": url, "broker_write_url": url}
 
 

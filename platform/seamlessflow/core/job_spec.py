@@ -176,7 +176,7 @@ class PlacementSection(SpecSection):
 
 
 def _environment_unless_offline(schema: dict[str, Any]) -> None:
-    """A job on an offline dataset has no environment; every other job must name one."""
+    """Make `environment` optional for a job on an offline dataset; every other job must name one."""
     schema["required"].remove("environment")
     source = {"properties": {"source": {"const": DataSource.TRAJECTORIES.value}}, "required": ["source"]}
     schema["anyOf"] = [{"required": ["environment"]}, {"properties": {"data": source}, "required": ["data"]}]

@@ -48,7 +48,7 @@ class Identity:
 
     @property
     def owner(self) -> tuple[int, int]:
-        """User and group of the files it creates, as seen from outside."""
+        """Return the user and group of the files that it creates, as seen from outside."""
         is_other = self.kind is IdentityKind.UNPRIVILEGED
         return (self.uid, self.gid) if is_other else (os.geteuid(), os.getegid())
 

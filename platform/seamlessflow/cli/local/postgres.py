@@ -171,7 +171,7 @@ def _flags(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 @functools.cache
 def _shared_memory_settings() -> dict[str, str]:
-    """Use files if /dev/shm is missing or small, as in containers: a parallel query would not fit."""
+    """Use files if /dev/shm is missing or small, as in containers, because a parallel query would not fit."""
     shm = Path("/dev/shm")  # noqa: S108 - only looked at
     room_bytes = shutil.disk_usage(shm).total if shm.is_dir() else 0
     return {} if room_bytes >= ROOMY_SHM_BYTES else {"dynamic_shared_memory_type": "mmap"}

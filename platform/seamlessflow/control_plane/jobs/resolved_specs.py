@@ -37,7 +37,9 @@ class ResolvedSpecs:
         self._lock = threading.Lock()
 
     def of(self, job_ids: Iterable[UUID], read: ReadSpecs) -> dict[UUID, ResolvedSpec]:
-        """`read` is called once, with the jobs that are not kept, if there are any. Raises InvalidJobSpec."""
+        """Return the specs of jobs. `read` is called once, with the jobs that are not kept, if any. Raises
+        InvalidJobSpec.
+        """
         with self._lock:
             kept = {job_id: self._touch(job_id) for job_id in job_ids}
         missing = [job_id for job_id, resolved in kept.items() if resolved is None]

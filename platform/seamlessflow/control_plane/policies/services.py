@@ -223,7 +223,7 @@ def leftovers_clear(*, now: datetime) -> int:
 
 
 def _versions_in_use(job_id: UUID) -> set[int]:
-    """Versions that engines serve, should serve or may be loading, and the one the newest checkpoint builds on.
+    """Return versions that engines serve, should serve or may be loading, and the one under the newest checkpoint.
 
     An engine may load a version other than the newest, but none older than the one it serves or the one that was the
     newest when its phase began.

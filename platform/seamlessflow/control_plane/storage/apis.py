@@ -259,14 +259,14 @@ def _project_named(api: ProjectApi, request: Request) -> Project:
 
 
 def _project(api: ProjectApi, request: Request) -> Project | None:
-    """None for the installation."""
+    """Return the project that is named; None for the installation."""
     if request.query_params.get("installation") == "true":
         return None
     return _project_of(api, request.query_params.get("project"))
 
 
 def _readable(api: ProjectApi, request: Request) -> Collection[UUID]:
-    """The ids of the project that is asked for, or of all that the caller can read."""
+    """Return the id of the named project, or the ids of all that the caller can read."""
     slug = request.query_params.get("project")
     return [_project_of(api, slug).id] if slug else api.access.readable
 

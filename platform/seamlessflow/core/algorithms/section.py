@@ -124,7 +124,7 @@ class StageSection(SpecSection):
 
 
 def _presets_schema(schema: dict[str, Any]) -> None:
-    """The JSON Schema shows each preset's options, so that forms can fill them in."""
+    """Add each preset's options to the JSON Schema, so that forms can fill them in."""
     schema["x-presets"] = {
         name.value: {"source": preset.source, "options": dict(preset.options)}
         for name, preset in PRESETS.items()

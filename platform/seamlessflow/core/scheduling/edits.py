@@ -18,7 +18,7 @@ class MachineEdit:
 
     @property
     def cordons(self) -> bool | None:
-        """Draining also cordons, because a machine that is being drained must get no new work."""
+        """Whether the edit cordons. Draining does, because a machine that is being drained must get no new work."""
         return True if self.is_draining else self.is_cordoned
 
 

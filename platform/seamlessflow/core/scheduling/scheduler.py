@@ -93,7 +93,7 @@ def _decide_job(
 
 
 def _preempted(held: tuple[MachineView, ...], preempting: JobView) -> tuple[list[Decision], str]:
-    """The job goes back to the queue once none of its phases is live."""
+    """Drain every phase of the job, which goes back to the queue once none is live."""
     reason = f"it gives way to an older job that needs {preempting.num_train_machines} machines to train"
     drains = [
         _drain(machine, reason, grace_s=EPISODE_GRACE_S if _role(machine) is Role.AGENT else None)
