@@ -18,7 +18,7 @@ MAX_DRIFT_WITHOUT_LEARNING = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The promises that the demo did not keep; empty means success."""
+    """The shortfalls of the demo; none means success."""
 
     shortfalls: tuple[str, ...]
 

@@ -2,7 +2,7 @@
 
 
 class CliError(Exception):
-    """A problem that the user can fix; the message says how."""
+    """A problem that the user can fix. The message says how."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)

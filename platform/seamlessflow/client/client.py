@@ -28,7 +28,7 @@ _PASSING_STATUSES = (502, 503, 504)  # from a proxy in front of a web process th
 
 
 class JobFailed(Exception):
-    """The job that somebody waited for did not end as completed."""
+    """The awaited job failed or was cancelled."""
 
     def __init__(self, job: Json) -> None:
         super().__init__(f"job {job['id']} ended {job['state']}: {job['state_reason'] or 'no reason given'}")
@@ -36,7 +36,7 @@ class JobFailed(Exception):
 
 
 class Client:
-    """One project's view of the platform."""
+    """A client of the REST API, with one API token."""
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 30.0) -> None:
         """Raises ApiError if the address or the token is malformed."""

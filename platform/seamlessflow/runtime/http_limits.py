@@ -28,7 +28,7 @@ Refusal = Callable[[HTTPStatus, str], tuple[bytes, bytes]]  # content type and b
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """`refusal` writes errors in the form of the server's API."""
+    """Limits of a server's connections. `refusal` writes errors in the form of the server's API."""
 
     refusal: Refusal
     max_connections: int = 4096

@@ -25,7 +25,7 @@ CPU_FACTOR = 2  # threads beside the loop use processor time as well
 
 
 class Watchdog:
-    """Watching ⇄ paused → stopped. With `limit_s` 0 it only measures."""
+    """Watches a loop. States: watching ⇄ paused → stopped. With `limit_s` 0 it only measures."""
 
     def __init__(self, what: str, *, limit_s: float, end: Callable[[str], object] = process_end) -> None:
         self._what = what

@@ -3,4 +3,4 @@ sentence."""
 
 
 class InstallationFailed(RuntimeError):
-    """Caught by the command line, which prints the message and ends with status 1."""
+    """The installation cannot run. The command line prints the message and exits with status 1."""

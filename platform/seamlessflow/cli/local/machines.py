@@ -20,10 +20,8 @@ SUPERVISOR = "seamlessflow_workers.supervisor"
 
 @dataclass(frozen=True, slots=True)
 class LocalMachine:
-    """`tags`: used at registration; `core`: index into the cores that we may use, from 0; None:
-    unpinned.
-
-    `module`: the program that supervises it.
+    """A machine to run here. `tags` are used at registration. `core` is an index, from 0, into the cores that we may
+    use; None: unpinned. `module` is the program that supervises it.
     """
 
     name: str

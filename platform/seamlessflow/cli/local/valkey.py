@@ -31,7 +31,7 @@ class ValkeyNotFound(InstallationFailed):
 
 
 class BrokerUse(IntEnum):
-    """The numbered database of each use."""
+    """What the broker is used for; the value is the number of the database."""
 
     MACHINES = 0
     BACKGROUND = 1

@@ -57,7 +57,7 @@ class TokenKind(models.TextChoices):
 
 
 class Token(models.Model):
-    """A secret shown once.
+    """A credential whose secret is shown once.
 
     An API token is for one project, or for the installation: for all projects of its user, and, with the scope
     `operate`, for machines. Machine tokens have no scopes: what they open is the worker protocol.

@@ -7,7 +7,7 @@ from seamlessflow.control_plane.cluster.models import PoolGrant
 
 @admin.register(PoolGrant)
 class PoolGrantAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Grants may be deleted, because a grant concerns only the future and no record refers to it."""
+    """Grants of pools. They may be deleted, because a grant concerns only the future and no record refers to it."""
 
     list_display = ["pool", "project"]
     list_filter = ["pool", "project"]

@@ -60,7 +60,7 @@ class Event(models.Model):
 
 
 class Removal(models.Model):
-    """Something that is deleted: one transaction marks it with this row, its files and rows are removed afterwards.
+    """Something that is being deleted: one transaction marks it with this row; files and rows are removed afterwards.
 
     The remover may die at any point. A removal without `finished_at` is continued; each of its steps can be repeated.
     """

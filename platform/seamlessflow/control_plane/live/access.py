@@ -43,7 +43,7 @@ ACCEPTED = "jobs, machines, job:<id> or group:<id>"
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What opened a socket: a token or a browser session (in tests only a user)."""
+    """The credential that opened a socket: a token or a browser session (in tests only a user)."""
 
     user_id: UUID
     token_id: UUID | None = None

@@ -40,7 +40,7 @@ TIMEOUT_S = 2.0
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What the feeder wants to publish on one topic."""
+    """A delta that the feeder wants to publish on one topic."""
 
     topic: str
     at: int

@@ -24,7 +24,7 @@ NO_MACHINES_TOPIC = "machines:"
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """As sockets send it; `core.protocol.live_rows` types its data by topic and kind."""
+    """A frame as sockets send it. `core.protocol.live_rows` types its data by topic and kind."""
 
     v: int = FRAME_VERSION
     topic: str

@@ -30,7 +30,7 @@ SEEN = "seen_"  # prefix of the hidden fields with the generations of the dry ru
 
 
 class Work(StrEnum):
-    """What machines may do from now on."""
+    """Which work the machines may do from now on."""
 
     LEAVE = "leave"
     TAKE = "take"

@@ -52,7 +52,8 @@ def database_connect() -> psycopg.Connection:
 
 
 class Leader:
-    """Runs until `stop` is set. `companion` is entered while this process leads (it feeds the live events).
+    """The scheduling loop; it runs until `stop` is set. `companion` runs while this process leads (it feeds live
+    events).
 
     `on_turn` is called on every turn of whatever loop it is in: leading, standing by or waiting for the database.
     """

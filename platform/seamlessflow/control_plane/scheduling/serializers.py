@@ -49,7 +49,9 @@ class EditedMachineOutput(serializers.Serializer):
 
 
 class PhaseImpactOutput(serializers.Serializer):
-    """The forecast holds until somebody edits something; `phase_id`, `state` and `load` are of this moment."""
+    """The impact on one phase. It holds until somebody edits something; `phase_id`, `state` and `load` are current
+    values.
+    """
 
     phase_id = ShownIdField(
         IdKind.PHASE,

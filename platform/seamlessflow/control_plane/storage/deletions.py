@@ -46,7 +46,7 @@ class DeletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class JudgedDeletion:
-    """`refusal` is empty if it can be deleted."""
+    """A request with its bytes. `refusal` says why it must stay; it is empty if it can be deleted."""
 
     removal: PlannedRemoval
     refusal: str

@@ -32,7 +32,7 @@ class LedgerSpan(Span):
 
 @dataclass(frozen=True, slots=True)
 class MachineLedger:
-    """`intervals`: the newest `MAX_INTERVALS_SHOWN` of `num_intervals`."""
+    """A machine's ledger in a span of time. `intervals` holds the newest `MAX_INTERVALS_SHOWN` of `num_intervals`."""
 
     name: str
     machine_id: UUID
@@ -53,7 +53,7 @@ class MachineLedger:
 
 @dataclass(frozen=True, slots=True)
 class JobLedger:
-    """`activity`: that of all machines together; their work for other jobs does not count as this job's time."""
+    """The ledgers of a job's machines. `activity` covers all of them; work for other jobs is a kind of its own."""
 
     machines: list[MachineLedger]
     activity: Activity

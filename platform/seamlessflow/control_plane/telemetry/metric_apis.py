@@ -23,7 +23,7 @@ BUCKETS, EXACT = "buckets", "exact"
 
 
 class MetricColumnsOutput(serializers.Serializer):
-    """Columns of equal length; a row is a bucket, or a stored point with `points=exact`."""
+    """Columns of equal length. A row is a bucket, or a stored point with `points=exact`."""
 
     first_step = serializers.ListField(child=serializers.IntegerField(), help_text="First step of the row.")
     step = serializers.ListField(child=serializers.IntegerField(), help_text="Last step of the row.")

@@ -69,7 +69,7 @@ Columns = dict[str, dict[str, list[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps `first` to `last`, both included."""
+    """The steps from `first` to `last`, inclusive."""
 
     first: int
     last: int
@@ -77,7 +77,9 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`bucket_width`: steps of a bucket; None if rows are stored points. `next`: the cursor of the next page."""
+    """Columns by metric. `bucket_width`: steps per bucket; None if rows are stored points. `next`: cursor of the next
+    page.
+    """
 
     first_step: int | None
     last_step: int | None

@@ -7,7 +7,7 @@ from seamlessflow.control_plane.common.ids import new_id
 
 
 class Artifact(models.Model):
-    """A file or folder a user uploaded; specs name it `artifact://<id>`. Whole or absent."""
+    """A file or folder that a user uploaded. Specs name it `artifact://<id>`. It is complete or absent."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="artifacts")

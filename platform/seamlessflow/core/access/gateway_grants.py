@@ -15,7 +15,7 @@ Columns = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Columns by verb; an empty tuple grants nothing. DELETE has no columns."""
+    """Rights on one table: columns by verb. An empty tuple grants nothing. DELETE has no columns."""
 
     select: Columns = ()
     insert: Columns = ()

@@ -21,7 +21,7 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the database names but that was not there. `job_id` is empty for an upload."""
+    """Something that the database names but that did not exist. `job_id` is empty for an upload."""
 
     job_id: str = ""
     job_name: str = ""
@@ -42,7 +42,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedBackup(ValueError):
-    """A folder that is not a complete back-up of a known format."""
+    """The folder is not a complete back-up of a known format."""
 
 
 def manifest_decode(data: bytes) -> Manifest:

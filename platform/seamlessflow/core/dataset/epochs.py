@@ -16,8 +16,8 @@ NUM_ORDERS_KEPT = 4  # each takes 8 bytes per group
 
 @dataclass(frozen=True, slots=True)
 class EpochBatch:
-    """`positions` number the job's groups as they were recorded, 0 … N - 1; they are in training
-    order."""
+    """The groups of one batch. `positions` number the job's groups as they were recorded, 0 … N - 1; they are in
+    training order."""
 
     epoch: int  # 0, 1, …
     positions: NDArray[np.int64]
@@ -26,7 +26,7 @@ class EpochBatch:
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
-    """`num_groups` and `groups_per_batch` are at least 1."""
+    """The batches of all epochs. `num_groups` and `groups_per_batch` are at least 1."""
 
     num_groups: int
     groups_per_batch: int

@@ -17,12 +17,12 @@ REWARDS = "seamlessflow.rewards"
 
 
 class ExtensionOptions(SpecSection):
-    """Base of an extension's options: strict and frozen. Field docstrings become descriptions."""
+    """Base class of an extension's options: strict and frozen. Docstrings of fields become descriptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentExtension:
-    """`factory` names a callable, `module:name`: it takes an EnvironmentContext and returns an Environment."""
+    """Declares an environment. `factory`: `module:name` of a callable from an EnvironmentContext to an Environment."""
 
     summary: str
     factory: str
@@ -33,7 +33,7 @@ class EnvironmentExtension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvantageExtension:
-    """`factory` names a callable, `module:name`: it takes the options and returns an Estimator."""
+    """Declares an advantage estimator. `factory` names a callable, `module:name`, from the options to an Estimator."""
 
     summary: str
     factory: str
@@ -44,7 +44,7 @@ class AdvantageExtension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardExtension:
-    """`factory` names a callable, `module:name`: it takes the options and returns a RewardFunction."""
+    """Declares a reward function. `factory` names a callable, `module:name`, from the options to a RewardFunction."""
 
     summary: str
     factory: str

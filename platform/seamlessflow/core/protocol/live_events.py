@@ -61,7 +61,7 @@ return answer
 
 
 class TopicKind(StrEnum):
-    """First word of a topic; the second is an identifier."""
+    """First word of a topic. The second is an identifier."""
 
     JOBS = "jobs"
     JOB = "job"

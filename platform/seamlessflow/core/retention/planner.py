@@ -57,7 +57,8 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class UploadFacts:
-    """`used_by`: a kept job that names it; empty if none does. `unused_days`: days since it was made or last used."""
+    """An upload as it is stored. `used_by`: a kept job that uses it, or empty. `unused_days`: days since its last use,
+    or its upload."""
 
     id: UUID
     name: str
@@ -68,7 +69,7 @@ class UploadFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRemoval:
-    """`subject` is a job or an upload; `number` is that of a version or of a checkpoint's batch."""
+    """Something to delete. `subject` is a job or an upload; `number` is that of a version or a checkpoint's batch."""
 
     kind: RemovalKind
     subject: UUID

@@ -30,8 +30,8 @@ MAX_ROUNDS = 32  # queue → start → run → switch to training takes fewer th
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`first`: the next cycle's plan; `decisions`: all until stable; `waiting`: the reasons then,
-    by job."""
+    """The result of a dry run. `first`: the next cycle's plan; `decisions`: all until the snapshot is stable;
+    `waiting`: the reasons for waiting then, by job."""
 
     first: Plan
     decisions: tuple[Decision, ...]

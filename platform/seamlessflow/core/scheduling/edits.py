@@ -10,7 +10,7 @@ from seamlessflow.core.scheduling.snapshot import MachineView, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class MachineEdit:
-    """What to change; None leaves a field unchanged."""
+    """An edit of a machine; None leaves a field unchanged."""
 
     tags: Collection[str] | None = None
     is_cordoned: bool | None = None

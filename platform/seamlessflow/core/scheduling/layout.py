@@ -17,8 +17,8 @@ from seamlessflow.core.types.tags import Role
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`trainers`: as many as there are, up to the number that the job needs. `shortages` has one
-    clause for each role that cannot be filled."""
+    """Which machines fill the roles. `trainers`: as many as there are, up to the number that the job needs. `shortages`
+    has one clause for each role that cannot be filled."""
 
     agent: MachineView | None
     trainers: tuple[MachineView, ...]

@@ -35,7 +35,7 @@ class Impact(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseImpact:
-    """`successors`: other machines that fill the role for the job afterwards. `is_by_edit`: if
+    """The impact on one phase. `successors`: other machines that fill the role for the job afterwards. `is_by_edit`: if
     false, it ends anyway.
 
     `live`: the phase itself, if it is live right now. `is_turn`: the machine's turns to train for
@@ -82,7 +82,8 @@ class JobImpact:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`phases`: those on edited machines, and all others that end because of the edit."""
+    """The result of a preview. `phases`: those on edited machines, and all others that end because of
+    the edit."""
 
     first: Plan
     phases: tuple[PhaseImpact, ...]

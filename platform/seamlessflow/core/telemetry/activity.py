@@ -126,7 +126,9 @@ class KindTotal:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """`totals` in the order of `KINDS`. `occupancy`: mean over the time served; None if nobody measured it."""
+    """Where time went. `totals` are in the order of `KINDS`. `occupancy`: mean over the time served; None if not
+    measured.
+    """
 
     totals: tuple[KindTotal, ...]
     occupancy: float | None

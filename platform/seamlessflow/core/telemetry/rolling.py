@@ -45,7 +45,7 @@ class Interval(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergedInterval:
-    """`num_intervals`: the number of intervals that it replaces."""
+    """A merged interval. `num_intervals`: the number of intervals that it replaces."""
 
     state: str
     cause: str

@@ -47,7 +47,7 @@ def _read() -> _Sample:
 
 
 class StoredAtField(models.DateTimeField):  # type: ignore[type-arg]  # generic in its stubs alone
-    """When a row was made, by the database's clock. The database and migrations see a plain DateTimeField."""
+    """When a row was created, by the database's clock. Database and migrations see a plain DateTimeField."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs["auto_now_add"] = True

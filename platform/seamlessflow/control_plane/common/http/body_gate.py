@@ -67,7 +67,7 @@ class InFlight:
 
 
 class BodyGate:
-    """The bounded application. `is_known` judges by a request's head alone whether its sender may upload."""
+    """The application behind bounds. `is_known` decides by a request's head alone whether its sender may upload."""
 
     def __init__(self, application: Application, *, is_known: Callable[[Scope], Awaitable[bool]]) -> None:
         self._application = application
@@ -99,7 +99,7 @@ class BodyGate:
 
 
 class _Body:
-    """One request's body on its way in. `receive` raises BodyRefused if it is refused."""
+    """The body of one request while it arrives. `receive` raises BodyRefused if it is refused."""
 
     def __init__(self, receive: Receive, scope: Scope, bound: Bound, account: InFlight) -> None:
         self._receive = receive

@@ -34,7 +34,7 @@ class WordField(serializers.ChoiceField):
 
 
 class _IdConverter:
-    """A path converter. A text that is no identifier of its kind matches no route, which gives 404."""
+    """A path converter. A text that is not an identifier of its kind matches no route, so the answer is 404."""
 
     regex = "[0-9A-Za-z_-]{26,40}"
     kind: IdKind
