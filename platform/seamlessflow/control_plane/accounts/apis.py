@@ -149,7 +149,7 @@ class TokenListCreateApi(ProjectApi):
 class TokenRevokeApi(ProjectApi):
     @extend_schema(operation_id="token_revoke", responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:
-        """Revoke an API token. From then on it is answered 401.
+        """Revoke an API token. Requests that use it are answered 401 from then on.
 
         You can revoke your own tokens; owners can revoke every token of their project.
         """

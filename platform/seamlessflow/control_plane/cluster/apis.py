@@ -196,8 +196,7 @@ class PhaseLogsApi(ProjectApi):
     def get(self, request: Request, phase_id: UUID) -> Response:
         """Read a part of the log of a phase.
 
-        `stream` selects the log, `offset` the first byte. To follow a log, ask again from the end
-        of the part that you have.
+        `stream` selects the log, `offset` the first byte. To follow a log, read on from `next_offset`.
         """
         phase = phase_get_visible(access=self.access, phase_id=phase_id)
         offset = query_integer(request, "offset", default=0)

@@ -92,10 +92,10 @@ class JobListSubmitApi(ProjectApi):
     def post(self, request: Request) -> Response:
         """Submit a job.
 
-        The body is a job spec, as JSON or YAML: see `api_schema/job_spec.schema.json`. The answer
-        is 201 with the job, whose `spec` has every default filled in, or 200 if the
-        `Idempotency-Key` was used for the same spec before. A spec with faults is refused (400),
-        and `errors` names each field. A key that was used with another spec is refused (422).
+        The body is a job spec, as JSON or YAML: see `api_schema/job_spec.schema.json`. The answer is 201 with the job,
+        whose `spec` has every default filled in, or 200 if the `Idempotency-Key` was used for the same spec before. An
+        invalid spec is refused (400), and `errors` names each field. A key that was used with another spec is refused
+        (422).
         """
         if not isinstance(request.data, dict):
             raise ApplicationError("the body must be a mapping: a job spec")
