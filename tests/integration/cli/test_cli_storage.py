@@ -47,7 +47,7 @@ def test_storage_is_shown_kept_and_deleted_from_the_command_line(cast: Cast) -> 
     assert isinstance(run("policy", "--set", "jobs_day=1").exception, ApiError)
     refused = run("delete", "job", show_id(IdKind.JOB, live.id), "--yes").exception
     assert isinstance(refused, CliError)
-    assert "at work" in str(refused)
+    assert "has not ended" in str(refused)
     assert run("delete", "job", shown, "--dry-run").exception is None
     assert "nothing was deleted" in str(run("delete", "job", shown, answer="n\n").exception)
     assert Job.objects.get(id=job.id).deleted_at is None

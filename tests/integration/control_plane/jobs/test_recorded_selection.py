@@ -289,7 +289,7 @@ def test_a_source_whose_tokens_nobody_can_read_any_more_is_refused(cast: Cast, t
     Job.objects.filter(id=source.id).update(tokenizer_sha256="", model_path=str(tmp_path / "gone"))
     field, detail = refused(cast, imitation(cast, shown(source)))
     assert field == "data.jobs.0"
-    assert "not known any more" in detail
+    assert "no longer known" in detail
 
 
 def test_sessions_that_may_be_too_long_are_refused(cast: Cast) -> None:

@@ -210,7 +210,7 @@ def test_what_is_needed_stays(cast: Cast) -> None:
     assert num_nodes(live) == num_nodes(source) == 3
     kept = PolicyVersion.objects.filter(job=pinned, deleted_at=None, version__gt=0)
     assert list(kept.values_list("version", flat=True)) == [1, 3]
-    for job, words in ((source, "trains on its trajectories"), (pinned, "pinned"), (live, "at work")):
+    for job, words in ((source, "trains on its trajectories"), (pinned, "pinned"), (live, "has not ended")):
         status, refused = delete(cast.owner, of_job(job))
         assert (status, words in refused["detail"]) == (409, True), refused
         assert Job.objects.get(id=job.id).deleted_at is None
