@@ -159,7 +159,7 @@ def figures_are_those_of_the_rows(page: Page, client: Client, job_id: str) -> No
 
 
 def productive_percent_shown(page: Page) -> int:
-    said = re.search(r"productive (\d+) %", page.get_by_test_id("productive").inner_text())
+    said = re.search(r"productive (\d+)%", page.get_by_test_id("productive").inner_text())
     assert said is not None
     return int(said[1])
 

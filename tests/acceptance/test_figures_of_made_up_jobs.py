@@ -169,8 +169,8 @@ def test_the_productive_share_comes_first_and_the_rest_by_cause_in_one_order(bro
             words.inner_text().find(word) for word in ("serving", "training", "switching", "syncing", "idle")
         ]
         assert said == sorted(said), words.inner_text()
-        expect(words).to_contain_text("productive 40 %")
-        expect(page.get_by_test_id("productive")).to_contain_text("productive 40 %")
+        expect(words).to_contain_text("productive 40%")
+        expect(page.get_by_test_id("productive")).to_contain_text("productive 40%")
 
 
 def test_two_causes_of_idleness_do_not_look_alike(browser: Browser) -> None:

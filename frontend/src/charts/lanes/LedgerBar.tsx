@@ -44,7 +44,7 @@ export function LedgerBar({ name, shares }: { name: string; shares: readonly Sha
   );
 }
 
-/** ": serving 40 %, training 20 %" or "; not: syncing 16 %, …". */
+/** " (serving 40%, training 20%)" if productive, otherwise " · syncing 16% · …". */
 function sharesSaid(ordered: readonly Share[], isProductive: boolean): string {
   const said = ordered
     .filter(({ share, state, cause }) => share >= MIN_LABELLED && kindOf(state, cause).isProductive === isProductive)

@@ -57,5 +57,5 @@ export function isPromptKind(forest: Forest, node: number): boolean {
 export function percentSaid(logprob: number): string {
   if (Number.isNaN(logprob)) return "–";
   const percent = 100 * Math.exp(logprob);
-  return percent >= 99.95 ? "100 %" : percent >= 0.1 ? `${percent.toFixed(1)} %` : "< 0.1 %";
+  return percent >= 99.95 ? "100%" : percent >= 0.1 ? `${percent.toFixed(1)}%` : "<0.1%";
 }

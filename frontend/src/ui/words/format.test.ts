@@ -22,7 +22,7 @@ it("keeps about three digits of any size", () => {
 
 it("rounds bytes, shares and ages", () => {
   expect([512, 2048, 3 * 2 ** 30].map(bytes)).toEqual(["512 B", "2.0 KiB", "3.0 GiB"]);
-  expect([0, 0.004, 0.256].map(percent)).toEqual(["0 %", "< 1 %", "26 %"]);
+  expect([0, 0.004, 0.256].map(percent)).toEqual(["0%", "<1%", "26%"]);
   expect([1000, 59_000, 7_200_000].map(age)).toEqual(["just now", "59 s ago", "2 h ago"]);
 });
 

@@ -67,7 +67,7 @@ export function bytes(count: number): string {
 }
 
 export function percent(share: number): string {
-  return share > 0 && share < 0.01 ? "< 1 %" : `${Math.round(share * 100)} %`;
+  return share > 0 && share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
 }
 
 export function plural(count: number, one: string, many = `${one}s`): string {
