@@ -32,7 +32,7 @@ def test_a_search_leaves_each_lane_beside_its_name(
 ) -> None:
     page.goto(web_url(platform) + "/machines")
     rows = page.get_by_test_id("machines").locator("tbody tr")
-    lanes = page.get_by_role("img", name="Ledger by machine")
+    lanes = page.get_by_role("img", name="Activity by machine")
     for search, num_found in (
         ("", NUM_MACHINES),
         ("rack=1", NUM_MACHINES // 2),

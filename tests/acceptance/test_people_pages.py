@@ -25,10 +25,10 @@ def test_a_token_is_created_with_scopes_and_an_end_and_revoked(
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox", name="Name").fill("ci-nightly")
     dialog.get_by_role("checkbox", name="sessions").uncheck()
-    dialog.get_by_role("textbox", name="Expires in days").fill("400")
+    dialog.get_by_role("textbox", name="Expires after (days)").fill("400")
     expect(dialog.get_by_text("Enter a whole number from 1 to 365.")).to_be_visible()
     expect(dialog.get_by_role("button", name="Create token")).to_be_disabled()
-    dialog.get_by_role("textbox", name="Expires in days").fill("30")
+    dialog.get_by_role("textbox", name="Expires after (days)").fill("30")
     assert accessibility_faults(page) == []
     dialog.get_by_role("button", name="Create token").click()
     secret = dialog.get_by_test_id("secret").inner_text()

@@ -21,7 +21,7 @@ interface Meaning {
 const PRODUCTIVE: Readonly<Record<string, Meaning>> = {
   serving: { word: "serving", meaning: "Its engine has requests in flight." },
   training: { word: "training", meaning: "Its trainer is working on a batch." },
-  running_agents: { word: "running agents", meaning: "Agents are working on tasks on it." },
+  running_agents: { word: "running agents", meaning: "Agents on it are working on tasks." },
 };
 /** How full a serving engine was. No cause means that it was not measured. */
 const SERVING: Readonly<Record<string, Meaning>> = {
@@ -43,7 +43,7 @@ const OVERHEAD: Readonly<Record<string, Meaning>> = {
   starting: { word: "starting", meaning: "An engine, trainer or agent runner is starting on it." },
   switching: { word: "switching", meaning: "It is changing from one role to another." },
   syncing: { word: "syncing", meaning: "It is loading or publishing weights." },
-  draining: { word: "draining", meaning: "It is handing over its running work and then idles." },
+  draining: { word: "draining", meaning: "It is handing over its running work and will then be idle." },
 };
 /** Idle causes: a label and an explanation each. */
 const CAUSES: Readonly<Record<string, Meaning>> = {

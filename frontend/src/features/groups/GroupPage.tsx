@@ -11,7 +11,7 @@ import { GROUP } from "../../trajectory/wire/topic";
 import { NotFound } from "../../ui/NotFound";
 import { StateBadge } from "../../ui/StateBadge";
 import { useTitle } from "../../ui/useTitle";
-import { integer, versions } from "../../ui/words/format";
+import { decimal, integer, versions } from "../../ui/words/format";
 import "./group.css";
 import { SessionTable } from "./SessionTable";
 
@@ -68,8 +68,8 @@ function GroupFigures({ group, drawn }: { group: GroupInfoRow; drawn: HeadProps[
       <div>
         <dt>Reward</dt>
         <dd>
-          {group.reward_mean === null ? "–" : group.reward_mean.toFixed(3)}
-          {group.reward_std === null ? null : <small> ± {group.reward_std.toFixed(3)}</small>}
+          {decimal(group.reward_mean)}
+          {group.reward_std === null ? null : <small> ± {decimal(group.reward_std)}</small>}
         </dd>
       </div>
       <div>
@@ -83,8 +83,8 @@ function GroupFigures({ group, drawn }: { group: GroupInfoRow; drawn: HeadProps[
         <dd data-testid="versions">{versions(oldest, newest)}</dd>
       </div>
       <div>
-        <dt>{group.evaluation === null ? "Trained in update" : "Held out; evaluates version"}</dt>
-        <dd>{group.evaluation ?? group.batch ?? "–"}</dd>
+        <dt>{group.evaluation === null ? "Trained in update" : "Evaluates version"}</dt>
+        <dd>{integer(group.evaluation ?? group.batch)}</dd>
       </div>
     </dl>
   );

@@ -1,7 +1,8 @@
 // The sessions of a group, by slot and attempt.
 import { Link } from "react-router";
 import type { SessionRow } from "../../trajectory/wire/wire";
-import { decimal } from "../../ui/words/format";
+import { StateBadge } from "../../ui/StateBadge";
+import { decimal, integer, NONE } from "../../ui/words/format";
 
 export function SessionTable({ groupId, sessions }: { groupId: string; sessions: SessionRow[] }) {
   if (sessions.length === 0) return <p className="muted">No sessions have been opened yet.</p>;
@@ -26,17 +27,19 @@ export function SessionTable({ groupId, sessions }: { groupId: string; sessions:
             <tr key={row.id}>
               <td className="number">{row.slot + 1}</td>
               <td className="number">{row.attempt}</td>
-              <td>{row.state}</td>
-              <td className="number">{decimal(row.reward, 3)}</td>
-              <td className="number">{decimal(row.advantage, 3)}</td>
-              <td className="number">{row.num_turns}</td>
-              <td className="number">{row.num_sampled_tokens.toLocaleString("en")}</td>
+              <td>
+                <StateBadge state={row.state} />
+              </td>
+              <td className="number">{decimal(row.reward)}</td>
+              <td className="number">{decimal(row.advantage)}</td>
+              <td className="number">{integer(row.num_turns)}</td>
+              <td className="number">{integer(row.num_sampled_tokens)}</td>
               <td>
                 <Link to={`/groups/${groupId}?session=${row.id}`} className="mono">
                   {row.id}
                 </Link>
               </td>
-              <td>{row.reason || "–"}</td>
+              <td>{row.reason || NONE}</td>
             </tr>
           ))}
         </tbody>

@@ -28,7 +28,7 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
             <th>Job</th>
             <th className="number">Version</th>
             <th>Hardware</th>
-            <th>Note</th>
+            <th title="The reason given for the last edit">Last edit</th>
           </tr>
         </thead>
         <tbody>
@@ -64,7 +64,7 @@ export function MachineTable({ machines, onEdit, jobs }: Props) {
                     {machine.role} <StateBadge state={machine.phase_state ?? ""} />
                   </>
                 ) : (
-                  <span className="muted">none</span>
+                  NONE
                 )}
               </td>
               <td className="job-cell">

@@ -115,7 +115,7 @@ function Lanes({ machines, state }: { machines: readonly MachineRow[]; state: Ma
           marks={marks}
           windowMs={windowMs}
           clock={clock}
-          label={`Ledger by machine. Now ${said}`}
+          label={`Activity by machine. Now ${said}`}
         />
       </div>
       <DrawnKinds shown={new Set(lanes.flatMap((lane) => lane.shares.map(keyOf)))} />

@@ -1,7 +1,7 @@
 // Shows the turns of a session: messages, tool calls, and under each sampled answer its tokens by version.
 import { colourOfVersion } from "../../trajectory/colours/versionColours";
 import { plural } from "../../ui/words/format";
-import type { NodeOutput, Said, ShownNode } from "./nodes";
+import { kindWord, type NodeOutput, type Said, type ShownNode } from "./nodes";
 
 const MAX_INDENT = 6;
 
@@ -19,7 +19,7 @@ export function Conversation({ nodes }: { nodes: readonly ShownNode[] }) {
             className={`turn ${shown.node.kind} depth-${Math.min(shown.depth, MAX_INDENT)}`}
           >
             <p className="turn-head">
-              <span className="mono">#{shown.node.node_index}</span> {shown.node.kind},{" "}
+              <span className="mono">#{shown.node.node_index}</span> {kindWord(shown.node.kind)},{" "}
               {plural(shown.node.num_tokens, "token")}
               {shown.marks.map((mark) => (
                 <span key={mark} className="turn-mark">

@@ -61,13 +61,13 @@ function ShownSession({ sessionId, session }: { sessionId: string; session: Sche
           <Tile title="Turns" figure={integer(session.num_turns)} />
           <Tile title="Sampled tokens" figure={integer(session.num_sampled_tokens)} />
           <Tile title="Policy versions" figure={integer(numVersions)}>
-            that sampled this session's tokens
+            sampled this session's tokens
           </Tile>
         </section>
         {session.truncated ? (
           <p className="muted">
-            This page shows the first {integer(session.nodes.length)} nodes of the session. The group page shows the
-            whole tree.
+            This page shows the first {integer(session.nodes.length)} nodes of the session. The{" "}
+            <Link to={`/groups/${session.group_id}?session=${sessionId}`}>group page</Link> shows the whole tree.
           </p>
         ) : null}
         {session.reason ? (

@@ -28,6 +28,11 @@ export interface ShownNode {
 const PLAIN_FINISHES = new Set([null, "stop", "tool_calls"]);
 const LONG_GAP_S = 1;
 
+/** The same words as in the forest. */
+export function kindWord(kind: string): string {
+  return { root: "task prompt", prompt: "added by the agent", sampled: "answer" }[kind] ?? kind;
+}
+
 /** Depth first. An only child stays at its parent's depth. */
 export function shownNodes(nodes: readonly NodeOutput[]): ShownNode[] {
   const children = new Map<number | null, NodeOutput[]>();

@@ -14,7 +14,7 @@ export function PlanCard({ project }: { project: string }) {
   return (
     <section className="card flush" aria-labelledby="plan">
       <div className="card-head">
-        <h2 id="plan">Next deletions by the policy</h2>
+        <h2 id="plan">Upcoming deletions</h2>
         <span className="muted">
           {plan.data && items.length > 0
             ? `${plural(items.length, "item")}, ${bytes(plan.data.num_bytes)} in total`

@@ -50,7 +50,7 @@ function StoredJobTable({ rows, project, mayDelete }: TabProps & { rows: readonl
             <th>Ended</th>
             <th className="number">Checkpoints</th>
             <th className="number">Policy versions</th>
-            <th className="number">Rows</th>
+            <th className="number">Database</th>
             <th className="number">Total</th>
             <th>
               <span className="visually-hidden">Delete</span>

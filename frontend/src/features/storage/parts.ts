@@ -8,10 +8,10 @@ export function partKey({ kind, number }: Pick<Part, "kind" | "number">): string
   return number === null ? kind : `${kind}-${number}`;
 }
 
-/** `Checkpoint of batch 12`, `The whole job`. */
+/** `Checkpoint after update 12`, `The whole job`. */
 export function partWords({ kind, number }: Pick<Part, "kind" | "number">): string {
   if (kind === "job") return "The whole job";
-  if (kind === "checkpoint") return `Checkpoint of batch ${number}`;
+  if (kind === "checkpoint") return `Checkpoint after update ${number}`;
   if (kind === "version") return `Policy version ${number}`;
   if (kind === "upload") return "Upload";
   return kind.charAt(0).toUpperCase() + kind.slice(1);

@@ -125,7 +125,7 @@ function Submit({ starter }: { starter: Spec }) {
         <section className="card yaml-card" aria-label="The job as YAML">
           <div className="card-head">
             <h2>YAML</h2>
-            <span className="muted">omitted fields take their defaults</span>
+            <span className="muted">omitted fields use their defaults</span>
           </div>
           <Suspense fallback={<Loading what="Loading editor" />}>
             <YamlEditor text={draft.text} onChange={(text) => setDraft((old) => ofText(text, old))} />
@@ -188,7 +188,7 @@ function ProjectChoice({ value, onChange }: { value: string; onChange: (slug: st
   if (projects.length < 2) return null;
   return (
     <select aria-label="Project" value={value} onChange={(event) => onChange(event.target.value)}>
-      <option value="">default project</option>
+      <option value="">Default project</option>
       {projects.map((project) => (
         <option key={project.slug} value={project.slug}>
           {project.name}

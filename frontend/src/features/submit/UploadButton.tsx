@@ -14,7 +14,7 @@ interface Props {
 export function UploadButton({ kind, project, onUploaded }: Props) {
   const input = useRef<HTMLInputElement>(null);
   const send = useMutation({ mutationFn: (file: File) => upload(file, kind, project), onSuccess: onUploaded });
-  const word = kind === "archive" ? "Upload a tar" : "Upload";
+  const word = kind === "archive" ? "Upload archive" : "Upload file";
   return (
     <>
       <input

@@ -83,7 +83,9 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
           {said("scopes") ? <p className="fault">{said("scopes")}</p> : null}
         </fieldset>
         <label className="field">
-          <span className="field-label">Expires in days</span>
+          <span className="field-label">
+            Expires after <span className="muted">(days)</span>
+          </span>
           <input
             className="input short"
             inputMode="numeric"

@@ -8,9 +8,9 @@ export type Scope = "read" | "submit" | "sessions" | "operate" | "admin";
 /** In display order. */
 export const SCOPES: readonly { scope: Scope; meaning: string; isOfInstallation?: boolean }[] = [
   { scope: "read", meaning: "See jobs, machines, trajectories and metrics." },
-  { scope: "submit", meaning: "Upload files; submit, pause, resume and cancel jobs; delete the data they leave." },
+  { scope: "submit", meaning: "Upload files; submit, pause, resume and cancel jobs; delete their data." },
   { scope: "sessions", meaning: "Open, reward and close external sessions at the gateway." },
-  { scope: "admin", meaning: "Create and revoke tokens, edit members and retention." },
+  { scope: "admin", meaning: "Create and revoke tokens; edit members and the retention policy." },
   { scope: "operate", meaning: "Register and edit machines.", isOfInstallation: true },
 ];
 

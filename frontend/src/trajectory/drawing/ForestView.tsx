@@ -3,6 +3,7 @@ import "./forest.css";
 import { useCallback, useRef, useState } from "react";
 import { Icon } from "../../ui/Icon";
 import { Loading } from "../../ui/Loading";
+import { plural } from "../../ui/words/format";
 import { COLOUR_MODES, type ColourMode } from "../colours/colours";
 import { nodeSaid } from "../forest/describe";
 import { NONE } from "../forest/Forest";
@@ -53,7 +54,7 @@ export function ForestView({ source, state, sessionId }: Props) {
           ))}
         </fieldset>
         <span className="forest-count muted" data-testid="forest-count">
-          {forest.numAlive.toLocaleString("en")} nodes
+          {plural(forest.numAlive, "node")}
           {forest.numGrowing > 0 ? ` · ${forest.numGrowing} growing` : ""}
         </span>
         <div className="forest-buttons">
@@ -112,7 +113,7 @@ export function ForestView({ source, state, sessionId }: Props) {
             selected={chosen}
             highlighted={sessionId === undefined ? NONE : forest.sessionPlace(sessionId)}
             isFollowing={isFollowing}
-            label={`Forest of ${forest.numAlive} nodes in ${forest.sessions.length} sessions`}
+            label={`Forest of ${plural(forest.numAlive, "node")} in ${plural(forest.sessions.length, "session")}`}
             onSelect={setSelected}
             onHover={hovered}
             onLeaveFollow={leaveFollow}

@@ -39,7 +39,7 @@ export function Legend({ forest, mode, largestAdvantage }: Props) {
         <svg className="legend-mark" viewBox="0 0 12 10" aria-hidden="true">
           <path d="M5 0h2v10H5z" fill={palette.mark} />
         </svg>
-        update
+        version change
       </span>
     </div>
   );

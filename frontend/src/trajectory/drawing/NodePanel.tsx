@@ -99,7 +99,7 @@ function NodeFigures({ source, node }: { source: ForestSource; node: number }) {
         </Figure>
       ) : null}
       {forest.finishReason(node) ? <Figure name="Finish">{finishSaid(forest.finishReason(node))}</Figure> : null}
-      {forest.isPartial(node) ? <Figure name="Training">cut short; not used for training</Figure> : null}
+      {forest.isPartial(node) ? <Figure name="Training">not used: the answer was cut short</Figure> : null}
       {session?.reward === null || session?.reward === undefined ? null : (
         <Figure name="Session reward">
           {session.reward.toFixed(3)}

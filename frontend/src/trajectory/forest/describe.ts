@@ -1,11 +1,10 @@
 // Describes nodes in words, for the panel, the outline and the tooltip. Pure.
+import { NONE as UNKNOWN, plural } from "../../ui/words/format";
 import { intAt } from "../../values/columns";
 import { type Forest, PROMPT, ROOT, SAMPLED, UNKNOWN_VERSION } from "./Forest";
 
-const number = new Intl.NumberFormat("en");
-
 export function tokensSaid(count: number): string {
-  return `${number.format(count)} ${count === 1 ? "token" : "tokens"}`;
+  return plural(count, "token");
 }
 
 export function kindSaid(forest: Forest, node: number): string {
@@ -30,18 +29,18 @@ export function sessionSaid(forest: Forest, node: number): string {
 
 export function finishSaid(reason: string): string {
   return (
-    { stop: "stopped", length: "hit the token limit", tool_calls: "calls a tool", abort: "cut short" }[reason] ?? ""
+    { stop: "stopped", length: "hit the token limit", tool_calls: "called a tool", abort: "cut short" }[reason] ?? ""
   );
 }
 
-/** A line for lists and tooltips: "Answer · 34 tokens · version 3 → 4 · session 2". */
+/** A line for lists and tooltips: "Answer · 34 tokens · versions 3 → 4 · session 2". */
 export function nodeSaid(forest: Forest, node: number): string {
   const handovers = forest.numHandovers(node);
   return [
     kindSaid(forest, node),
     tokensSaid(intAt(forest.numTokens, node)),
     versionsSaid(forest, node),
-    handovers > 0 ? `${handovers} hand-over${handovers > 1 ? "s" : ""}` : "",
+    handovers > 0 ? plural(handovers, "hand-over") : "",
     forest.kind[node] === SAMPLED ? finishSaid(forest.finishReason(node)) : "",
     forest.isPartial(node) ? "not used for training" : "",
     sessionSaid(forest, node),
@@ -55,7 +54,7 @@ export function isPromptKind(forest: Forest, node: number): boolean {
 }
 
 export function percentSaid(logprob: number): string {
-  if (Number.isNaN(logprob)) return "–";
+  if (Number.isNaN(logprob)) return UNKNOWN;
   const percent = 100 * Math.exp(logprob);
   return percent >= 99.95 ? "100%" : percent >= 0.1 ? `${percent.toFixed(1)}%` : "<0.1%";
 }

@@ -7,8 +7,8 @@ export function ThemeToggle() {
     <button
       type="button"
       className="icon-button"
-      aria-label={`Switch to ${other}`}
-      title={`Switch to ${other}`}
+      aria-label={`Switch to the ${other} theme`}
+      title={`Switch to the ${other} theme`}
       onClick={() => themeSet(other)}
     >
       <Icon name={other === "dark" ? "moon" : "sun"} />

@@ -1,7 +1,7 @@
 // Describes an offline dataset: how many sessions of which jobs were chosen, and what was left out.
 import { Link } from "react-router";
 import type { Schemas } from "../../../api/client";
-import { integer } from "../../../ui/words/format";
+import { plural } from "../../../ui/words/format";
 
 export type DatasetShown = Schemas["DatasetOutput"];
 
@@ -17,16 +17,16 @@ export function DatasetCard({ dataset }: { dataset: DatasetShown }) {
         <tbody>
           <tr>
             <th scope="row">Trained in each epoch</th>
-            <td className="number">{integer(dataset.num_sessions)} sessions</td>
+            <td className="number">{plural(dataset.num_sessions, "session")}</td>
             <td className="why">
-              in {integer(dataset.num_groups)} groups, {integer(dataset.num_batches_per_epoch)} updates;{" "}
-              {integer(dataset.num_sampled_tokens)} sampled tokens
+              in {plural(dataset.num_groups, "group")}, {plural(dataset.num_batches_per_epoch, "update")};{" "}
+              {plural(dataset.num_sampled_tokens, "sampled token")}
             </td>
           </tr>
           <tr>
             <th scope="row">Recorded by</th>
             <td className="number">
-              {integer(dataset.jobs.length)} {dataset.jobs.length === 1 ? "job" : "jobs"}
+              {plural(dataset.jobs.length, "job")}
             </td>
             <td className="why">
               <SourceLinks dataset={dataset} />
@@ -35,7 +35,7 @@ export function DatasetCard({ dataset }: { dataset: DatasetShown }) {
           {dataset.left_out.map(({ reason, detail, num_sessions }) => (
             <tr key={reason}>
               <th scope="row">Left out</th>
-              <td className="number">{integer(num_sessions)} sessions</td>
+              <td className="number">{plural(num_sessions, "session")}</td>
               <td className="why">{detail}</td>
             </tr>
           ))}

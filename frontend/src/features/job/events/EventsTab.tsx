@@ -17,14 +17,14 @@ const PAGE_SIZE = 50;
 const EVERY_MS = 2000;
 // Groups change state dozens of times a second, so their events are shown only on request.
 const FILTERS: Record<string, EventSubjects> = {
-  "all but groups": "job,phase,version,session",
+  "all except groups": "job,phase,version,session",
   job: "job",
   phases: "phase",
   versions: "version",
   groups: "group",
   sessions: "session",
 };
-const FIRST = "all but groups";
+const FIRST = "all except groups";
 
 export function EventsTab({ jobId, job }: TabProps) {
   const [address, setAddress] = useSearchParams();

@@ -85,7 +85,7 @@ export function LogsTab({ jobId, live }: TabProps) {
             {plural(count, "phase")}
           </span>
         )}
-        <span className="muted end">{log.problem || (log.numBytes ? bytes(log.numBytes) : "nothing written yet")}</span>
+        <span className="muted end">{log.problem || (log.numBytes ? bytes(log.numBytes) : "no output yet")}</span>
       </div>
       <LogText text={log.text} />
     </section>
@@ -106,7 +106,7 @@ function Choices({ lanes }: { lanes: readonly Lane[] }) {
       <optgroup label="All phases of a role on a machine">
         {lanes.map((lane) => (
           <option key={lane.key} value={lane.key}>
-            {lane.role} on {lane.machine}, {lane.phases.length} {lane.phases.length === 1 ? "phase" : "phases"}
+            {lane.role} on {lane.machine}, {plural(lane.phases.length, "phase")}
           </option>
         ))}
       </optgroup>

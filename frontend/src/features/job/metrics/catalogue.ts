@@ -44,14 +44,14 @@ const RECIPES: readonly Recipe[] = [
     note: "nats per token",
     lines: [
       ["train/kl_behaviour", "KL(behaviour‖π)"],
-      ["train/kl_reference", "to the initial model"],
+      ["train/kl_reference", "KL to the initial model"],
     ],
   },
   { title: "Gradient norm", note: "before clipping", lines: [["train/grad_norm", "norm"]] },
   { title: "Loss", note: "", lines: [["train/loss", "loss"]] },
   {
     title: "Importance ratio",
-    note: "ratio of the new policy to the sampler",
+    note: "new policy relative to the sampler",
     lines: [
       ["train/ratio_mean", "mean"],
       ["train/ratio_max", "max"],
@@ -166,7 +166,7 @@ export function chartsOf(metrics: Metrics, rewards: readonly RewardRow[], width 
   const speed = throughput(metrics.get("train/num_trained_tokens"), rewards, width);
   const charts = [
     { title: "Trained tokens per second", note: "tokens divided by wall time", data: speed },
-    { title: "Trajectory length", note: "mean per episode", data: lengths(rewards) },
+    { title: "Trajectory length", note: "mean per session", data: lengths(rewards) },
     ...made,
   ];
   return charts.filter(({ data }) => data.x.length > 0);

@@ -29,7 +29,7 @@ export function JobMachines({ job, live }: { job: JobRow; live: JobTopicState })
       <div className="card-head">
         <h2>Machines</h2>
         <span className="muted" data-testid="productive">
-          productive {productive === null ? NONE : percent(productive)} of their time{" "}
+          productive {productive === null ? NONE : percent(productive)} of the time{" "}
           {isOver ? "from the job's start to its end" : "since the job started"}
           {occupancy === null ? "" : `; engines ${percent(occupancy)} full while serving`}
         </span>

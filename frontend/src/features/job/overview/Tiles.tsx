@@ -15,7 +15,7 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
       <UpdatesTile job={job} />
       <Tile title="Reward" figure={decimal(newest?.mean)} testId="reward">
         {newest
-          ? `10th to 90th percentile: ${decimal(newest.low)} to ${decimal(newest.high)} in update ${integer(newest.batch)}`
+          ? `${decimal(newest.low)} to ${decimal(newest.high)} (10th to 90th percentile) in update ${integer(newest.batch)}`
           : NO_UPDATE[isOver ? "over" : "going"]}
         {changeSaid(
           rewards.map((row) => row.mean),
@@ -28,7 +28,7 @@ export function Tiles({ job, live, rewards }: { job: JobRow; live: JobTopicState
           <span data-testid="best-version">; best on held-out tasks: {integer(job.best_version)}</span>
         )}
       </Tile>
-      <Tile title="Sampled tokens/s" figure={isOver ? NONE : integer(live.tokensPerS)}>
+      <Tile title="Sampled tokens per second" figure={isOver ? NONE : integer(live.tokensPerS)}>
         {isOver ? "the job has ended" : "mean of the last 10 s"}
       </Tile>
     </section>

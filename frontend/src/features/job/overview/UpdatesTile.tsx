@@ -20,10 +20,10 @@ export function UpdatesTile({ job }: { job: JobRow }) {
   );
 }
 
-/** ", +0.63 since the first", once there are two; or since the oldest update that is known. */
+/** ", +0.63 since the first update", or since the oldest update that is known; empty before the second. */
 export function changeSaid(values: readonly number[], oldest = 1): string {
   const [first, last] = [values[0], values.at(-1)];
   if (first === undefined || last === undefined || values.length < 2) return "";
-  const since = oldest > 1 ? `update ${integer(oldest)}` : "the first";
+  const since = oldest > 1 ? `update ${integer(oldest)}` : "the first update";
   return `, ${last >= first ? "+" : ""}${decimal(last - first, 2)} since ${since}`;
 }

@@ -6,7 +6,7 @@ import { Loading } from "../../../ui/Loading";
 import { Pager } from "../../../ui/Pager";
 import { Problem } from "../../../ui/Problem";
 import { StateBadge } from "../../../ui/StateBadge";
-import { clock, duration, integer, NONE, plural } from "../../../ui/words/format";
+import { duration, integer, moment, NONE, plural } from "../../../ui/words/format";
 import type { TabProps } from "../tab";
 import { gangWords } from "./gangs";
 import { pageOf } from "./phaseRows";
@@ -71,7 +71,7 @@ function PhaseTable({ jobId, rows, known, now }: TableProps) {
         <tbody>
           {rows.map((phase) => (
             <tr key={phase.id}>
-              <td className="nowrap">{clock(phase.leased_at)}</td>
+              <td className="nowrap">{moment(phase.leased_at)}</td>
               <td>{phase.machine}</td>
               <td>
                 {phase.role} <span className="muted">{gangWords(phase, known)}</span>

@@ -20,7 +20,7 @@ function event(data: Record<string, unknown>, reason = "", kind = "job.stage"): 
 test("each stage says how it ends", () => {
   expect(stagesOf(SPEC).map(({ until }) => until)).toEqual([
     "until 4 updates are published",
-    "until reward/mean is at least 0.5 over 3 updates",
+    "until reward/mean averages at least 0.5 over 3 updates",
     "until switched manually",
     "until the job ends",
   ]);

@@ -36,7 +36,7 @@ function untilSaid(stage: Readonly<Record<string, unknown>>, isLast: boolean): s
   const rules: string[] = [];
   if (typeof stage.until_update === "number") rules.push(`${stage.until_update} updates are published`);
   if (typeof stage.until_metric === "string")
-    rules.push(`${stage.until_metric} is at least ${stage.at_least} over ${stage.window ?? 5} updates`);
+    rules.push(`${stage.until_metric} averages at least ${stage.at_least} over ${stage.window ?? 5} updates`);
   if (isLast) return "until the job ends";
   return rules.length ? `until ${rules.join(" or ")}` : "until switched manually";
 }

@@ -4,7 +4,7 @@ import { useVersions } from "../../../api/queries";
 import { Loading } from "../../../ui/Loading";
 import { Pager } from "../../../ui/Pager";
 import { Problem } from "../../../ui/Problem";
-import { bytes, integer, moment } from "../../../ui/words/format";
+import { bytes, integer, moment, NONE } from "../../../ui/words/format";
 import type { TabProps } from "../tab";
 
 const PAGE_SIZE = 50;
@@ -19,7 +19,7 @@ export function VersionsTab({ jobId, job }: TabProps) {
     <>
       <Problem error={versions.error} />
       {versions.isPending ? <Loading what="Loading versions" /> : null}
-      {versions.data && rows.length === 0 ? <p className="none">The initial model has not been loaded yet.</p> : null}
+      {versions.data && rows.length === 0 ? <p className="none">No version has been published yet: the initial model is still loading.</p> : null}
       {rows.length > 0 ? (
         <div className="card flush wide">
           <table className="table" data-testid="versions">
@@ -27,10 +27,10 @@ export function VersionsTab({ jobId, job }: TabProps) {
               <tr>
                 <th className="number">Version</th>
                 <th className="number">Parent</th>
-                <th className="number">Step</th>
-                <th className="number">Batch</th>
+                <th className="number">Optimizer step</th>
+                <th className="number">Update</th>
                 <th>Published</th>
-                <th className="number">Weights</th>
+                <th className="number">Size</th>
                 <th>Kept</th>
                 <th>Export</th>
               </tr>
@@ -43,7 +43,7 @@ export function VersionsTab({ jobId, job }: TabProps) {
                   <td className="number">{integer(row.optimizer_step)}</td>
                   <td className="number">{integer(row.batch_number)}</td>
                   <td className="nowrap">{moment(Date.parse(row.published_at))}</td>
-                  <td className="number">{row.num_bytes ? bytes(row.num_bytes) : "–"}</td>
+                  <td className="number">{row.num_bytes ? bytes(row.num_bytes) : NONE}</td>
                   <td>{keptSaid(row, row.version === job.best_version)}</td>
                   <td>
                     {row.deleted_at === null ? (
@@ -55,7 +55,7 @@ export function VersionsTab({ jobId, job }: TabProps) {
                         {`version-${row.version}.tar`}
                       </a>
                     ) : (
-                      "–"
+                      NONE
                     )}
                   </td>
                 </tr>
