@@ -40,7 +40,7 @@ export function JobSearch({ label, without, onPick }: Props) {
       </datalist>
       {isNothing ? (
         <span className="muted" role="status">
-          no jobs match
+          No jobs match.
         </span>
       ) : null}
     </span>

@@ -46,7 +46,7 @@ export function JobHead({ job, now }: { job: JobRow; now: number }) {
         <p className="facts">
           <StateBadge state={job.state} testId="job-state" />
           <span className="mono">{job.id}</span>
-          <CopyButton text={job.id} label="Copy the ID" />
+          <CopyButton text={job.id} label="Copy the job ID" />
           {job.owner ? <span>by {job.owner}</span> : null}
           <span>submitted {moment(job.created_at)}</span>
           <span>{ranFor(job, now)}</span>

@@ -56,7 +56,7 @@ export function EditDialog({ machine, onClose }: { machine: MachineRow; onClose:
         <Problem error={reload.error} />
         <div className="button-row">
           <button type="button" className="button" onClick={onClose}>
-            Close
+            Cancel
           </button>
           <button
             type="submit"

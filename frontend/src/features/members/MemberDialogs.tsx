@@ -74,7 +74,7 @@ export function AddMemberDialog({ slug, onClose }: { slug: string; onClose: () =
         <Problem error={add.error} />
         <div className="button-row">
           <button type="button" className="button" onClick={onClose}>
-            Close
+            Cancel
           </button>
           <button type="submit" className="button main" disabled={add.isPending}>
             Add
@@ -120,7 +120,7 @@ export function RemoveMemberDialog({ member, slug, isMe, onClose }: RemoveProps)
       <Problem error={remove.error} />
       <div className="button-row">
         <button type="button" className="button" onClick={onClose}>
-          Keep
+          Keep member
         </button>
         <button
           type="button"

@@ -113,7 +113,7 @@ function MemberRow({ member, slug, isOwner, isMe }: RowProps) {
     <tr>
       <td>
         {member.username} {isMe ? <span className="muted">(you)</span> : null}
-        {member.is_active ? null : <span className="muted"> – account closed</span>}
+        {member.is_active ? null : <span className="muted"> – account deactivated</span>}
         <Problem error={change.error} />
       </td>
       <td>
@@ -137,7 +137,7 @@ function MemberRow({ member, slug, isOwner, isMe }: RowProps) {
             aria-label={`Remove ${member.username}`}
             onClick={() => setRemoved(true)}
           >
-            remove…
+            Remove…
           </button>
         ) : null}
         {isRemoved ? (

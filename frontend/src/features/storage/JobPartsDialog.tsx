@@ -45,7 +45,7 @@ export function JobPartsDialog({ job, project, onClose }: Props) {
         <Problem error={remove.error} />
         <div className="button-row">
           <button type="button" className="button" onClick={onClose}>
-            Close
+            Cancel
           </button>
           <button
             type="submit"

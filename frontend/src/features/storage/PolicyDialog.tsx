@@ -45,7 +45,7 @@ export function PolicyDialog({ of, settings, onClose }: Props) {
         </p>
         <div className="button-row">
           <button type="button" className="button" onClick={onClose}>
-            Close
+            Cancel
           </button>
           <button type="submit" className="button main" disabled={hasFault || isEmpty(changes) || edit.isPending}>
             Save

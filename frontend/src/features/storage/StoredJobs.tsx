@@ -83,7 +83,7 @@ function StoredJobTable({ rows, project, mayDelete }: TabProps & { rows: readonl
                     aria-label={`Delete ${job.name} or parts of it`}
                     onClick={() => setOpened(job)}
                   >
-                    delete…
+                    Delete…
                   </button>
                 ) : null}
               </td>

@@ -63,7 +63,7 @@ export function StoredUploads({ project, mayDelete }: TabProps) {
                         aria-label={`Delete ${upload.name}`}
                         onClick={() => setOpened(upload)}
                       >
-                        delete…
+                        Delete…
                       </button>
                     ) : null}
                   </td>

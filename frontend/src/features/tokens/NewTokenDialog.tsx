@@ -100,7 +100,7 @@ export function NewTokenDialog({ onClose }: { onClose: () => void }) {
         <Problem error={make.error} />
         <div className="button-row">
           <button type="button" className="button" onClick={onClose}>
-            Close
+            Cancel
           </button>
           <button
             type="submit"

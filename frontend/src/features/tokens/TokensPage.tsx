@@ -107,7 +107,7 @@ function Revoke({ token }: { token: Token }) {
   return (
     <>
       <button type="button" className="link-button" aria-label={`Revoke ${token.name}`} onClick={() => setAsked(true)}>
-        revoke
+        Revoke…
       </button>
       {isAsked ? (
         <Dialog title={`Revoke ${token.name}?`} onClose={() => setAsked(false)}>

@@ -230,7 +230,7 @@ function Message({ said }: { said: Said }) {
           <pre>{call.arguments}</pre>
         </div>
       ))}
-      {!said.content && !said.calls.length && !said.reasoning ? <p className="muted">empty message</p> : null}
+      {!said.content && !said.calls.length && !said.reasoning ? <p className="muted">Empty message.</p> : null}
     </article>
   );
 }

@@ -35,10 +35,10 @@ export function TokenTable({ source, node }: { source: ForestSource; node: numbe
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keys
     <section className="token-table" aria-label="Tokens" tabIndex={0} ref={scroller}>
       <div className="token-head" aria-hidden="true">
-        <span>position</span>
-        <span>token</span>
-        {isSampled ? <span>version</span> : null}
-        {isSampled ? <span>probability</span> : null}
+        <span>Position</span>
+        <span>Token</span>
+        {isSampled ? <span>Version</span> : null}
+        {isSampled ? <span>Probability</span> : null}
       </div>
       <ol style={{ height: virtual.getTotalSize() }}>
         {items.map((item) => {

@@ -87,7 +87,7 @@ function PhaseTable({ jobId, rows, known, now }: TableProps) {
                   to={`/jobs/${jobId}/logs?phase=${phase.id}`}
                   aria-label={`Log of the ${phase.role} phase on ${phase.machine}, fence ${phase.fence}`}
                 >
-                  log
+                  Log
                 </Link>
               </td>
               <td className="why">{phase.reason || NONE}</td>

@@ -32,7 +32,7 @@ export function StagesCard({ job, stages }: { job: JobRow; stages: readonly Stag
             {name === current?.asked ? <span className="badge info">requested</span> : null}
             {mayWrite && !isOver && name !== current?.name && name !== current?.asked ? (
               <button type="button" className="link-button" onClick={() => setWanted(name)}>
-                switch to this stage
+                Switch to this stage…
               </button>
             ) : null}
           </li>
