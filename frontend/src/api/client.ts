@@ -39,7 +39,10 @@ const session: Middleware = {
     return request;
   },
   onError({ error }) {
-    return new ApiProblem(0, `The platform could not be reached: ${error instanceof Error ? error.message : error}`);
+    return new ApiProblem(
+      0,
+      `The platform could not be reached (${error instanceof Error ? error.message : error}). Check that it is running and that you are online.`,
+    );
   },
 };
 
@@ -63,7 +66,7 @@ export async function bodyOf<T>(pending: Promise<Answer<T>>): Promise<T> {
 export function problemOf(status: number, body: unknown): ApiProblem {
   const { detail, title, errors } = isMapping(body) ? body : {};
   const said = [detail, title].find((one) => typeof one === "string");
-  return new ApiProblem(status, said ?? `the platform answered with status ${status}`, faultsOf(errors));
+  return new ApiProblem(status, said ?? `The platform answered with status ${status}.`, faultsOf(errors));
 }
 
 function faultsOf(errors: unknown): FieldFault[] {

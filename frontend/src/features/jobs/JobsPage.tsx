@@ -70,7 +70,9 @@ export default function JobsPage() {
           <Problem error={jobs.error} />
           {jobs.isPending ? <Loading what="Loading jobs" /> : null}
           {rows.length > 0 ? <JobTable rows={rows} now={now} hasProjects={hasProjects} /> : null}
-          {jobs.data?.count === 0 && isFiltered ? <p className="none">No jobs match.</p> : null}
+          {jobs.data?.count === 0 && isFiltered ? (
+            <p className="none">No jobs match. Choose another state or change the search.</p>
+          ) : null}
           <Pager
             offset={offset}
             limit={PAGE_SIZE}

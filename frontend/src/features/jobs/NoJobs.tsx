@@ -13,7 +13,7 @@ export function NoJobs() {
     <section className="card empty">
       <h2>No jobs yet</h2>
       <p className="muted">
-        A job trains one policy: a model, an environment that rewards it, and the machines it may use.
+        A job trains one policy. Its spec names a model, an environment that rewards it, and the machines it may use.
       </p>
       <p>
         <Link className="button main" to="/jobs/new">

@@ -136,7 +136,7 @@ function TagField({ tags, onChange }: { tags: readonly string[]; onChange: (tags
         <input
           className="input"
           aria-label="Add a tag"
-          placeholder="Add another, such as gpu=h200"
+          placeholder="Add a tag, such as gpu=h200"
           value={text}
           onChange={(event) => setText(event.target.value)}
           onKeyDown={onKey}
@@ -172,7 +172,7 @@ function StateFields({ edit, onChange }: { edit: MachineEdit; onChange: (edit: M
           }
         />
         <span>
-          Drain <span className="muted">hands its running work over to other machines, then idles</span>
+          Drain <span className="muted">hands over its running work, then idles</span>
         </span>
       </label>
     </fieldset>

@@ -61,7 +61,7 @@ function Members({ slug, isOwner, me, picker }: Props) {
       <Problem error={members.error} />
       {members.isPending ? <Loading what="Loading members" /> : null}
       {members.data && rows.length === 0 ? (
-        <p className="none">This project has no members. Superusers own every project without being members of it.</p>
+        <p className="none">This project has no members yet. Superusers own every project without being listed here.</p>
       ) : null}
       {rows.length > 0 ? <MemberTable rows={rows} slug={slug} isOwner={isOwner} me={me} /> : null}
       {isNew ? <AddMemberDialog slug={slug} onClose={() => setNew(false)} /> : null}

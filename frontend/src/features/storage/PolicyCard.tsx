@@ -28,7 +28,9 @@ export function PolicyCard({ project, isOwner, isOperator }: Props) {
       <div className="card-head">
         <h2 id="policy">Retention policy</h2>
         <span className="muted">
-          {of === null ? "defaults that projects inherit" : "what the project leaves unset is inherited from the installation"}
+          {of === null
+            ? "defaults that projects inherit"
+            : "what the project leaves unset is inherited from the installation"}
         </span>
         <span className="end button-row">
           {isOperator ? (

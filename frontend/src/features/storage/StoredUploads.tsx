@@ -28,8 +28,8 @@ export function StoredUploads({ project, mayDelete }: TabProps) {
       {uploads.isPending ? <Loading what="Loading uploads" /> : null}
       {uploads.data && rows.length === 0 ? (
         <p className="none">
-          Nothing has been uploaded to this project yet. <code>seamlessflow jobs submit --upload</code> uploads models
-          and tasks.
+          Nothing has been uploaded to this project yet. <code>seamlessflow submit</code> uploads the local models and
+          tasks that a job spec names; the form for a new job has upload buttons.
         </p>
       ) : null}
       {rows.length > 0 ? (

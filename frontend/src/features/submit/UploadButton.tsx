@@ -46,7 +46,8 @@ async function upload(file: File, kind: "archive" | "file", project: string): Pr
   body.set("file", file);
   const headers = { "X-CSRFToken": csrfToken() };
   const response = await fetch(`/api/v1/uploads?${query}`, { method: "POST", body, headers });
-  const answer: unknown = await response.json();
+  // A proxy that refuses a large file answers without JSON.
+  const answer: unknown = await response.json().catch(() => null);
   if (response.ok && isMapping(answer) && typeof answer.uri === "string") return answer.uri;
   throw problemOf(response.status, answer);
 }

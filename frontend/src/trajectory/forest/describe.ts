@@ -1,5 +1,5 @@
 // Describes nodes in words, for the panel, the outline and the tooltip. Pure.
-import { NONE as UNKNOWN, plural } from "../../ui/words/format";
+import { plural, NONE as UNKNOWN } from "../../ui/words/format";
 import { intAt } from "../../values/columns";
 import { type Forest, PROMPT, ROOT, SAMPLED, UNKNOWN_VERSION } from "./Forest";
 

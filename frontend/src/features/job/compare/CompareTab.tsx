@@ -33,7 +33,7 @@ export function CompareTab({ jobId, job, live }: TabProps) {
       {otherId ? (
         <Other key={otherId} otherId={otherId} jobId={jobId} job={job} live={live} />
       ) : (
-        <p className="none">Choose a job to see its curves, its summary and the spec differences beside this job's.</p>
+        <p className="none">Choose a job to compare its curves, summary and spec with this job's.</p>
       )}
     </>
   );
@@ -79,9 +79,7 @@ function Beside({ here, there, differences, view, width }: BesideProps) {
           {differences.length ? (
             <RowTable here={here} there={there} rows={differences} />
           ) : (
-            <p className="none">
-              Only the names differ. With the same seed and machines, both jobs should behave the same.
-            </p>
+            <p className="none">The specs are identical apart from the job names.</p>
           )}
         </section>
       </div>

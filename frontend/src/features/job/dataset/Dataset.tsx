@@ -25,9 +25,7 @@ export function DatasetCard({ dataset }: { dataset: DatasetShown }) {
           </tr>
           <tr>
             <th scope="row">Recorded by</th>
-            <td className="number">
-              {plural(dataset.jobs.length, "job")}
-            </td>
+            <td className="number">{plural(dataset.jobs.length, "job")}</td>
             <td className="why">
               <SourceLinks dataset={dataset} />
             </td>

@@ -19,7 +19,9 @@ export function VersionsTab({ jobId, job }: TabProps) {
     <>
       <Problem error={versions.error} />
       {versions.isPending ? <Loading what="Loading versions" /> : null}
-      {versions.data && rows.length === 0 ? <p className="none">No version has been published yet: the initial model is still loading.</p> : null}
+      {versions.data && rows.length === 0 ? (
+        <p className="none">No version has been published yet: the initial model is still loading.</p>
+      ) : null}
       {rows.length > 0 ? (
         <div className="card flush wide">
           <table className="table" data-testid="versions">
