@@ -81,14 +81,14 @@ describe("LiveClient", () => {
     expect(world.socket.sent.at(-1)).toEqual({ subscribe: ["machines"] });
   });
 
-  it("hands a snapshot and the deltas after it to the listener", () => {
+  it("passes a snapshot and the deltas after it to the listener", () => {
     const { world, heard } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.say({ topic: "job:a", seq: 5, kind: "delta" });
     expect(heard.map((frame) => frame.seq)).toEqual([4, 5]);
   });
 
-  it("asks for a snapshot after a gap, and drops deltas until it comes", () => {
+  it("requests a snapshot after a gap, and drops deltas until it arrives", () => {
     const { world, heard } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.say({ topic: "job:a", seq: 6, kind: "delta" });
@@ -99,7 +99,7 @@ describe("LiveClient", () => {
     expect(heard.map((frame) => frame.seq)).toEqual([4, 7, 8]);
   });
 
-  it("takes a delta of another epoch for a gap", () => {
+  it("treats a delta of another epoch as a gap", () => {
     const { world, heard } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.say({ topic: "job:a", seq: 5, kind: "delta", epoch: "later" });
@@ -107,7 +107,7 @@ describe("LiveClient", () => {
     expect(world.socket.sent.at(-1)).toEqual({ subscribe: ["job:a"] });
   });
 
-  it("opens again with growing pauses and says how far it had read", () => {
+  it("reconnects with growing delays and reports how far it had read", () => {
     const { world, client, heard } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.drop(1006);
@@ -126,7 +126,7 @@ describe("LiveClient", () => {
     expect(client.status.state).toBe("live");
   });
 
-  it("says by how much it is behind while cut off", () => {
+  it("reports how far it is behind while disconnected", () => {
     const { world, client } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     world.socket.drop(1006);
@@ -135,7 +135,7 @@ describe("LiveClient", () => {
     expect(client.status).toMatchObject({ state: "lost", behindS: 20 });
   });
 
-  it("does not try again once it is signed out", () => {
+  it("does not reconnect once it is signed out", () => {
     const { world, client } = connected();
     world.socket.drop(4401);
     world.pass(60_000);
@@ -143,7 +143,7 @@ describe("LiveClient", () => {
     expect(client.status.state).toBe("signed_out");
   });
 
-  it("says when the server ended it because less may be seen, and connects again", () => {
+  it("reports when the server closed it because access was narrowed, and reconnects", () => {
     const { world, client } = connected();
     world.socket.drop(4403);
     expect(world.numNarrowed).toBe(1);
@@ -152,7 +152,7 @@ describe("LiveClient", () => {
     expect(client.status.state).not.toBe("signed_out");
   });
 
-  it("takes silence for being behind, and a dead line for a lost one", () => {
+  it("treats silence as being behind, and long silence as a lost connection", () => {
     const { world, client } = connected();
     world.socket.say({ topic: "job:a", seq: 1, kind: "snapshot" });
     world.time += SILENT_MS + 1;
@@ -163,7 +163,7 @@ describe("LiveClient", () => {
     expect(client.status.state).toBe("lost");
   });
 
-  it("shows that the source is held up until it says otherwise", () => {
+  it("shows that the source is delayed until the server says otherwise", () => {
     const { world, client } = connected();
     world.socket.say({ topic: "", kind: "notice", data: { code: "behind" } });
     expect(client.status.state).toBe("held_up");
@@ -171,7 +171,7 @@ describe("LiveClient", () => {
     expect(client.status.state).toBe("live");
   });
 
-  it("forgets a topic that was left", () => {
+  it("forgets a topic after unsubscribing", () => {
     const { world, leave } = connected();
     world.socket.say({ topic: "job:a", seq: 4, kind: "snapshot" });
     leave();

@@ -58,7 +58,7 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 
 for (const contract of CONTRACTS) {
   const types = read(`${contract}.openapi.json`).components.schemas as Record<string, Schema>;
-  it.each(filesOf(contract))(`takes the example ${contract}/%s for what its schema says`, (file) => {
+  it.each(filesOf(contract))(`example ${contract}/%s matches its schema`, (file) => {
     const schema = types[file.split(".")[0] as string];
     expect(schema).toBeDefined();
     expect(faults(read(`examples/${contract}/${file}`), schema as Schema, types)).toEqual([]);

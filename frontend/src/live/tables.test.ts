@@ -16,13 +16,13 @@ it("replaces the row with the same key", () => {
   expect(table.get(1)?.said).toBe("old");
 });
 
-it("is the same table when nothing came", () => {
+it("returns the same table if there are no rows", () => {
   const table = tableOf([{ id: 1 }], keyOf);
   expect(tableWith(table, [], keyOf)).toBe(table);
   expect(tableWith(table, undefined, keyOf)).toBe(table);
 });
 
-it("lets the oldest rows go", () => {
+it("drops the oldest rows", () => {
   const table = tableWith(tableOf([{ id: 3 }, { id: 1 }], keyOf), [{ id: 2 }], keyOf, { most: 2, age: keyOf });
   expect([...table.keys()].sort()).toEqual([2, 3]);
 });

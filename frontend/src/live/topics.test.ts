@@ -18,11 +18,11 @@ it("keeps the machines of other pools when one pool sends a snapshot", () => {
   expect([...state.machines.keys()].sort()).toEqual(["alpha", "gamma"]);
 });
 
-it("takes the topics of all pools for one subscription", () => {
+it("maps the topics of all pools to one subscription", () => {
   expect(["machines", "machines:", "machines:gpu"].map(subscriptionOf)).toEqual(Array(3).fill("machines"));
 });
 
-it("drops a deleted job, also from what an older frame repeats", () => {
+it("drops a deleted job even if an older frame repeats it", () => {
   const told = (data: Frame["data"]): Frame => ({
     v: 1,
     topic: "jobs:p",

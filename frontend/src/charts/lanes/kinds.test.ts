@@ -3,7 +3,7 @@ import { describeState, KINDS, keyOf } from "./kinds";
 import { inOrder } from "./lanes";
 import { patternOf } from "./patterns";
 
-it("puts what is productive before what is not, and what is not known last", () => {
+it("puts productive kinds first and unknown time last", () => {
   const productive = KINDS.map((kind) => kind.isProductive);
   expect(productive).toEqual([...productive].sort((a, b) => Number(b) - Number(a)));
   expect(KINDS.filter((kind) => kind.isProductive).map((kind) => kind.key)).toEqual([
@@ -17,19 +17,19 @@ it("puts what is productive before what is not, and what is not known last", () 
   expect(KINDS.slice(-2).map((kind) => kind.key)).toEqual(["unknown", "down"]);
 });
 
-it("draws no two kinds alike, and of one colour none of one pattern: colour alone is never leaned on", () => {
+it("draws no two kinds alike, and tells kinds of one colour apart by their pattern", () => {
   const looks = KINDS.map(({ key }) => patternOf(key));
   expect(new Set(looks.map(({ colour, strokes }) => `${colour} ${strokes}`)).size).toBe(KINDS.length);
   const plain = looks.filter(({ strokes }) => strokes === "");
   expect(plain.map(({ colour }) => colour)).toEqual(["--serving", "--idle"]);
 });
 
-it("keeps one order whatever order the rows came in", () => {
+it("keeps one order, whatever the order of the rows", () => {
   const rows = [...KINDS].map(({ state, cause }) => ({ state, cause }));
   expect(inOrder([...rows].reverse()).map(keyOf)).toEqual(KINDS.map(({ key }) => key));
 });
 
-it("has a place for what it has never heard of", () => {
+it("has a place for unknown states", () => {
   expect(keyOf({ state: "idle", cause: "a_new_cause" })).toBe("idle");
   expect(keyOf({ state: "a_new_state", cause: "" })).toBe("unknown");
   expect(describeState("idle", "a_new_cause")).toBe("idle: a new cause");

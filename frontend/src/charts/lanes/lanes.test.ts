@@ -13,7 +13,7 @@ const interval = (state: string, start: number, end: number, cause = "") => ({
   end,
 });
 
-it("joins what touches and says the same", () => {
+it("joins adjacent spans of the same kind", () => {
   const intervals = [interval("serving", 0, 100), interval("serving", 120, 200), interval("training", 200, 300)];
   const [lane] = lanesOf([machine()], intervals, 0, 300);
   expect(lane?.spans).toEqual([
@@ -22,7 +22,7 @@ it("joins what touches and says the same", () => {
   ]);
 });
 
-it("lets what a machine does reach up to now, and clips what began before the window", () => {
+it("extends the current activity up to now, and clips spans that began before the window", () => {
   const open = machine({ open_state: "idle", open_cause: "no_batch", open_since: 500 });
   const [lane] = lanesOf([open], [interval("serving", 0, 500)], 200, 1000);
   expect(lane?.spans.map(({ state, start, end }) => [state, start, end])).toEqual([
@@ -32,21 +32,21 @@ it("lets what a machine does reach up to now, and clips what began before the wi
   expect(lane?.now).toBe("idle: no full batch");
 });
 
-it("says nothing about now of a machine that is silent", () => {
+it("shows no current activity for a machine without heartbeats", () => {
   const silent = machine({ is_healthy: false, open_state: "serving", open_since: 0 });
   const [lane] = lanesOf([silent], [interval("serving", 0, 300)], 0, 1000);
   expect(lane?.spans.at(-1)?.end).toBe(300);
   expect(lane?.now).toBe("no heartbeats");
 });
 
-it("leaves a hole where nothing is known", () => {
+it("leaves a gap where nothing is known", () => {
   const [lane] = lanesOf([machine()], [interval("serving", 0, 100), interval("serving", 400, 500)], 0, 500);
   expect(lane?.spans).toHaveLength(2);
   expect(spanAt(lane?.spans ?? [], 200)).toBeNull();
   expect(spanAt(lane?.spans ?? [], 450)?.start).toBe(400);
 });
 
-it("shares out the time that is known, idle once per cause, what is productive first", () => {
+it("divides the known time into shares, productive kinds first and idle time by cause", () => {
   const shares = sharesOf([
     { state: "idle", cause: "no_batch", start: 0, end: 100 },
     { state: "serving", cause: "", start: 100, end: 350 },
@@ -61,11 +61,11 @@ it("shares out the time that is known, idle once per cause, what is productive f
   expect(productiveShare([])).toBeNull();
 });
 
-it("marks round moments", () => {
+it("places ticks at round times", () => {
   expect(timeTicks(1_000, 61_000, 4)).toEqual([15_000, 30_000, 45_000, 60_000]);
 });
 
-it("shares a column of time among all that falls into it, however short", () => {
+it("divides a column among all its spans, however short", () => {
   const spans = Array.from({ length: 100 }, (_, i) => [
     { state: "serving", cause: "", start: i * 10, end: i * 10 + 9 },
     { state: "idle", cause: "no_requests", start: i * 10 + 9, end: i * 10 + 10 },
@@ -79,7 +79,7 @@ it("shares a column of time among all that falls into it, however short", () => 
   expect(at(10, "serving")).toBe(0);
 });
 
-it("cuts spans where columns end, and leaves what is not known empty", () => {
+it("cuts spans at column boundaries, and leaves unknown time empty", () => {
   const spans = [
     { state: "training", cause: "", start: -50, end: 130 },
     { state: "syncing", cause: "", start: 175, end: 1_000 },
@@ -92,7 +92,7 @@ it("cuts spans where columns end, and leaves what is not known empty", () => {
   expect(sum(column(1))).toBeCloseTo(0.55);
 });
 
-it("sums to the spans' own time, whatever the columns", () => {
+it("preserves the total time of the spans, whatever the columns", () => {
   const spans = [7, 13, 31, 2, 90, 55].map((ms, i, all) => {
     const start = all.slice(0, i).reduce((sum, one) => sum + one, 0);
     return { state: i % 2 ? "serving" : "training", cause: "", start, end: start + ms };
@@ -103,7 +103,7 @@ it("sums to the spans' own time, whatever the columns", () => {
   }
 });
 
-it("lays columns on a grid that does not move with the window", () => {
+it("aligns columns to a grid that does not move with the window", () => {
   const first = columnsOver(1_030, 2_030, 10);
   const later = columnsOver(1_090, 2_090, 10);
   expect([first.begin, first.columnMs]).toEqual([1_000, 100]);

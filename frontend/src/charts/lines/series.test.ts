@@ -27,7 +27,7 @@ it("puts metrics on the union of their steps", () => {
   ]);
 });
 
-it("draws no line across updates of which a metric has no point", () => {
+it("draws no line across updates for which a metric has no point", () => {
   const step = [1, 2, 3, 7, 8];
   const { x, lines } = aligned([{ label: "a", points: { step, value: step } }]);
   expect(drawn(x, lines[0]?.values ?? [])).toEqual([
@@ -37,7 +37,7 @@ it("draws no line across updates of which a metric has no point", () => {
   ]);
 });
 
-it("joins the points of a metric that comes every so often, and leaves a gap where it stayed away", () => {
+it("joins the points of an infrequent metric, and leaves a gap where points are missing", () => {
   const sparse = { step: [0, 5, 10, 30, 35], value: [0, 1, 2, 3, 4] };
   const step = Array.from({ length: 36 }, (_, i) => i);
   const { x, lines } = aligned([
@@ -52,7 +52,7 @@ it("joins the points of a metric that comes every so often, and leaves a gap whe
   expect(drawn(x, lines[0]?.values ?? [])).toHaveLength(35);
 });
 
-it("finds the points that are on no line", () => {
+it("finds isolated points", () => {
   expect(loneIn([1, null, 2, undefined, 3, null, 4])).toEqual([0, 6]);
   expect(loneIn([null, null])).toEqual([]);
 });
@@ -67,7 +67,7 @@ const BUCKETS = {
   mean: [1.5, 5.5, 12.5],
 };
 
-it("draws buckets as their mean before a band from smallest to largest, a missing one as a gap", () => {
+it("draws a bucket as its mean over a band from smallest to largest, and a missing one as a gap", () => {
   const { x, lines } = aligned([{ label: "a", points: BUCKETS }], 4);
   expect(x).toEqual([3, 7, 11, 13]);
   const [line] = lines;
@@ -81,7 +81,7 @@ it("draws buckets as their mean before a band from smallest to largest, a missin
   expect(saidOf(line, x, [0, 8])).toBe(7);
 });
 
-it("gathers news into the bucket that it falls into", () => {
+it("adds new points to the buckets they fall into", () => {
   const { lines } = aligned([{ label: "a", points: withNews(BUCKETS, [{ step: 14, value: 40 }]) }], 4);
   expect(lines[0]?.values.at(-1)).toBeCloseTo((12 + 13 + 40) / 3);
   expect(lines[0]?.high?.at(-1)).toBe(40);
@@ -89,7 +89,7 @@ it("gathers news into the bucket that it falls into", () => {
   expect(known).toEqual(BUCKETS);
 });
 
-it("appends news and replaces what is known", () => {
+it("appends new points and replaces known ones", () => {
   const points = withNews({ step: [1, 2], value: [5, 6] }, [
     { step: 3, value: 7 },
     { step: 2, value: 9 },
@@ -97,7 +97,7 @@ it("appends news and replaces what is known", () => {
   expect(points).toEqual({ step: [1, 2, 3], value: [5, 9, 7] });
 });
 
-it("moves a chart to another axis; what has no place there leaves a gap", () => {
+it("moves a chart to another axis, with gaps for points that have no place there", () => {
   const data = { x: [1, 2, 3], lines: [{ label: "a", values: [1, 2, 3], low: [0, 1, 2], high: [2, 3, 4] }] };
   const places = new Map([
     [1, 100],
@@ -115,7 +115,7 @@ it("moves a chart to another axis; what has no place there leaves a gap", () => 
   ]);
 });
 
-it("knows the newest value and says what a chart shows", () => {
+it("finds the newest value and describes a chart in words", () => {
   expect(lastKnown([1, 2, null])).toBe(2);
   expect(lastKnown([null])).toBeNull();
   const data = { x: [1, 2], lines: [{ label: "mean", values: [0, 1] }] };

@@ -8,11 +8,11 @@ function request(id: number, to: string, reason: string): EventRow {
   return { id, at: 0, kind: "job.desired", from: "", to: "", reason, author: "user:olga", data: { to } };
 }
 
-test("a job that runs has nothing to explain", () => {
+test("a running job has nothing to explain", () => {
   expect(whyOf(JOB, [request(1, "run", "go on")])).toBeNull();
 });
 
-test("who paused it, and the newest reason", () => {
+test("a paused job shows who paused it and the newest reason", () => {
   const paused = { ...JOB, state: "paused", desired: "pause", waiting_reason: "paused by request" } as JobRow;
   const events = [
     request(1, "pause", "first time"),
@@ -24,7 +24,7 @@ test("who paused it, and the newest reason", () => {
   expect(whyOf(paused, [request(1, "pause", "")])?.text).toBe("no reason was given");
 });
 
-test("a pause that the platform asked for is bad news", () => {
+test("a pause by the platform is shown as a problem", () => {
   const paused = { ...JOB, state: "pausing", desired: "pause" } as JobRow;
   const own = { ...request(4, "pause", "8 groups in a row were dropped"), author: "platform" };
   expect(whyOf(paused, [request(1, "pause", "first time"), own])).toEqual({
@@ -34,7 +34,7 @@ test("a pause that the platform asked for is bad news", () => {
   });
 });
 
-test("a failure says its cause, and which phase's log tells of it", () => {
+test("a failed job shows the cause and the phase whose log explains it", () => {
   const failed = { ...JOB, state: "failed", state_reason: "the engine exited with code 2" } as JobRow;
   expect(whyOf(failed, [])).toMatchObject({ text: "the engine exited with code 2", isBad: true });
   const phases = [
@@ -45,7 +45,7 @@ test("a failure says its cause, and which phase's log tells of it", () => {
   expect(failedPhase(phases)?.id).toBe("pha_2");
 });
 
-test("a job that waits says for what", () => {
+test("a waiting job shows what it is waiting for", () => {
   const queued = { ...JOB, state: "queued", waiting_reason: "no machine has the tags" } as JobRow;
   expect(whyOf(queued, [])).toEqual({ title: "Waiting:", text: "no machine has the tags", isBad: false });
 });

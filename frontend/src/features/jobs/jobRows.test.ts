@@ -44,18 +44,18 @@ const reward = (batch: number, mean: number) => ({
   at: 0,
 });
 
-it("shows what the page says until the live topic knows better", () => {
+it("shows the page's data until the live topic has newer data", () => {
   expect(listRows([item], undefined)[0]).toMatchObject({ numDone: 2, owner: "alice", startedAt: null });
   const [row] = listRows([item], { ...NO_JOBS, jobs: new Map([["job_a", live]]) });
   expect(row).toMatchObject({ numDone: 4, why: "no machine" });
 });
 
-it("says the reward of the newest update, not of the curve's last point, which stands for several", () => {
+it("shows the reward of the newest update, not of the curve's last point, which may average several", () => {
   const thinned = { ...item, reward_curve: [[50, 0.1]], progress: { ...item.progress, reward_mean: 0.9 } };
   expect(listRows([thinned], undefined)[0]?.reward).toBe(0.9);
 });
 
-it("continues the curve with rewards that are newer than it, and only those", () => {
+it("extends the curve with newer rewards only", () => {
   const rewards = new Map([["job_a", [reward(2, 0.5), reward(3, 0.75)]]]);
   const [row] = listRows([item], { ...NO_JOBS, rewards });
   expect(row?.reward).toBe(0.75);
@@ -66,7 +66,7 @@ it("continues the curve with rewards that are newer than it, and only those", ()
   ]);
 });
 
-it("notices a job that was submitted after the page was read", () => {
+it("notices a job submitted after the page was read", () => {
   const jobs = (id: string, created_at: number) => ({
     ...NO_JOBS,
     jobs: new Map([[id, { ...live, id, created_at }]]),
@@ -76,7 +76,7 @@ it("notices a job that was submitted after the page was read", () => {
   expect(hasNewJobs([item], jobs("job_a", Date.parse("2026-01-01T00:00:10Z")))).toBe(false);
 });
 
-it("shows no job that was deleted since the page was read", () => {
+it("hides a job deleted after the page was read", () => {
   const state = { ...NO_JOBS, deleted: new Set(["job_a"]) };
   expect(listRows([item], state)).toEqual([]);
   expect(hasDeletedJobs([item], state)).toBe(true);

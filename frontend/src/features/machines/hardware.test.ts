@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { hardwareSaid, healthOf, machinesFound } from "./hardware";
 
-test("cards of one kind are counted", () => {
+test("identical accelerators are counted", () => {
   const cards = [...new Array(8).fill("NVIDIA H200"), "NVIDIA L4"];
   expect(hardwareSaid({ num_cores: 96, memory_bytes: 2 * 1024 ** 4, accelerators: cards })).toBe(
     "96 cores, 2.0 TiB, 8\u00a0× NVIDIA H200, NVIDIA L4",
@@ -12,7 +12,7 @@ test("cards of one kind are counted", () => {
 
 const HEALTHY = { is_healthy: true, is_draining: false, is_cordoned: false, open_since: 1000 };
 
-test("a machine that never came is not said to be down", () => {
+test("a machine that has never sent a heartbeat is not shown as down", () => {
   expect(healthOf(HEALTHY)).toBe("healthy");
   expect(healthOf({ ...HEALTHY, is_cordoned: true })).toBe("cordoned");
   expect(healthOf({ ...HEALTHY, is_cordoned: true, is_draining: true })).toBe("draining");
@@ -20,7 +20,7 @@ test("a machine that never came is not said to be down", () => {
   expect(healthOf({ ...HEALTHY, is_healthy: false, open_since: null })).toBe("not seen");
 });
 
-test("every word of a search must be found, in whatever place", () => {
+test("a machine matches if every search word is found in any of its fields", () => {
   const machine = (name: string, tags: string[], open_state: string, is_healthy = true) =>
     ({ ...HEALTHY, name, tags, role: null, open_state, is_healthy }) as const;
   const machines = [

@@ -4,23 +4,23 @@ import { editOf, editSaid, isChanged, tagFault, tagsInOrder, tagsWith } from "./
 
 const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false } as MachineRow;
 
-it("adds several tags at once, each once", () => {
+it("adds several tags at once, without duplicates", () => {
   expect(tagsWith(["rollout"], "train, gpu=h200  rollout")).toEqual(["gpu=h200", "rollout", "train"]);
 });
 
-it("says why a text is no tag", () => {
+it("explains why a text is not a valid tag", () => {
   expect(tagFault("gpu=h200")).toBeUndefined();
   expect(tagFault("GPU")).toContain('"GPU" is not a valid tag');
   expect(tagFault("x".repeat(64))).toBeDefined();
 });
 
-it("takes the same tags in another order for no change", () => {
+it("sees no change if only the order of tags differs", () => {
   expect(isChanged(machine, { ...editOf(machine), tags: ["rollout", "train"] })).toBe(false);
   expect(isChanged(machine, { ...editOf(machine), tags: ["rollout"] })).toBe(true);
   expect(isChanged(machine, { ...editOf(machine), is_draining: true })).toBe(true);
 });
 
-it("says what an edit did, why and by whom", () => {
+it("describes what an edit did, why and by whom", () => {
   const edit = {
     before: { tags: ["rollout"] },
     after: { tags: ["rollout", "train"] },
@@ -32,6 +32,6 @@ it("says what an edit did, why and by whom", () => {
   expect(editSaid(drain as EditRow)).toBe("drained by ada: disk");
 });
 
-it("puts roles first", () => {
+it("puts role tags first", () => {
   expect(tagsInOrder(["a", "train", "rollout", "b"])).toEqual(["rollout", "train", "a", "b"]);
 });

@@ -18,7 +18,7 @@ const node = (index: number, parent: number | null, changes: Partial<NodeOutput>
     ...changes,
   }) as NodeOutput;
 
-it("goes depth first and indents only where it branches", () => {
+it("orders nodes depth first and indents only at branches", () => {
   const shown = shownNodes([node(0, null), node(1, 0), node(2, 1), node(3, 1), node(4, 2)]);
   expect(shown.map(({ node: one, depth }) => [one.node_index, depth])).toEqual([
     [0, 0],
@@ -29,7 +29,7 @@ it("goes depth first and indents only where it branches", () => {
   ]);
 });
 
-it("shows tool calls with readable arguments, and text that is no JSON as it is", () => {
+it("indents the arguments of tool calls, and leaves text that is not JSON unchanged", () => {
   const calls = [
     { function: { name: "add", arguments: '{"a":1}' } },
     { function: { name: "say", arguments: "{broken" } },
@@ -48,7 +48,7 @@ it("shows tool calls with readable arguments, and text that is no JSON as it is"
   ]);
 });
 
-it("marks what is out of the ordinary", () => {
+it("marks anything unusual", () => {
   const [shown] = shownNodes([
     node(0, null, {
       is_partial: true,

@@ -26,7 +26,7 @@ function setting(fields: Partial<Setting> = {}): Setting {
 }
 
 describe("usage", () => {
-  test("shares add up to one, in one order", () => {
+  test("shares add up to one, in a fixed order", () => {
     const shares = sharesOf({ num_bytes: 400, by_kind: { logs: 100, checkpoints: 300 } });
     expect(shares.map(({ share }) => share).reduce((a, b) => a + b)).toBeCloseTo(1);
     expect(shares[0]).toMatchObject({ kind: "checkpoints", numBytes: 300, share: 0.75 });
@@ -38,14 +38,14 @@ describe("usage", () => {
 });
 
 describe("policy", () => {
-  test("values are said in words", () => {
+  test("values are put into words", () => {
     expect(valueWords(setting(), 30)).toBe("30 days");
     expect(valueWords(setting(), 1)).toBe("1 day");
     expect(valueWords(setting(), null)).toBe("forever");
     expect(valueWords(setting({ unit: "", maximum: 1 }), 1)).toBe("yes");
   });
 
-  test("only what differs is sent", () => {
+  test("only changed settings are sent", () => {
     const rows = [setting(), setting({ name: "events_days", is_own: true, value: 90 }), setting({ name: "jobs_days" })];
     const drafts = Object.fromEntries(rows.map((row) => [row.name, draftOf(row)]));
     expect(isEmpty(changesOf(rows, drafts))).toBe(true);
@@ -55,14 +55,14 @@ describe("policy", () => {
     expect(changesOf(rows, drafts)).toEqual({ settings: { logs_days: null, jobs_days: 7 }, reset: ["events_days"] });
   });
 
-  test("a value that is inherited is sent once it is to be the project's own", () => {
+  test("an inherited value is sent once the project sets it itself", () => {
     const rows = [setting()];
     expect(changesOf(rows, { logs_days: { isOwn: true, isForever: false, text: "30" } }).settings).toEqual({
       logs_days: 30,
     });
   });
 
-  test.each(["", "-1", "1.5", "ten", "36501"])("%j is no number of days", (text) => {
+  test.each(["", "-1", "1.5", "ten", "36501"])("%j is not a valid number of days", (text) => {
     expect(draftFault(setting(), { isOwn: true, isForever: false, text })).toMatch(/0 to 36500/);
     expect(draftFault(setting(), { isOwn: false, isForever: false, text })).toBeUndefined();
   });
@@ -78,7 +78,7 @@ describe("parts", () => {
     part("version", 2, { refusal: "version 2 is pinned; unpin it first" }),
   ];
 
-  test("the whole job stands alone", () => {
+  test("choosing the whole job deselects its parts", () => {
     const some = toggled(toggled(new Set(), itemAt(parts, 1)), itemAt(parts, 2));
     expect(some).toEqual(new Set(["logs", "checkpoint-4"]));
     expect(toggled(some, itemAt(parts, 0))).toEqual(new Set(["job"]));
@@ -86,14 +86,14 @@ describe("parts", () => {
     expect(toggled(some, itemAt(parts, 1))).toEqual(new Set(["checkpoint-4"]));
   });
 
-  test("all of a kind leaves the newest and what must stay", () => {
+  test("choosing all parts of a kind leaves out the newest and those that cannot be deleted", () => {
     expect(allOf(parts, "checkpoint", 1)).toEqual(new Set(["checkpoint-2"]));
     expect(allOf(parts, "version", 0)).toEqual(new Set(["version-1"]));
     const many = Array.from({ length: MAX_PARTS + 9 }, (_, number) => part("version", number));
     expect(allOf(many, "version", 1).size).toBe(MAX_PARTS);
   });
 
-  test("what must stay is never chosen", () => {
+  test("parts that cannot be deleted are never chosen", () => {
     const chosen = chosenOf(parts, new Set(["version-1", "version-2"]));
     expect(chosen.map(partWords)).toEqual(["Policy version 1"]);
     expect(bytesOf(chosen)).toBe(100);

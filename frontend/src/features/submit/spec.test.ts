@@ -10,7 +10,7 @@ const field = (name: string): Field =>
     0,
   );
 
-it("makes a field of every property of the schema", () => {
+it("makes a field for every property of the schema", () => {
   expect(sections().map((section) => section.name)).toEqual([
     "job",
     "model",
@@ -45,7 +45,7 @@ it("makes a field of every property of the schema", () => {
   expect(field("environment.timeout_s").range).toBe("above 0 to 86,400");
 });
 
-it("suggests the names that the operator has installed beside the built-in ones", () => {
+it("suggests installed names as well as built-in ones", () => {
   const names = new Map([
     ["environment.name", ["calculator", "chess"]],
     ["environment.reward", ["exact_answer"]],
@@ -57,21 +57,21 @@ it("suggests the names that the operator has installed beside the built-in ones"
   expect(choices("model.dtype")).toEqual(["float32", "bfloat16"]);
 });
 
-it("sets a value, and takes it out together with a section that is empty then", () => {
+it("sets a value, and removes it together with a section that becomes empty", () => {
   const spec = withValue({ name: "a" }, ["train", "num_updates"], 5);
   expect(spec).toEqual({ name: "a", train: { num_updates: 5 } });
   expect(valueAt(spec, ["train", "num_updates"])).toBe(5);
   expect(withValue(spec, ["train", "num_updates"], undefined)).toEqual({ name: "a" });
 });
 
-it("shows the default that a field has beside what else is set", () => {
+it("shows the default that applies given the other fields", () => {
   const rate = field("train.learning_rate");
   expect(fallbackIn({}, rate)).toBe(1e-6);
   expect(fallbackIn({ train: { lora: null } }, rate)).toBe(1e-6);
   expect(fallbackIn({ train: { lora: { rank: 8 } } }, rate)).toBe(1e-5);
 });
 
-it("reads what a person typed and shows it again", () => {
+it("parses what a user typed and shows it again", () => {
   expect(parsed(field("train.num_updates"), "12")).toBe(12);
   expect(parsed(field("train.num_updates"), "many")).toBe("many");
   expect(parsed(field("placement.train"), "gpu=h200, fast")).toEqual(["gpu=h200", "fast"]);
@@ -86,7 +86,7 @@ it("reads what a person typed and shows it again", () => {
   }
 });
 
-it("puts a refusal beside the field it concerns", () => {
+it("shows an error beside the field it concerns", () => {
   const faults = faultsByField(
     [
       { field: "placement.train.0", detail: "no tag" },

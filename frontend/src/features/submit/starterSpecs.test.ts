@@ -3,11 +3,11 @@ import { sections, sectionsFor } from "./fields";
 import { isOffline, parsed, shown } from "./spec";
 import { imitationOf, STARTER_SPECS } from "./starterSpecs";
 
-it("begins each kind of job with what makes it one", () => {
+it("starts each kind of job with the fields that define it", () => {
   for (const starter of STARTER_SPECS) expect(isOffline(starter.begin())).toBe(starter.isOffline);
 });
 
-it("imitates a job from the model that it began with", () => {
+it("imitates a job starting from its initial model", () => {
   const model = { source: "artifact://art_1", max_model_len: 512, dtype: "float32" };
   const spec = imitationOf({ id: "job_1", name: "calculator", spec: { model, environment: {} } });
   expect(spec).toMatchObject({
@@ -19,14 +19,14 @@ it("imitates a job from the model that it began with", () => {
   expect(spec).not.toHaveProperty("environment");
 });
 
-it("shows the sections that concern what is trained, the data opened for recorded trajectories", () => {
+it("shows only the sections that apply, and opens the data section for an offline dataset", () => {
   const names = (offline: boolean) => sectionsFor(sections(), offline).map((section) => section.name);
   expect(names(false)).toContain("rollout");
   expect(names(true)).toEqual(["job", "model", "data", "algorithm", "train", "placement"]);
   expect(sectionsFor(sections(), true).find((section) => section.name === "data")?.isOpen).toBe(true);
 });
 
-it("sets a flag to what it says", () => {
+it("sets a flag to its value", () => {
   const field = sections()
     .flatMap((section) => section.fields)
     .find((one) => one.path.join(".") === "data.shuffle");

@@ -10,12 +10,12 @@ test("a token is revoked, expired or active", () => {
   expect(stateOf({ revoked_at: null, expires_at: null }, now)).toBe("active");
 });
 
-test("machines are operated by tokens of the installation alone", () => {
+test("only installation tokens can operate machines", () => {
   expect(scopesFor(false).map(({ scope }) => scope)).not.toContain("operate");
   expect(scopesFor(true).map(({ scope }) => scope)).toContain("operate");
 });
 
-test.each(["", "0", "366", "1.5", "ten"])("%j is no lifetime", (text) => {
+test.each(["", "0", "366", "1.5", "ten"])("%j is not a valid lifetime", (text) => {
   expect(daysFault(text)).toBe("Enter a whole number from 1 to 365.");
   expect(daysFault("90")).toBeUndefined();
 });

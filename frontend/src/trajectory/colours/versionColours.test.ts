@@ -51,21 +51,21 @@ function leastDistance(vision: Vision, apart: number): number {
 }
 
 describe("colours of versions", () => {
-  it.each(VISION_NAMES)("keep neighbours clearly apart for vision %s", (vision) => {
+  it.each(VISION_NAMES)("keep neighbours clearly distinct for vision %s", (vision) => {
     for (const apart of [1, 2, 3]) expect(leastDistance(vision, apart), `${apart} apart`).toBeGreaterThan(CLEAR);
   });
 
-  it.each(VISION_NAMES)("keep versions of one group apart for vision %s", (vision) => {
+  it.each(VISION_NAMES)("keep the versions of a group distinct for vision %s", (vision) => {
     for (let apart = 4; apart < 10; apart++)
       expect(leastDistance(vision, apart), `${apart} apart`).toBeGreaterThan(SEEN);
   });
 
-  it("keep any twenty in a row apart for full vision", () => {
+  it("keep any twenty consecutive versions distinct for full vision", () => {
     for (let apart = 4; apart < 20; apart++)
       expect(leastDistance("full", apart), `${apart} apart`).toBeGreaterThan(CLEAR);
   });
 
-  it("are colours that a screen has", () => {
+  it("are colours that a screen can show", () => {
     for (const channel of VERSIONS.flatMap(rgbOfVersion)) {
       expect(channel).toBeGreaterThanOrEqual(0);
       expect(channel).toBeLessThanOrEqual(1);
@@ -73,7 +73,7 @@ describe("colours of versions", () => {
   });
 
   it.each(["light", "dark"] as const)(
-    "stand out from the %s ground, from prompts and from unknown versions",
+    "stand out from the %s background, from prompts and from unknown versions",
     (theme) => {
       const palette = paletteOf(theme);
       for (const colour of VERSIONS.map(colourOfVersion)) {
@@ -85,8 +85,8 @@ describe("colours of versions", () => {
   );
 });
 
-describe("ink", () => {
-  it.each(["light", "dark"] as const)("can be read upon every colour of a %s forest", (theme) => {
+describe("the text on a token", () => {
+  it.each(["light", "dark"] as const)("is readable on every colour of a %s forest", (theme) => {
     const { probabilities, advantages } = paletteOf(theme);
     for (const colour of [...probabilities, ...advantages, ...VERSIONS.map(colourOfVersion)])
       expect(contrast(inkUpon(colour), colour), colour).toBeGreaterThanOrEqual(4.5);

@@ -45,7 +45,7 @@ function forestMake(): Forest {
   return forest;
 }
 
-describe("a forest that grows", () => {
+describe("a growing forest", () => {
   it("shows an answer under its prompt as it grows, with versions and hand-overs", () => {
     const forest = forestMake();
     forest.setGrowing(told(growing()));
@@ -59,7 +59,7 @@ describe("a forest that grows", () => {
     expect(forest.numAlive).toBe(2);
   });
 
-  it("keeps an answer's place when it is recorded", () => {
+  it("keeps an answer in place when it is recorded", () => {
     const forest = forestMake();
     forest.setGrowing(told(growing()));
     const answer = forest.growingNode("t/0");
@@ -73,7 +73,7 @@ describe("a forest that grows", () => {
     expect(forest.heard.get(answer)?.length).toBe(3);
   });
 
-  it("shows the same prompt of several sessions once, growing or recorded", () => {
+  it("shows a prompt shared by several sessions once, growing or recorded", () => {
     const forest = forestMake();
     forest.addRow(row({}));
     forest.addRow(row({ session: "b", turn: "u" }));
@@ -82,7 +82,7 @@ describe("a forest that grows", () => {
     expect(forest.parent[forest.growingNode("v/0")]).toBe(0);
   });
 
-  it("drops what was given up, and a prompt that nothing else hangs under", () => {
+  it("drops abandoned answers, and prompts that have no answers left", () => {
     const forest = forestMake();
     forest.setGrowing(told(growing()));
     forest.setGrowing(new Map());
@@ -91,7 +91,7 @@ describe("a forest that grows", () => {
     expect(forest.numAlive).toBe(2);
   });
 
-  it("takes the nodes of a session in order and says what it lacks", () => {
+  it("adds a session's nodes in order and reports missing ones", () => {
     const forest = forestMake();
     forest.setSessions([session("a", 0, { num_nodes: 3 })]);
     forest.addRow(row({ index: 1, parent: 0, kind: SAMPLED }));
@@ -102,7 +102,7 @@ describe("a forest that grows", () => {
     expect(forest.numKnown(0)).toBe(1);
   });
 
-  it("hangs both of two answers to one request under one prompt", () => {
+  it("puts two answers to one request under the same prompt", () => {
     const forest = forestMake();
     forest.setGrowing(told(growing(), growing({ key: "t/1", choice: 1 })));
     const [first, second] = [forest.growingNode("t/0"), forest.growingNode("t/1")];
@@ -113,7 +113,7 @@ describe("a forest that grows", () => {
     expect([forest.nodeAt(0, 1), forest.nodeAt(0, 2)]).toEqual([first, second]);
   });
 
-  it("recognises a recorded answer in a page of nodes, before and after it was told to grow", () => {
+  it("recognises a recorded answer in a page of nodes, whether the page or the growing answer comes first", () => {
     const page = (): ForestPage => ({
       job: "job_1",
       sessions: [session("a", 0, { num_nodes: 2 })],
@@ -149,7 +149,7 @@ describe("a forest that grows", () => {
     }
   });
 
-  it("waits with an answer whose prompt is not known yet", () => {
+  it("does not show an answer until its prompt is known", () => {
     const forest = forestMake();
     forest.setGrowing(told(growing({ promptIndex: 5, prompt: null })));
     expect(forest.growingNode("t/0")).toBe(NONE);
@@ -157,7 +157,7 @@ describe("a forest that grows", () => {
 });
 
 describe("version spans", () => {
-  it("name the version of each token", () => {
+  it("give the version of each token", () => {
     expect([0, 9, 10, 11].map((token) => versionAt([0, 3, 10, 4], token))).toEqual([3, 3, 4, 4]);
     expect(versionAt([], 0)).toBe(-1);
   });

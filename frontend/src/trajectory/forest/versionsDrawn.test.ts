@@ -4,7 +4,7 @@ import { Forest, ROOT, SAMPLED } from "./Forest";
 import { forestOf } from "./testing";
 import { versionsDrawn } from "./versionsDrawn";
 
-it("tells the versions that sampled what is drawn, unknown ones left out", () => {
+it("gives the range of versions in the forest, without unknown ones", () => {
   const forest = new Forest();
   forest.setSessions([session("s", 0)]);
   const node = { session: "s", mean_logprob: null, marks: 0, handover_at: [], prompt: 0, num_tokens: 4 };
@@ -15,7 +15,7 @@ it("tells the versions that sampled what is drawn, unknown ones left out", () =>
   expect(versionsDrawn(forest)).toEqual([7, 9]);
 });
 
-it("tells one version once", () => {
+it("gives a single version as both ends of the range", () => {
   expect(
     versionsDrawn(
       forestOf([

@@ -6,7 +6,7 @@ import { session } from "../wire/testing";
 import { GAP, layoutOf, MIN_WIDTH, stretch } from "./layout";
 
 describe("the layout of a forest", () => {
-  it("lets a conversation run straight on one row, each node after its parent", () => {
+  it("puts a conversation on one row, each node after its parent", () => {
     const forest = forestOf([
       [-1, ROOT, 10],
       [0, SAMPLED, 20],
@@ -20,7 +20,7 @@ describe("the layout of a forest", () => {
     expect(layout.height).toBe(1);
   });
 
-  it("gives each branch a row of its own and keeps the parent on that of the longest", () => {
+  it("gives each branch its own row and puts the parent on the row of the longest", () => {
     const forest = forestOf([
       [-1, ROOT, 10],
       [0, SAMPLED, 5],
@@ -34,7 +34,7 @@ describe("the layout of a forest", () => {
     expect(layout.right[0]).toBe(10 + GAP + 50);
   });
 
-  it("puts a prompt that sessions share in their middle, in the order of their slots", () => {
+  it("centres a shared prompt among its sessions, which are in slot order", () => {
     const forest = new Forest();
     forest.setSessions([session("b", 1), session("a", 0)]);
     for (const id of ["b", "a"]) {
@@ -48,7 +48,7 @@ describe("the layout of a forest", () => {
     expect(layout.y[numberAt(layout.roots, 0)]).toBeCloseTo((floatAt(layout.y, a) + floatAt(layout.y, b)) / 2);
   });
 
-  it("never lets two strips of one row overlap, whatever the tree", () => {
+  it("never overlaps two strips of one row, whatever the tree", () => {
     const forest = forestOf(randomTree(600));
     const layout = layoutOf(forest);
     const rows = new Map<number, [number, number][]>();
@@ -67,7 +67,7 @@ describe("the layout of a forest", () => {
     }
   });
 
-  it("moves nothing but ends when answers become longer", () => {
+  it("moves only the ends of answers when they grow", () => {
     const forest = forestOf([
       [-1, ROOT, 10],
       [0, SAMPLED, 5],
@@ -82,7 +82,7 @@ describe("the layout of a forest", () => {
     expect(layout.x).toEqual(whole.x);
   });
 
-  it("survives a conversation of a hundred thousand turns", () => {
+  it("handles a conversation of a hundred thousand turns", () => {
     const chain = Array.from({ length: 100_000 }, (_, n): [number, number, number] => [n - 1, n ? SAMPLED : ROOT, 1]);
     expect(layoutOf(forestOf(chain)).height).toBe(1);
   });

@@ -17,14 +17,14 @@ const layout = layoutOf(forest);
 const shown = (open: number[]) => outlineOf(forest, layout, new Set(open)).map(({ node, level }) => [node, level]);
 
 describe("the outline of a forest", () => {
-  it("keeps a conversation on one level and what forks off closed", () => {
+  it("keeps a conversation on one level and its forks closed", () => {
     expect(shown([])).toEqual([
       [0, 1],
       [1, 1],
     ]);
   });
 
-  it("goes a level deeper at a fork that is open", () => {
+  it("goes one level deeper at an open fork", () => {
     expect(shown([1])).toEqual([
       [0, 1],
       [1, 1],
@@ -34,12 +34,12 @@ describe("the outline of a forest", () => {
     ]);
   });
 
-  it("knows which forks hide a node", () => {
+  it("finds the forks that hide a node", () => {
     expect(forksAbove(forest, layout, 3)).toEqual([1]);
     expect(forksAbove(forest, layout, 1)).toEqual([]);
   });
 
-  it("lists thirty thousand nodes at once", () => {
+  it("lists a chain of thirty thousand nodes", () => {
     const chain = Array.from({ length: 30_000 }, (_, n): [number, number, number] => [n - 1, n ? SAMPLED : ROOT, 1]);
     const long = forestOf(chain);
     expect(outlineOf(long, layoutOf(long), new Set())).toHaveLength(30_000);

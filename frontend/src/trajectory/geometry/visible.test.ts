@@ -19,20 +19,20 @@ const bush = (numBranches: number) =>
   ]);
 
 describe("what a view shows", () => {
-  it("is everything of a small forest that is fitted", () => {
+  it("is all of a small forest that fits the canvas", () => {
     const forest = bush(5);
     const layout = layoutOf(forest);
     expect(visibleOf(forest, layout, fitView(layout, SIZE)).nodes).toHaveLength(forest.numNodes);
   });
 
-  it("is bounded by the pixels of the canvas, not by the forest", () => {
+  it("is limited by the pixels of the canvas, not by the size of the forest", () => {
     const forest = bush(10_000);
     const layout = layoutOf(forest);
     expect(forest.numNodes).toBe(30_001);
     expect(visibleOf(forest, layout, fitView(layout, SIZE)).nodes.length).toBeLessThan(12 * SIZE.height);
   });
 
-  it("agrees with a search through all nodes when rows are high", () => {
+  it("matches a search through all nodes when rows are tall", () => {
     const forest = bush(300);
     const layout = layoutOf(forest);
     const middle = panned(zoomed(fitView(layout, SIZE), 30, 600, 350), 40, -90);
@@ -49,7 +49,7 @@ describe("what a view shows", () => {
     expect(expected.length).toBeGreaterThan(10);
   });
 
-  it("finds the node under the pointer and none beside it", () => {
+  it("includes the node under the pointer and none beside it", () => {
     const forest = bush(8);
     const layout = layoutOf(forest);
     const view = fitView(layout, SIZE);
@@ -73,7 +73,7 @@ describe("a view", () => {
     expect(screenY(view, layout.height - 0.5)).toBeLessThan(SIZE.height);
   });
 
-  it("keeps what lies under the pointer while zooming, on either axis", () => {
+  it("keeps the point under the pointer in place while zooming on either axis", () => {
     for (const axis of ["both", "tokens", "rows"] as const) {
       const view = fitView(layout, SIZE);
       const before = toWorld(view, 300, 200);
@@ -84,7 +84,7 @@ describe("a view", () => {
     expect(zoomed(fitView(layout, SIZE), 1e6, 0, 0).pxPerRow).toBe(MAX_PX_PER_ROW);
   });
 
-  it("cannot lose the forest", () => {
+  it("always keeps part of the forest in sight", () => {
     const view = held(panned(fitView(layout, SIZE), -1e9, 1e9), layout);
     expect(screenX(view, layout.width)).toBeGreaterThan(0);
     expect(screenY(view, 0)).toBeLessThan(SIZE.height);

@@ -31,20 +31,20 @@ const tokensOf = (state: typeof start) => {
 };
 
 describe("the topic of a group", () => {
-  it("puts growing answers together, whatever is told twice", () => {
+  it("assembles growing answers even if parts arrive twice", () => {
     let state = groupReduce(start, frame({ growing: [gain(0, [1, 2])] }));
     state = groupReduce(state, frame({ growing: [gain(2, [3])] }));
     state = groupReduce(state, frame({ growing: [gain(0, [1, 2, 3])] }));
     expect(tokensOf(state)).toEqual([1, 2, 3]);
   });
 
-  it("waits for the first token of an answer that began before it listened", () => {
+  it("waits for the first token of an answer that began before the subscription", () => {
     const state = groupReduce(start, frame({ growing: [gain(7, [8])] }));
     expect(tokensOf(state)).toBeNull();
     expect(tokensOf(groupReduce(state, frame({ growing: [gain(0, [1])] })))).toEqual([1]);
   });
 
-  it("leaves older states as they were", () => {
+  it("does not change older states", () => {
     const older = groupReduce(start, frame({ growing: [gain(0, [1, 2])] }));
     const newer = groupReduce(
       older,
@@ -61,7 +61,7 @@ describe("the topic of a group", () => {
     expect(tokensOf(newer)).toHaveLength(502);
   });
 
-  it("replaces a recorded answer by its nodes in one step", () => {
+  it("replaces a recorded answer with its nodes in one step", () => {
     let state = groupReduce(start, frame({ growing: [gain(0, [1, 2])] }));
     state = groupReduce(state, frame({ growing: [gain(2, [3], { is_over: true, is_recorded: true })] }, 100));
     expect(tokensOf(state)).toEqual([1, 2, 3]);
@@ -71,7 +71,7 @@ describe("the topic of a group", () => {
     expect(state.nodes.size).toBe(1);
   });
 
-  it("forgets a recorded answer whose nodes came another way", () => {
+  it("soon drops a recorded answer even if its nodes come another way", () => {
     let state = groupReduce(
       start,
       frame({ growing: [gain(0, [1], {}), gain(1, [], { is_over: true, is_recorded: true })] }, 100),
@@ -81,7 +81,7 @@ describe("the topic of a group", () => {
     expect(state.growing.size).toBe(0);
   });
 
-  it("begins anew with a snapshot", () => {
+  it("starts over with a snapshot", () => {
     const grown = groupReduce(
       start,
       frame({ growing: [gain(0, [1])], nodes: [{ session: "a", index: 0, turn: "x" }] }),

@@ -21,8 +21,8 @@ function binary(header: object, ...arrays: ArrayBufferView[]): ArrayBuffer {
   return whole.buffer;
 }
 
-describe("binary answers", () => {
-  it("give the columns of a page by name, whatever their order", () => {
+describe("a binary response", () => {
+  it("gives the columns of a page by name, whatever their order", () => {
     const columns = [
       "index",
       "session",
@@ -50,13 +50,13 @@ describe("binary answers", () => {
     expect(page.columns.mean_logprob[1]).toBe(-0.5);
   });
 
-  it("that are cut or lack a column are refused", () => {
+  it("is refused if it is truncated or lacks a column", () => {
     expect(() => forestPageDecode(new ArrayBuffer(2))).toThrow(UnreadableAnswer);
     expect(() => forestPageDecode(new Uint32Array([4000]).buffer)).toThrow(UnreadableAnswer);
     expect(() => forestPageDecode(binary({ num_nodes: 0, columns: [], sessions: [] }))).toThrow(/lacks the column/);
   });
 
-  it("give tokens with their logprobs", () => {
+  it("gives tokens with their logprobs", () => {
     const page = tokenPageDecode(
       binary({ parts: [[3, 0, 2]], next: null }, new Int32Array([7, 8]), new Float32Array([-1, -2])),
     );
@@ -67,8 +67,8 @@ describe("binary answers", () => {
   });
 });
 
-describe("growing answers", () => {
-  it("bring packed ids and half-precision logprobs", () => {
+describe("a growing answer", () => {
+  it("is decoded from packed ids and half-precision logprobs", () => {
     const ids = btoa(String.fromCharCode(...new Uint8Array(new Int32Array([1, 300]).buffer)));
     const halves = btoa(String.fromCharCode(...new Uint8Array(new Uint16Array([0xb800, 0xc000]).buffer)));
     const { tokenIds, logprobs } = growingTokens({
@@ -85,7 +85,7 @@ describe("growing answers", () => {
     ]);
   });
 
-  it("know the odd numbers of binary16", () => {
+  it("may hold the special values of binary16", () => {
     const numbers = halvesToFloats(new Uint16Array([0, 0x3c00, 0xfc00, 0x7e00, 0x0001]));
     expect([...numbers]).toEqual([0, 1, Number.NEGATIVE_INFINITY, Number.NaN, 2 ** -24]);
   });
@@ -100,14 +100,14 @@ describe("a vocabulary", () => {
   const bytes = new Uint8Array(pieces.flatMap((piece) => [...piece]));
   const vocabulary = new Vocabulary(binary({ num_tokens: 5 }, ends, bytes));
 
-  it("spells tokens, also those that are parts of a character", () => {
+  it("decodes tokens, including those that hold part of a character", () => {
     expect(vocabulary.text(new Int32Array([0, 1, 3, 4]))).toBe("Hi you🙂");
     expect([1, 2, 3, 99].map((id) => vocabulary.label(id))).toEqual(["·you", "↵", "\\xf0\\x9f", "#99"]);
   });
 });
 
-describe("messages", () => {
-  it("show reasoning, content and tool calls apart", () => {
+describe("a message", () => {
+  it("shows its reasoning, content and tool calls separately", () => {
     const call = { id: "c", type: "function", function: { name: "calc", arguments: '{"a":1}' } };
     const said = saidOf({ role: "assistant", content: null, reasoning_content: "hm", tool_calls: [call] });
     expect(said).toEqual({

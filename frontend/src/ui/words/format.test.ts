@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { age, bytes, decimal, duration, figure, integer, percent, versions } from "./format";
 
-it("shows a duration in the two units that matter", () => {
+it("shows a duration in at most two units", () => {
   expect([900, 45_000, 61_000, 3_700_000, 90_000_000].map(duration)).toEqual([
     "0.9 s",
     "45 s",
@@ -11,12 +11,12 @@ it("shows a duration in the two units that matter", () => {
   ]);
 });
 
-it("shows what is absent as a dash and zero as zero", () => {
+it("shows a missing value as a dash and zero as zero", () => {
   expect([integer(null), decimal(undefined), figure(null), versions(null, null)]).toEqual(["–", "–", "–", "–"]);
   expect([integer(0), decimal(0, 1), figure(0)]).toEqual(["0", "0.0", "0"]);
 });
 
-it("keeps about three digits of any size", () => {
+it("keeps about three significant digits, whatever the magnitude", () => {
   expect([0.001234, 12.345, 4560.4, 1.2e-9, -0.5].map(figure)).toEqual(["0.00123", "12.3", "4,560", "1.2e−9", "−0.5"]);
 });
 
@@ -26,7 +26,7 @@ it("rounds bytes, shares and ages", () => {
   expect([1000, 59_000, 7_200_000].map(age)).toEqual(["just now", "59 s ago", "2 h ago"]);
 });
 
-it("says one version once", () => {
+it("shows a range of one version as a single number", () => {
   expect(versions(3, 3)).toBe("3");
   expect(versions(3, 5)).toBe("3–5");
 });

@@ -10,7 +10,7 @@ function side(label: string, rewards: number[], job: Partial<JobRow> = {}): Side
   return { label, job: { ...JOB, ...times, ...job } as JobRow, metrics: new Map([["reward/mean", points]]) };
 }
 
-test("only what differs in the specs is shown, however deep", () => {
+test("only differing fields of the specs are shown, at any depth", () => {
   const here = { name: "a", train: { learning_rate: 1e-5, lora: null }, algorithm: { name: "grpo" }, tags: ["x"] };
   const there = {
     name: "b",
@@ -25,12 +25,12 @@ test("only what differs in the specs is shown, however deep", () => {
   ]);
 });
 
-test("jobs of one name are told apart by their ids", () => {
+test("jobs with the same name are told apart by their IDs", () => {
   expect(labelsOf(JOB, { ...JOB, name: "sft" })).toEqual(["grpo", "sft"]);
   expect(labelsOf(JOB, { ...JOB, id: "job_aaaaaa222222" })).toEqual(["grpo (111111)", "grpo (222222)"]);
 });
 
-test("figures of both: the reward is a mean of the last updates, a pace counts to the end or to now", () => {
+test("the reward is the mean of the last updates, and the pace counts to the end of the job or to now", () => {
   const here = side("a", [0, 0, 0.5, 0.5, 0.5, 0.5, 0.5]);
   const there = side("b", [], { ended_at: null, num_updates_done: 0 });
   const said = new Map(figuresOf(here, there, 60_000).map((row) => [row.what, [row.here, row.there]]));
@@ -39,7 +39,7 @@ test("figures of both: the reward is a mean of the last updates, a pace counts t
   expect(said.get("Updates per minute, including pauses")).toEqual(["3", "–"]);
 });
 
-test("a chart holds a line of each job on one axis, and what only one has is drawn alone", () => {
+test("a chart has one line per job, and metrics of only one job are drawn alone", () => {
   const { first } = pairsOf(side("a", [0.1, 0.2]), side("b", [0.3, 0.4, 0.5]));
   expect(first.map(({ title }) => title)).toEqual(["Reward"]);
   expect(first[0]?.data.x).toEqual([1, 2, 3]);

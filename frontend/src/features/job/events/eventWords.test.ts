@@ -18,7 +18,7 @@ function event(kind: string, rest: Partial<JobEvent> = {}): JobEvent {
 
 const machineOf = (id: string) => (id === "m-1" ? "beta" : undefined);
 
-test("a move of a phase names its role and its machine, whoever moved it", () => {
+test("a phase event names its role and machine, whoever caused it", () => {
   const move = { from_state: "active", to_state: "draining", data: { role: "rollout", machine_id: "m-1" } };
   expect(subjectSaid(event("phase.state", move), machineOf)).toBe("rollout on beta");
   const gone = { ...move, author: "machine:delta", data: { role: "train", machine_id: "m-2" } };
@@ -27,7 +27,7 @@ test("a move of a phase names its role and its machine, whoever moved it", () =>
   expect(outcomeOf(event("phase.state", move))).toEqual({ from: "active", to: "draining" });
 });
 
-test("requests, stages and publications are said in words", () => {
+test("requests, stages and publications are put into words", () => {
   expect(outcomeOf(event("job.desired", { data: { from: "run", to: "pause" } }))).toEqual({ said: "pause requested" });
   expect(outcomeOf(event("job.stage", { data: { from: "first", to: "second" } }))).toEqual({
     said: "from stage first to second",
@@ -37,17 +37,17 @@ test("requests, stages and publications are said in words", () => {
   expect(outcomeOf(published)).toEqual({ said: "published" });
 });
 
-test("an outcome that was refused is told of its session", () => {
+test("a refused outcome is an event of its session", () => {
   const refused = event("session.outcome_refused", { author: "gateway" });
   expect(subjectSaid(refused, machineOf)).toBe("session");
   expect(outcomeOf(refused)).toEqual({ said: "second outcome refused" });
 });
 
-test("a kind that is not known is shown as it is", () => {
+test("an unknown kind is shown unchanged", () => {
   expect(subjectSaid(event("disk.full"), machineOf)).toBe("disk.full");
 });
 
-test("an author is a name where there is one", () => {
+test("an author is shown by name if there is one", () => {
   expect(["user:olga", "machine:beta", "phase:01a2021c-dde4", "scheduler"].map(authorSaid)).toEqual([
     "olga",
     "beta",
@@ -56,6 +56,6 @@ test("an author is a name where there is one", () => {
   ]);
 });
 
-test("an identifier is shown as the server shows it", () => {
+test("an ID looks the same as on the server", () => {
   expect(shownId("mac", "01a2021b-3b56-7784-b89e-5326c920df28")).toBe("mac_01m811petpey2bh7jk4v4j1qs8");
 });

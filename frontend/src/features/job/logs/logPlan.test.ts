@@ -14,7 +14,7 @@ const PHASES = [
   phase("a1", "agent", "gamma", 1),
 ];
 
-it("puts the phases of a role on a machine in a row, trainers first", () => {
+it("chains the phases of a role on a machine, trainers first", () => {
   expect(lanesOf(PHASES).map((lane) => [lane.key, lane.phases.map(({ id }) => id)])).toEqual([
     ["train:alpha", ["t1", "t2"]],
     ["rollout:alpha", ["r1", "r2"]],
@@ -23,7 +23,7 @@ it("puts the phases of a role on a machine in a row, trainers first", () => {
   ]);
 });
 
-it("knows what came before and after a phase", () => {
+it("finds the phases before and after a phase", () => {
   const lanes = lanesOf(PHASES);
   expect(neighbours(lanes, "t2")).toMatchObject({ before: { id: "t1" }, lane: { key: "train:alpha" } });
   expect(neighbours(lanes, "t2")?.after).toBeUndefined();
@@ -31,7 +31,7 @@ it("knows what came before and after a phase", () => {
   expect(neighbours(lanes, "unknown")).toBeUndefined();
 });
 
-it("reads on with the next phase once all of one has arrived", () => {
+it("moves on to the next phase once the log of the current one is complete", () => {
   const [first, second] = [phase("t1", "train", "alpha", 1_000), phase("t2", "train", "alpha", 20_000)];
   const ended = { ...first, ended_at: 19_000 };
   expect(following([{ ...first, ended_at: null }, second], first, 60_000)).toBeUndefined();

@@ -23,7 +23,7 @@ const reward = (batch: number, at: number | null): RewardRow => ({
 });
 const points = { step: [1, 2], value: [3, 4] };
 
-it("shows no chart of a metric without points", () => {
+it("shows no chart for a metric without points", () => {
   const titles = chartsOf(metricsOf({ "train/entropy": points }, new Map()), []).map((chart) => chart.title);
   expect(titles).toEqual(["Entropy"]);
 });
@@ -33,7 +33,7 @@ it("shows every metric somewhere", () => {
   expect(otherCharts(metrics).map((chart) => chart.title)).toEqual(["eval/score"]);
 });
 
-it("draws pass@k by k, with the mean reward, and nowhere else", () => {
+it("draws pass@k in order of k with the mean reward, and in no other chart", () => {
   const read = { "eval/pass_at_16": points, "eval/pass_at_4": points, "eval/reward_mean": points };
   const metrics = metricsOf(read, new Map());
   expect(evaluationChart(metrics).lines.map((line) => line.label)).toEqual(["pass@4", "pass@16", "mean reward"]);
@@ -41,12 +41,12 @@ it("draws pass@k by k, with the mean reward, and nowhere else", () => {
   expect(evaluationChart(metricsOf({}, new Map())).x).toEqual([]);
 });
 
-it("continues what was read with what came since", () => {
+it("extends the points read over REST with those from the socket", () => {
   const news = new Map([["train/loss@3", { name: "train/loss", step: 3, value: 9 }]]);
   expect(metricsOf({ "train/loss": points }, news).get("train/loss")).toEqual({ step: [1, 2, 3], value: [3, 4, 9] });
 });
 
-it("draws the rewards of updates that are older than the rows from the metric, without a band", () => {
+it("draws updates older than the reward rows from the metric, without a band", () => {
   const metrics = metricsOf({ "reward/mean": { step: [1, 2, 3, 4], value: [0.1, 0.2, 0.3, 0.4] } }, new Map());
   const { x, lines } = rewardChart([reward(3, 1000), reward(4, 2000)], metrics);
   expect(x).toEqual([1, 2, 3, 4]);
@@ -54,20 +54,20 @@ it("draws the rewards of updates that are older than the rows from the metric, w
   expect(lines[0]?.low).toEqual([null, null, 0.4, 0.4]);
 });
 
-it("knows which updates a range of the axis covers", () => {
+it("finds the updates that a range of the axis covers", () => {
   const rows = [reward(1, 10_000), reward(2, null), reward(3, 20_000), reward(4, 30_000)];
   expect(stepsShown([15, 40], "time", rows)).toEqual([3, 4]);
   expect(stepsShown([2, 3], "update", rows)).toEqual([2, 3]);
   expect(stepsShown(null, "time", rows)).toBeNull();
 });
 
-it("sums what is counted, of buckets as well", () => {
+it("sums counts, including those in buckets", () => {
   expect(sumOf({ step: [1, 2], value: [100, 300] })).toBe(400);
   expect(sumOf({ step: [4, 8], value: [1, 2], count: [4, 4], mean: [10, 20] })).toBe(120);
   expect(sumOf(undefined)).toBe(0);
 });
 
-it("puts updates on the clock, with a gap for one whose moment is not known", () => {
+it("places updates by time, with a gap for one whose time is unknown", () => {
   const data = rewardChart([reward(1, 1000), reward(2, null), reward(3, 5000)]);
   const { x, lines } = overTime(data, [reward(1, 1000), reward(2, null), reward(3, 5000)]);
   expect(x).toEqual([1, 3, 5]);

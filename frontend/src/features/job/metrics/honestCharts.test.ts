@@ -12,7 +12,7 @@ function rewardRow(batch: number, rewards: readonly number[], at: number | null 
   return { batch, mean, low, high, num_groups: rewards.length, tokens: 12, turns: 2, at };
 }
 
-it("draws a band that no reward lies beyond", () => {
+it("never draws a band beyond the rewards of an update", () => {
   const rewards = [
     [0, 0, 0, 1],
     [1, 1, 1, 0.2],
@@ -25,7 +25,7 @@ it("draws a band that no reward lies beyond", () => {
   });
 });
 
-it("says tokens over wall time where updates come in bursts", () => {
+it("divides tokens by wall time when updates come in bursts", () => {
   // Thirty times five updates within 200 ms and nothing for the rest of 10 s: 5 × 2,000 tokens every 10 s.
   const rows = Array.from({ length: 150 }, (_, i) =>
     rewardRow(i + 1, [1, 0], 1_000_000 + Math.floor(i / 5) * 10_000 + (i % 5) * 50),
@@ -40,7 +40,7 @@ it("says tokens over wall time where updates come in bursts", () => {
   expect(Math.min(...steady)).toBeGreaterThan(500);
 });
 
-it("says what the updates in the range amount to, on either axis", () => {
+it("gives the rate over the updates in the range, on either axis", () => {
   const at = [0, 2000, 3000, 10_000, 20_000];
   const rows = at.map((ms, i) => rewardRow(i + 1, [1, 0], 1_000_000 + ms));
   const tokens = { step: [1, 2, 3, 4, 5], value: [900, 100, 200, 300, 400] };

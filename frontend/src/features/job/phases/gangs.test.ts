@@ -25,7 +25,7 @@ const beta = phase("beta", 4, 1);
 const delta = phase("delta", 4, 2);
 const rows = [delta, alone, beta, leader, phase("beta", 3, 1)];
 
-test("the leader names whom it leads, in their order, of its own gang only", () => {
+test("the leader lists the other members of its own gang in order", () => {
   expect(gangWords(leader, rows)).toBe("leads beta, delta");
 });
 
@@ -33,7 +33,7 @@ test("the others name the leader", () => {
   expect(gangWords(beta, rows)).toBe("led by alpha");
 });
 
-test("a phase of one machine says nothing, and fellows that are not listed any more are not made up", () => {
+test("a phase of one machine shows nothing, and unknown members are not invented", () => {
   expect(gangWords(alone, rows)).toBe("");
   expect(gangWords(phase("beta", 3, 1), rows)).toBe("led by another machine");
 });

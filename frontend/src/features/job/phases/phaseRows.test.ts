@@ -29,7 +29,7 @@ const live = (id: string, minute: number, isOver: boolean) =>
     state: isOver ? "failed" : "active",
   }) as PhaseRow;
 
-it("begins the first page with what has not ended, however old, and tells each phase once", () => {
+it("starts the first page with all phases that have not ended, and shows each phase once", () => {
   const table = new Map([
     ["old", live("old", 0, false)],
     ["b", live("b", 2, true)],
@@ -44,7 +44,7 @@ it("begins the first page with what has not ended, however old, and tells each p
   expect(pageOf(page, table, 50).map(({ id }) => id)).toEqual(["c", "b", "a"]);
 });
 
-it("puts what was read and what came since together", () => {
+it("merges the phases read over REST with those from the socket", () => {
   const table = new Map([["new", live("new", 9, false)]]);
   expect(withLive([told("a", 1)], table).map(({ id, ended_at }) => [id, ended_at])).toEqual([
     ["a", AT + 61_000],

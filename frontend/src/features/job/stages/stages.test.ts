@@ -17,7 +17,7 @@ function event(data: Record<string, unknown>, reason = "", kind = "job.stage"): 
   return { id: 1, at: "", kind, subject_id: "", from_state: "", to_state: "", reason, author: "gateway", data };
 }
 
-test("each stage says how it ends", () => {
+test("each stage shows when it ends", () => {
   expect(stagesOf(SPEC).map(({ until }) => until)).toEqual([
     "until 4 updates are published",
     "until reward/mean averages at least 0.5 over 3 updates",
@@ -28,14 +28,14 @@ test("each stage says how it ends", () => {
   expect(stagesOf(undefined)).toEqual([]);
 });
 
-test("a job begins in the first stage and is where its newest switch led", () => {
+test("a job starts in the first stage and is in the stage of its newest switch", () => {
   const stages = stagesOf(SPEC);
   expect(currentStage(stages, [])).toEqual({ name: "math", reason: "", asked: null });
   const events = [event({}, "", "job.state"), event({ from: "math", to: "code" }, "4 updates"), event({ to: "code" })];
   expect(currentStage(stages, events)).toEqual({ name: "code", reason: "4 updates", asked: null });
 });
 
-test("a request that is not carried out yet is told apart", () => {
+test("a request that has not taken effect yet is shown separately", () => {
   const events = [event({ to: "both" }, "enough"), event({ from: "math", to: "code" }, "4 updates")];
   expect(currentStage(stagesOf(SPEC), events)).toMatchObject({ name: "code", asked: "both" });
 });
