@@ -74,7 +74,7 @@ interface GroupData {
 }
 
 export function groupReduce(state: GroupTopicState, frame: Frame): GroupTopicState {
-  const data = frame.data as GroupData;
+  const data: GroupData = frame.data;
   if (frame.kind === "snapshot") {
     const sessions = tableOf(data.sessions, (row) => row.id);
     return { ...EMPTY, group: data.group, sessions, numSnapshots: state.numSnapshots + 1 };
