@@ -141,7 +141,7 @@ function fieldOf(path: Path, node: Node, required: readonly string[]): Field {
     path,
     label: titled(name.replace(/_s$/, "")),
     kind: kindOf(shape),
-    help: (node.description ?? "").replaceAll("\n", " "),
+    help: (node.description || shape.description || "").replaceAll("\n", " "),
     unit: UNITS.find(([end]) => name.endsWith(end))?.[1] ?? "",
     isRequired: required.includes(name),
     fallback: node.default ?? shape.default,
@@ -168,24 +168,26 @@ function isAnyName(node: Node): boolean {
 }
 
 function rangeOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Node): string {
-  const low = minimum ?? exclusiveMinimum;
-  const high = maximum ?? exclusiveMaximum;
+  const said = (bound: number) => bound.toLocaleString("en-GB");
+  if (minimum !== undefined && maximum !== undefined) return `from ${said(minimum)} to ${said(maximum)}`;
   const parts: string[] = [];
-  if (low !== undefined)
-    parts.push(`${exclusiveMinimum === undefined ? "from" : "above"} ${low.toLocaleString("en-GB")}`);
-  if (high !== undefined)
-    parts.push(`${exclusiveMaximum === undefined ? "to" : "below"} ${high.toLocaleString("en-GB")}`);
-  return parts.join(" ");
+  if (minimum !== undefined) parts.push(`at least ${said(minimum)}`);
+  if (exclusiveMinimum !== undefined) parts.push(`above ${said(exclusiveMinimum)}`);
+  if (maximum !== undefined) parts.push(`at most ${said(maximum)}`);
+  if (exclusiveMaximum !== undefined) parts.push(`below ${said(exclusiveMaximum)}`);
+  return parts.join(" and ");
 }
 
-/** Follows references. An optional value resolves to its non-null type. */
+/** Follows references. An optional value resolves to its non-null type. A description of the field itself comes first. */
 function resolved(node: Node): Node {
   if (node.$ref) {
     const { $ref, ...rest } = node;
     return { ...resolved(ROOT.$defs[$ref.split("/").at(-1) ?? ""] ?? {}), ...rest };
   }
   const given = node.anyOf?.find((one) => one.type !== "null");
-  return given ? { ...node, ...resolved(given), description: node.description ?? "" } : node;
+  if (!given) return node;
+  const shape = resolved(given);
+  return { ...node, ...shape, description: node.description ?? shape.description ?? "" };
 }
 
 function titled(name: string): string {

@@ -42,7 +42,11 @@ it("makes a field for every property of the schema", () => {
   expect(field("name").isRequired).toBe(true);
   expect(field("train.lora.rank")).toMatchObject({ kind: "integer", label: "LoRA: rank", fallback: 16 });
   expect(field("train.lora.target_modules").kind).toBe("tags");
-  expect(field("environment.timeout_s").range).toBe("above 0 to 86,400");
+  expect(field("environment.timeout_s").range).toBe("above 0 and at most 86,400");
+  expect(field("seed").range).toBe("at least 0 and below 2,147,483,648");
+  expect(field("model.max_model_len").range).toBe("from 16 to 1,048,576");
+  expect(field("algorithm.kl_estimator").help).toContain("k1: -d.");
+  expect(field("algorithm.advantage").help).toContain("leave_one_out: ");
 });
 
 it("suggests installed names as well as built-in ones", () => {

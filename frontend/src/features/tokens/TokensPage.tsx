@@ -28,8 +28,8 @@ export default function TokensPage() {
         <div>
           <h1>API tokens</h1>
           <p className="muted">
-            Tokens authenticate the command line, the client and CI. A token can do what its scopes allow, but never
-            more than its creator can.
+            Tokens authenticate the command line, the Python client and CI. A token can do what its scopes allow, but
+            never more than its creator can.
           </p>
         </div>
         <button type="button" className="button main" onClick={() => setNew(true)}>
