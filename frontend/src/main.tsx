@@ -9,7 +9,7 @@ import { queryClient } from "./api/queries";
 import { LiveProvider } from "./live/LiveProvider";
 
 const host = document.getElementById("root");
-if (!host) throw new Error("index.html lost its #root");
+if (!host) throw new Error("index.html has no element #root");
 createRoot(host).render(
   <StrictMode>
     <QueryClientProvider client={queryClient}>

@@ -78,7 +78,7 @@ export class LiveClient {
     const socket = this.#world.open();
     this.#socket = socket;
     socket.onopen = () => this.#opened();
-    // A message holds one frame per line. The platform that serves this page wrote it, so its shape is taken on trust.
+    // A message holds one frame per line. The platform that serves this page wrote it, so its shape is trusted.
     socket.onmessage = (event) => {
       for (const line of event.data.split("\n")) this.#hear(JSON.parse(line) as Frame);
     };

@@ -42,7 +42,8 @@ const PATTERNS: Readonly<Record<string, Pattern>> = {
 
 export function patternOf(key: string): Pattern {
   const pattern = PATTERNS[key];
-  if (!pattern) throw new Error(`no pattern draws ${key}; drawn are ${KINDS.map((kind) => kind.key).join(", ")}`);
+  if (!pattern)
+    throw new Error(`no pattern for the kind ${key}; the kinds are ${KINDS.map((kind) => kind.key).join(", ")}`);
   return pattern;
 }
 

@@ -38,7 +38,7 @@ export const EMPTY: ChartData = { x: [], lines: [] };
 
 /**
  * Puts metrics on the union of their steps, gathered in buckets of `width`. A metric has a gap where its own spacing
- * lets a point be expected and there is none. A bucket of several points is drawn as its mean over a band from smallest
+ * suggests a point and there is none. A bucket of several points is drawn as its mean over a band from smallest
  * to largest.
  */
 export function aligned(metrics: readonly { label: string; points: Points }[], width = 1): ChartData {

@@ -24,7 +24,7 @@ export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
   if (stopped) {
     const request = newestRequest(events, job.desired);
     const by = request ? ` by ${authorSaid(request.author)}` : "";
-    const isBad = request?.author === "platform"; // it paused itself because its agents fail
+    const isBad = request?.author === "platform"; // the job paused itself because its agents keep failing
     return { title: `${stopped}${by}:`, text: request?.reason || "no reason was given", isBad };
   }
   return job.waiting_reason ? { title: "Waiting:", text: job.waiting_reason, isBad: false } : null;

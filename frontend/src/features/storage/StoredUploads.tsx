@@ -1,4 +1,4 @@
-// Uploads by the space they use, largest first. An upload that a kept job names cannot be deleted.
+// Uploads by the space they use, largest first. An upload that an existing job uses cannot be deleted.
 import { useState } from "react";
 import { useSearchParams } from "react-router";
 import { Dialog } from "../../ui/Dialog";

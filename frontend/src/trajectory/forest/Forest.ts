@@ -219,7 +219,7 @@ export class Forest {
     this.content++;
   }
 
-  /** Takes all growing answers. Answers that are no longer in the map and were not recorded disappear. */
+  /** Takes all growing answers. An answer that is no longer in the map and was not recorded disappears. */
   setGrowing(growing: ReadonlyMap<string, Growing>): void {
     for (const answer of growing.values()) this.#grow(answer);
     for (const [key, node] of this.#growing) {

@@ -54,10 +54,10 @@ export interface TokenPage {
 export class UnreadableAnswer extends Error {}
 
 function headerOf<Header>(raw: ArrayBuffer): { header: Header; offset: number } {
-  if (raw.byteLength < 4) throw new UnreadableAnswer(`a binary answer of ${raw.byteLength} bytes has no header`);
+  if (raw.byteLength < 4) throw new UnreadableAnswer(`a binary response of ${raw.byteLength} bytes has no header`);
   const length = new DataView(raw).getUint32(0, true);
-  if (4 + length > raw.byteLength) throw new UnreadableAnswer("a binary answer ends within its header");
-  // The platform that serves this page wrote the header, so its shape is taken on trust.
+  if (4 + length > raw.byteLength) throw new UnreadableAnswer("a binary response ends within its header");
+  // The platform that serves this page wrote the header, so its shape is trusted.
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(raw, 4, length))) as Header;
   return { header, offset: 4 + length };
 }

@@ -1,5 +1,5 @@
-// Follows the logs of a machine's child processes: all phases of a role in a row (a child outlives its phases), or one
-// phase. A trainer's log says most, so it is shown first. The user's choice is kept.
+// Follows the logs of a machine's child processes: all phases of a role one after another (a child outlives its
+// phases), or one phase. The trainer's log is the most useful, so it is shown first. The user's choice is kept.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { useManyPhases } from "../../../api/queries";

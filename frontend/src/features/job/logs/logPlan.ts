@@ -14,7 +14,7 @@ export interface Lane {
 const SHIPPING_MS = 5000;
 const ORDER: PhaseRow["role"][] = ["train", "rollout", "agent"];
 
-/** Trainers come first, because their output says most. */
+/** Trainers come first, because their output is the most useful. */
 export function lanesOf(phases: Iterable<PhaseRow>): Lane[] {
   const found = new Map<string, Lane>();
   for (const phase of phases) {

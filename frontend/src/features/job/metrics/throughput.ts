@@ -7,7 +7,7 @@ import { aligned, type ChartData, isWithin, type Points, type Range } from "../.
 import type { RewardRow } from "../../../live/rows";
 import { itemAt, numberAt } from "../../../values/columns";
 
-/** Each point of the line averages over at least this part of the time that the chart spans. */
+/** Each point of the line averages over at least this fraction of the time that the chart spans. */
 const LEAST_PART = 1 / 20;
 const LEAST_MS = 5000;
 
