@@ -1,5 +1,5 @@
 // Describes nodes in words, for the panel, the outline and the tooltip. Pure.
-import { plural, NONE as UNKNOWN } from "../../ui/words/format";
+import { NONE as MISSING, plural } from "../../ui/words/format";
 import { intAt } from "../../values/columns";
 import { type Forest, PROMPT, ROOT, SAMPLED, UNKNOWN_VERSION } from "./Forest";
 
@@ -54,7 +54,7 @@ export function isPromptKind(forest: Forest, node: number): boolean {
 }
 
 export function percentSaid(logprob: number): string {
-  if (Number.isNaN(logprob)) return UNKNOWN;
+  if (Number.isNaN(logprob)) return MISSING;
   const percent = 100 * Math.exp(logprob);
   return percent >= 99.95 ? "100%" : percent >= 0.1 ? `${percent.toFixed(1)}%` : "<0.1%";
 }

@@ -75,9 +75,9 @@ function headingOf(phase: PhaseRow): string {
   return `── ${phase.role} on ${phase.machine}, ${clock(phase.leased_at)}, fence ${phase.fence} ──\n`;
 }
 
-/** A long log keeps its beginning and its newest lines. The lines between them are dropped. */
+/** A long log keeps its beginning and its newest lines. The lines between them are deleted. */
 function gapSaid(numMissing: number): string {
-  return numMissing > 0 ? `\n── ${bytes(numMissing)} dropped ──\n` : "";
+  return numMissing > 0 ? `\n── ${bytes(numMissing)} no longer kept ──\n` : "";
 }
 
 async function readPart(phaseId: string, stream: string, offset: number) {
