@@ -13,7 +13,7 @@ test("a running job has nothing to explain", () => {
 });
 
 test("a paused job shows who paused it and the newest reason", () => {
-  const paused = { ...JOB, state: "paused", desired: "pause", waiting_reason: "paused by request" } as JobRow;
+  const paused: JobRow = { ...JOB, state: "paused", desired: "pause", waiting_reason: "paused by request" };
   const events = [
     request(1, "pause", "first time"),
     request(3, "pause", "the machines are needed"),
@@ -25,17 +25,17 @@ test("a paused job shows who paused it and the newest reason", () => {
 });
 
 test("a pause by the platform is shown as a problem", () => {
-  const paused = { ...JOB, state: "pausing", desired: "pause" } as JobRow;
+  const paused: JobRow = { ...JOB, state: "pausing", desired: "pause" };
   const own = { ...request(4, "pause", "8 groups in a row were dropped"), author: "platform" };
   expect(whyOf(paused, [request(1, "pause", "first time"), own])).toEqual({
-    title: "Being paused by platform:",
+    title: "Being paused by the platform:",
     text: "8 groups in a row were dropped",
     isBad: true,
   });
 });
 
 test("a failed job shows the cause and the phase whose log explains it", () => {
-  const failed = { ...JOB, state: "failed", state_reason: "the engine exited with code 2" } as JobRow;
+  const failed: JobRow = { ...JOB, state: "failed", state_reason: "the engine exited with code 2" };
   expect(whyOf(failed, [])).toMatchObject({ text: "the engine exited with code 2", isBad: true });
   const phases = [
     { id: "pha_1", state: "failed", ended_at: 5 },
@@ -46,6 +46,6 @@ test("a failed job shows the cause and the phase whose log explains it", () => {
 });
 
 test("a waiting job shows what it is waiting for", () => {
-  const queued = { ...JOB, state: "queued", waiting_reason: "no machine has the tags" } as JobRow;
+  const queued: JobRow = { ...JOB, state: "queued", waiting_reason: "no machine has the tags" };
   expect(whyOf(queued, [])).toEqual({ title: "Waiting:", text: "no machine has the tags", isBad: false });
 });

@@ -23,14 +23,14 @@ export function whyOf(job: JobRow, events: Iterable<EventRow>): Why | null {
   const stopped = STOPPED_BY_REQUEST[job.state];
   if (stopped) {
     const request = newestRequest(events, job.desired);
-    const by = request ? ` by ${authorSaid(request.author)}` : "";
     const isBad = request?.author === "platform"; // the job paused itself because its agents keep failing
+    const by = request ? ` by ${isBad ? "the platform" : authorSaid(request.author)}` : "";
     return { title: `${stopped}${by}:`, text: request?.reason || "no reason was given", isBad };
   }
   return job.waiting_reason ? { title: "Waiting:", text: job.waiting_reason, isBad: false } : null;
 }
 
-/** The phase that failed last: its log says most about the failure. */
+/** The phase that failed last: its log is the most useful. */
 export function failedPhase(phases: Iterable<PhaseRow>): PhaseRow | undefined {
   return [...phases]
     .filter((phase) => phase.state === "failed")
