@@ -4,7 +4,7 @@ import type { JobRow } from "../../live/rows";
 import { NO_JOBS } from "../../live/topics";
 import { hasDeletedJobs, hasNewJobs, listRows } from "./jobRows";
 
-const item = {
+const item: JobItem = {
   id: "job_a",
   name: "one",
   project: "default",
@@ -12,6 +12,10 @@ const item = {
   state: "running",
   state_reason: "",
   waiting_reason: "",
+  desired: "run",
+  generation: 1,
+  latest_version: 2,
+  num_tasks: null,
   progress: { num_updates_done: 2, num_updates: 10, reward_mean: 0.5 },
   reward_curve: [
     [1, 0.25],
@@ -20,7 +24,7 @@ const item = {
   created_at: "2026-01-01T00:00:10Z",
   started_at: null,
   ended_at: null,
-} as unknown as JobItem;
+};
 
 const live = {
   id: "job_a",

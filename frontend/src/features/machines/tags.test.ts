@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { EditRow, MachineRow } from "../../live/rows";
+import type { MachineRow } from "../../live/rows";
 import { editOf, editSaid, isChanged, tagFault, tagsInOrder, tagsWith } from "./tags";
 
 const machine = { tags: ["train", "rollout"], is_cordoned: false, is_draining: false } as MachineRow;
@@ -27,9 +27,9 @@ it("describes what an edit did, why and by whom", () => {
     reason: "why not",
     author: "user:ada",
   };
-  expect(editSaid(edit as EditRow)).toBe("tags {rollout} → {rollout, train} by ada: why not");
+  expect(editSaid(edit)).toBe("tags {rollout} → {rollout, train} by ada: why not");
   const drain = { before: {}, after: { is_cordoned: true, is_draining: true }, reason: "disk", author: "user:ada" };
-  expect(editSaid(drain as EditRow)).toBe("drained by ada: disk");
+  expect(editSaid(drain)).toBe("drained by ada: disk");
 });
 
 it("puts role tags first", () => {

@@ -7,7 +7,7 @@ const JOB = { id: "job_aaaaaa111111", name: "grpo", num_updates_done: 6, num_upd
 function side(label: string, rewards: number[], job: Partial<JobRow> = {}): Side {
   const points = { step: rewards.map((_, i) => i + 1), value: rewards };
   const times = { started_at: 0, ended_at: 120_000, best_version: null };
-  return { label, job: { ...JOB, ...times, ...job } as JobRow, metrics: new Map([["reward/mean", points]]) };
+  return { label, job: { ...JOB, ...times, ...job }, metrics: new Map([["reward/mean", points]]) };
 }
 
 test("only differing fields of the specs are shown, at any depth", () => {
