@@ -45,17 +45,21 @@ def pytest_configure() -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a parameter of bytes after its argument: an archive holds its time of making, and a test's name must not.
+    """Name a parameter of bytes after its argument: an archive contains the time at which it was
+    made, and a test's name must not.
 
-    The processes of a parallel run compare the names of what they collected, and refuse to start where they differ.
+    The processes of a parallel run compare the names of the tests they collected, and refuse to
+    start if they differ.
     """
     return argname if isinstance(val, bytes) else None
 
 
 class FilesWhole(LoadFileScheduling):
-    """What one process of a parallel run gets as a whole: a file, for the fixtures of its module.
+    """Distribute whole files to the processes of a parallel run, because fixtures may belong to a
+    module.
 
-    The contract tests of engines go together, since each vLLM server that they share takes half a minute to start.
+    The contract tests of engines stay together, because each vLLM server that they share takes half
+    a minute to start.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -65,13 +69,14 @@ class FilesWhole(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where xdist is switched off
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesWhole:
-    """Whatever `--dist` says. Groups of `loadgroup` are no help: xdist 3.8 loses their names under pytest 9.2."""
+    """Use this scheduler whatever `--dist` says. `loadgroup` does not help: xdist 3.8 loses its
+    group names with pytest 9.2."""
     return FilesWhole(config, log)
 
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(embedded_postgres_url: str) -> None:
-    """Point Django at the embedded server; pytest-django then makes its test database there."""
+    """Point Django at the embedded server; pytest-django then creates its test database there."""
     address = conninfo_to_dict(embedded_postgres_url)
     settings.DATABASES["default"].update(
         {key: str(address.get(part, "")) for key, part in DJANGO_KEYS.items()}

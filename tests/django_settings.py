@@ -1,8 +1,9 @@
 """The control plane's settings as tests and the type checker load them.
 
-Leaves: the real settings read from an environment in which nothing outside this checkout can be reached, whatever the
-shell says: a test must never write to a database that somebody uses. Tests that need a server ask for the fixtures
-of `tests.fixtures`. The environment itself is left as it was, for the programs that tests start.
+They are the real settings, read from an environment in which nothing outside this checkout can be
+reached, whatever the shell says: a test must never write to a database that somebody uses. Tests
+that need a server ask for the fixtures of `tests.fixtures`. The environment itself is unchanged,
+for the programs that tests start.
 """
 
 import os

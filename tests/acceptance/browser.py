@@ -1,7 +1,8 @@
-"""A visitor's Chromium for acceptance tests: signed in by the one-time link, its complaints noted, its line to cut.
+"""Fixtures for a visitor's Chromium in acceptance tests.
 
-Fixtures; `conftest` offers them to every test of this folder. Without a Chromium the tests skip loudly, and fail where
-CI is set.
+The visitor is signed in by a one-time link, complaints of the browser are recorded, and the
+connection to the live socket can be cut. `conftest` offers the fixtures to every test of this
+folder. Without a Chromium the tests are skipped with a message, and fail under CI.
 """
 
 import os
@@ -45,13 +46,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """What the browser said in its console, and pages that were refused."""
+    """Return what the browser wrote to its console, and the pages that were refused."""
     return []
 
 
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, platform: PlatformProcess) -> BrowserContext:
-    """Signed in by a link of its own: each opens once."""
+    """A browser context that is signed in by a link of its own, because each link works once."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(platform.sign_in_link())
@@ -74,7 +75,8 @@ def page(visitor: BrowserContext, platform: PlatformProcess, complaints: list[st
 
 
 class Line:
-    """The way to the live socket, which a test can cut. Made before the page opens its socket."""
+    """The connection to the live socket, which a test can cut. Create it before the page opens its
+    socket."""
 
     def __init__(self, page: Page) -> None:
         self._is_cut = False
@@ -110,7 +112,7 @@ def skip_or_fail(message: str) -> None:
 
 
 def accessibility_faults(page: Page) -> list[str]:
-    """What axe finds serious or worse on the page as it is now."""
+    """Return what axe rates as serious or worse on the current page."""
     if not AXE.exists():
         skip_or_fail("axe-core is not installed (make frontend-check installs it)")
     # Evaluated by the debugger, which the page's content policy does not bind.

@@ -1,4 +1,4 @@
-"""One installation for all acceptance tests that do not need one of their own."""
+"""One installation for all acceptance tests that need none of their own."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,8 @@ def model_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def platform(
     model_root: Path, example_extension: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PlatformProcess]:
-    """Up with the demo's three machines, multiplexed; its operator has installed the example extension."""
+    """A running installation with the demo's three machines, multiplexed, and the example
+    extension."""
     installation = new_platform(tmp_path_factory.mktemp("home"), model_root=model_root)
     installation.environ["PYTHONPATH"] = environ_with(example_extension)["PYTHONPATH"]
     installation.start()
@@ -47,7 +48,7 @@ def platform(
 def calculator_spec(
     model_root: Path, *, num_updates: int, groups_per_batch: int = 4, **train: Any
 ) -> dict[str, Any]:
-    """The demo's job, smaller."""
+    """The spec of the demo's job, made smaller."""
     return {
         "name": "calculator",
         "model": {"source": str(model_root / "calculator"), "max_model_len": 256},

@@ -1,7 +1,8 @@
-"""The dashboard before rows that a test has made up: no platform runs, so every figure on a page has one right value.
+"""Shows the dashboard with rows that a test invents: no platform runs, so each figure on a page has
+exactly one correct value.
 
-Enters: a job's rows, as REST and the live socket would tell them. Leaves: a page on which that job is open. The browser
-gets the built files from disk, its REST answers and its frames from here.
+It takes a job's rows as REST and the live socket would send them, and opens a page on this job. The
+browser gets the built files from disk, and its REST answers and frames from this module.
 """
 
 import json
@@ -37,7 +38,7 @@ def iso(ms: float) -> str:
 
 @dataclass
 class MadeUpJob:
-    """Rows of one job on one machine. Times in epoch milliseconds."""
+    """The rows of one job on one machine. Times are epoch milliseconds."""
 
     now: int
     metrics: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class MadeUpJob:
     _seq: int = 1
 
     def tell(self, **data: Any) -> None:
-        """A delta on the job's topic."""
+        """Send a delta on the job's topic."""
         self._seq += 1
         for socket in self._sockets:
             socket.send(json.dumps(self._frame(f"job:{JOB_ID}", "delta", data, self._seq)))
@@ -215,7 +216,7 @@ MY_PROJECT = {"slug": "default", "name": "default", "role": "owner", "may_write"
 
 
 def _told(phase: Row) -> Row:
-    """A phase as REST tells it."""
+    """Return a phase as REST shows it."""
     ended_at = phase["ended_at"]
     return phase | {
         "machine_id": MACHINE_ID, "leased_at": iso(phase["leased_at"]), "active_at": None, "draining_at": None,

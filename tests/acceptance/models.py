@@ -1,4 +1,5 @@
-"""Models for acceptance tests: the example model (cached beside the checkout) and one that never stops talking."""
+"""Models for acceptance tests: the example model (cached beside the checkout) and one that never
+ends an answer."""
 
 import json
 import shutil
@@ -32,10 +33,12 @@ def example_tasks(file: Path) -> Path:
 
 
 def endless_model(folder: Path, *, like: Path) -> Path:
-    """A random model with the example's tokenizer that (almost) never samples an end: for long streams.
+    """A random model with the example's tokenizer that almost never samples an end token, for long
+    streams.
 
-    Every residual carries a large constant in dimension 0, and the heads of the special tokens look only there, with a
-    negative weight: their logits stay far below all others whatever the weights in between do.
+    Every residual has a large constant in dimension 0. The heads of the special tokens read only
+    this dimension, with a negative weight, so their logits stay far below all others whatever the
+    weights in between do.
     """
     shutil.copytree(like, folder)
     for weights in folder.glob("*.safetensors"):

@@ -1,7 +1,8 @@
-"""Agents outside the platform that keep forests growing: long answers in one group after another, across updates.
+"""External agents that keep forests growing: long answers in one group after another, across
+updates.
 
-Enters: an `external` job. Leaves: which session is being answered. Short sessions feed the trainer meanwhile, so new
-versions come while the long answers decode.
+It takes an `external` job and tells which session is being answered. Short sessions feed the
+trainer meanwhile, so new versions appear while the long answers decode.
 """
 
 import asyncio
@@ -32,13 +33,14 @@ VERSIONS_PAINTED = """() => {
 
 
 def versions_painted(page: Page) -> list[str]:
-    """The versions of the forest whose colours are on its canvas."""
+    """Return the versions of the forest whose colours are on its canvas."""
     painted: list[str] = page.evaluate(VERSIONS_PAINTED)
     return painted
 
 
 class Agents:
-    """In a thread of its own. `num_tokens`: of the long answers of a group, which begin `apart_s` after one another."""
+    """Agents in a thread. `num_tokens` is the length of a group's long answers, which begin
+    `apart_s` apart."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""A whole installation as a child process: started by the real command, killed like a real one."""
+"""A whole installation as a child process, started by the real command and killed with real
+signals."""
 
 import contextlib
 import os
@@ -34,7 +35,8 @@ def eventually(probe: Callable[[], Result], *, timeout_s: float, what: str) -> R
 
 @dataclass
 class PlatformProcess:
-    """`seamlessflow up` in a home of its own; `prefix` is a command that starts it, e.g. in a namespace."""
+    """`seamlessflow up` with its own home. `prefix` is a command that starts it, for example in a
+    namespace."""
 
     home: Home
     environ: dict[str, str]
@@ -62,7 +64,7 @@ class PlatformProcess:
         assert not alive, f"left running: {[' '.join(p.cmdline()) for p in alive]}"
 
     def kill(self) -> None:
-        """kill -9 of the launcher; everything below it must end by itself."""
+        """Kill the launcher with -9; everything below it must end by itself."""
         assert self.process is not None
         family = self.family()
         self.process.kill()
@@ -76,7 +78,8 @@ class PlatformProcess:
         return children
 
     def find(self, *words: str, under: str | None = None) -> list[psutil.Process]:
-        """Processes whose command line holds all `words`, optionally below the one whose line holds `under`."""
+        """Return the processes whose command line contains all `words`, optionally only those below
+        the process whose command line contains `under`."""
         return processes_matching(self.family(), words, under=under)
 
     def client(self) -> Client:
@@ -93,7 +96,7 @@ class PlatformProcess:
         return (self.home.root / "cli.token").read_text().strip()
 
     def sign_in_link(self) -> str:
-        """A fresh one for the owner; it opens once."""
+        """Return a new link for the owner, which works once."""
         (scheduler,) = self.find("run_scheduler")
         made = subprocess.run(
             [sys.executable, "-m", "django", "create_sign_in_link"],
@@ -120,7 +123,8 @@ class PlatformProcess:
 
 
 def kill_hard(processes: list[psutil.Process]) -> None:
-    """kill -9, all at once; some end with another of them before their own turn."""
+    """Kill all of these processes with -9 at once; some may end with another before their own
+    turn."""
     assert processes, "nothing to kill"
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -130,7 +134,8 @@ def kill_hard(processes: list[psutil.Process]) -> None:
 def processes_matching(
     family: Iterable[psutil.Process], words: Sequence[str], *, under: str | None
 ) -> list[psutil.Process]:
-    """Those whose command line holds all `words`, optionally below one whose line holds `under`."""
+    """Return the processes whose command line contains all `words`, optionally only those below a
+    process whose command line contains `under`."""
     return [
         process
         for process in family

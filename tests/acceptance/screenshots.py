@@ -1,8 +1,9 @@
-"""Takes the pictures of `docs/screenshots`: `make screenshots`, about five minutes.
+"""Takes the pictures of `docs/screenshots` (`make screenshots`, about five minutes).
 
-Enters: a Chromium on the PATH. Leaves: each page, light and dark, 1280 and 1920 pixels wide, of a platform that was
-started for it and trains a policy meanwhile: machines are retagged in mid-run, so lanes have something to show. Forests
-that grow belong to a second job, whose agents are here and speak at length.
+It needs a Chromium on the PATH. It starts a platform that trains a policy meanwhile, and takes each
+page in light and dark, 1280 and 1920 pixels wide. Machines are retagged during the job, so that
+lanes have something to show. The growing forests belong to a second job, whose agents run here and
+give long answers.
 """
 
 import re
@@ -101,9 +102,10 @@ def take(browser: Browser, platform: PlatformProcess, models: Path) -> None:
 
 
 def history(client: Client, models: Path) -> tuple[str, str, str, str]:
-    """A finished job, one that waits, one that runs while a machine is retagged: first and last, a group, a session.
+    """Return the first and last job, a group and a session, from a finished job, a waiting one, and
+    one during which a machine is retagged.
 
-    Model and tasks are uploaded, as somebody at another machine would have them.
+    Model and tasks are uploaded, as somebody at another computer would do.
     """
     spec = calculator_spec(models, num_updates=30, groups_per_batch=8)
     spec["model"]["source"] = client.upload(models / "calculator")
@@ -131,7 +133,7 @@ def _of_several_versions(client: Client, job_id: str) -> Any:
 
 
 def forests_growing(visitor: "Visitor", platform: PlatformProcess, client: Client, models: Path) -> None:
-    """A forest while it decodes under several versions, in each look."""
+    """Take pictures of a forest while it decodes under several versions, in each look."""
     spec = external_spec(models) | {"name": "long answers"}
     spec["model"]["source"] = client.upload(models / "endless")
     spec["rollout"] |= {"group_size": len(ANSWERS)}
@@ -149,7 +151,7 @@ def forests_growing(visitor: "Visitor", platform: PlatformProcess, client: Clien
 
 
 def grown_until_seen(page: Page, visitor: "Visitor", client: Client, agents: Agents) -> None:
-    """Follow one growing group after another until one shows several versions while it grows."""
+    """Open one growing group after another until one shows several versions while it grows."""
     deadline_at = time.monotonic() + GROWTH_TIMEOUT_S
     seen: str | None = None
     while time.monotonic() < deadline_at:
@@ -174,7 +176,7 @@ def _wait(client: Client, job_id: str, is_met: Any) -> None:
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who is signed in, with a browser for any look."""
+    """A signed-in person with a browser for each look."""
 
     browser: Browser
     web_url: str
@@ -209,7 +211,7 @@ class Visitor:
 
 @contextmanager
 def visit(browser: Browser, platform: PlatformProcess) -> Iterator[Visitor]:
-    """Sign in by the link that the installation printed."""
+    """Sign in with the link that the installation printed."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(re.findall(r"dashboard +(\S+)", (platform.home.logs / "up.log").read_text())[-1])
@@ -231,14 +233,15 @@ def finalize(page: Page) -> None:
 
 
 def stretch(page: Page, look: Look) -> None:
-    """A window as high as the page: a picture of the whole would cut the navigation off where the window ends."""
+    """Make the window as high as the page: a full-page picture would cut off the navigation at the
+    end of the window."""
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": look[1], "height": height})
     page.wait_for_timeout(STEADY_AFTER_MS)
 
 
 def choose_answer(page: Page) -> None:
-    """The panel of the first answer, which calls a tool, beside the forest."""
+    """Open the panel of the first answer, which calls a tool, beside the forest."""
     page.get_by_role("button", name="Outline").click()
     page.get_by_role("treeitem").filter(has_text="nswer").first.click()
     page.get_by_role("button", name="Outline").click()
@@ -248,7 +251,7 @@ def choose_answer(page: Page) -> None:
 
 
 def edit(page: Page) -> None:
-    """The dry run of taking the trainer's tag away; nothing is applied."""
+    """Open the dry run of removing the trainer's tag; nothing is applied."""
     page.get_by_role("button", name="Edit alpha").click()
     page.get_by_role("checkbox", name="rollout").set_checked(False)
     page.get_by_test_id("preview").wait_for()

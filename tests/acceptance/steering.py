@@ -1,4 +1,4 @@
-"""The three ways by which people edit machines: REST with an ETag, the command line, the admin site."""
+"""The three ways to edit machines: REST with an ETag, the command line, the admin site."""
 
 import re
 import subprocess
@@ -23,7 +23,8 @@ def web_url(platform: PlatformProcess) -> str:
 
 
 def rest_tags_set(platform: PlatformProcess, name: str, tags: list[str], *, reason: str) -> None:
-    """PATCH with the generation just read; without one it is refused with 428, with an old one with 412."""
+    """Send a PATCH with the generation just read. Check that it is refused with 428 without a
+    generation and with 412 for an old one."""
     with httpx.Client(
         base_url=f"{web_url(platform)}/api/v1/", headers={"Authorization": f"Bearer {platform.token}"}
     ) as http:
@@ -39,7 +40,7 @@ def rest_tags_set(platform: PlatformProcess, name: str, tags: list[str], *, reas
 
 
 def command(platform: PlatformProcess, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The `seamlessflow` command against the installation."""
+    """Run the `seamlessflow` command against the installation."""
     return subprocess.run(
         [sys.executable, "-m", "seamlessflow.cli", *arguments],
         env=platform.environ | {"SEAMLESSFLOW_HOME": str(platform.home.root)},
@@ -51,7 +52,8 @@ def command(platform: PlatformProcess, *arguments: str) -> "subprocess.Completed
 
 
 def invoke(platform: PlatformProcess, *arguments: str) -> Result:
-    """The same command in this process: a job under way does not wait for an interpreter to start."""
+    """Run the same command in this process, so that an active job need not wait for an interpreter
+    to start."""
     reach = {"SEAMLESSFLOW_WEB_URL": web_url(platform), "SEAMLESSFLOW_TOKEN": platform.token}
     return CliRunner().invoke(cli, arguments, standalone_mode=False, env=reach)
 
@@ -65,7 +67,7 @@ def said(platform: PlatformProcess, *arguments: str) -> str:
 
 @contextmanager
 def admin_site(platform: PlatformProcess) -> Iterator[httpx.Client]:
-    """A browser's session as the owner, by a fresh one-time link."""
+    """Return a browser session of the owner, signed in by a new one-time link."""
     link = platform.sign_in_link()
     with httpx.Client(base_url=web_url(platform), timeout=30.0) as browser:
         browser.get(link)
@@ -75,7 +77,7 @@ def admin_site(platform: PlatformProcess) -> Iterator[httpx.Client]:
 
 
 def admin_bulk_edit(browser: httpx.Client, machine_ids: list[str], **fields: str) -> list[str]:
-    """The bulk action: the dry run's sentences, after the edit was applied as it was shown."""
+    """Run the bulk action, apply the edit as shown, and return the sentences of its dry run."""
     chosen: dict[str, Any] = {"action": "retag", "_selected_action": machine_ids, "work": "leave", **fields}
     shown = _post(browser, CHANGELIST, chosen | {"step": "preview"})
     seen = dict(re.findall(r'name="(seen_[^"]+)" value="([^"]*)"', shown.text))

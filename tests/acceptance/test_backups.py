@@ -1,4 +1,5 @@
-"""A back-up taken while a job trains, restored into an empty installation: the job completes, its record whole."""
+"""A back-up taken while a job trains is restored into an empty installation, and the job completes
+with its record intact."""
 
 import json
 import os
@@ -34,14 +35,15 @@ def version_of(client: Client, job_id: str) -> int:
 
 
 def copied(backup: Path, name: str) -> Path:
-    """With links instead of bytes, so that a test may spoil it."""
+    """Copy a folder with links instead of bytes, so that a test may damage the copy."""
     target = backup.with_name(name)
     shutil.copytree(backup, target, copy_function=os.link)
     return target
 
 
 def refusals(backup: Path, platform: PlatformProcess) -> list[str]:
-    """What is said of back-ups that are not whole; of each the database is left empty."""
+    """Return the error for each back-up that is not intact. Each of these attempts leaves the
+    database empty."""
     interrupted = copied(backup, "interrupted")
     (interrupted / "manifest.json").unlink()
     lacking = copied(backup, "lacking")
@@ -57,7 +59,7 @@ def refusals(backup: Path, platform: PlatformProcess) -> list[str]:
 
 
 @pytest.mark.timeout(420)
-def test_a_job_goes_on_from_a_back_up_that_was_taken_while_it_trained(
+def test_a_job_continues_from_a_back_up_that_was_taken_while_it_trained(
     platform: PlatformProcess, model_root: Path, tmp_path: Path
 ) -> None:
     spec = calculator_spec(model_root, num_updates=NUM_UPDATES, checkpoint_every_updates=2) | {

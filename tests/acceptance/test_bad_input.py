@@ -1,4 +1,4 @@
-"""Bad input gets one clear sentence, and nothing is half-made."""
+"""Bad input is refused with one clear sentence, and nothing is left half-made."""
 
 import os
 import subprocess
@@ -43,7 +43,9 @@ def test_model_that_does_not_exist_is_named(platform: PlatformProcess, model_roo
     assert "absent" in str(error)
 
 
-def test_tag_that_no_machine_has_waits_with_the_reason(platform: PlatformProcess, model_root: Path) -> None:
+def test_a_job_with_a_tag_that_no_machine_has_waits_and_says_why(
+    platform: PlatformProcess, model_root: Path
+) -> None:
     spec = calculator_spec(model_root, num_updates=1) | {"placement": {"train": ["tpu"]}}
     with platform.client() as client:
         job = client.job_submit(spec)
@@ -66,7 +68,7 @@ def test_broken_chat_request_is_answered_as_openai_does(platform: PlatformProces
 
 
 @pytest.mark.parametrize("variable", ["DATABASE_URL", "BROKER_URL"])
-def test_service_that_is_dead_at_start_is_named_in_one_line(variable: str, tmp_path: Path) -> None:
+def test_a_service_that_is_down_at_start_is_named_in_one_line(variable: str, tmp_path: Path) -> None:
     dead = {
         "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
         "BROKER_URL": "redis://127.0.0.1:1/0",

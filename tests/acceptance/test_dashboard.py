@@ -1,4 +1,5 @@
-"""A visitor with a browser: submits by form, watches the reward move, retags in mid-run, pauses, resumes, cancels."""
+"""A visitor submits a job in the browser, watches its reward, retags a machine during the job,
+pauses, resumes and cancels."""
 
 import re
 import tarfile
@@ -42,7 +43,7 @@ def field(page: Page, name: str) -> Locator:
 
 
 def submit_by_form(page: Page, model_root: Path, *, name: str, num_updates: int) -> str:
-    """Fill the form and send it; returns the job's id."""
+    """Fill in the form, send it and return the job's id."""
     page.get_by_role("link", name="New job").click()
     field(page, "name").get_by_role("textbox").fill(name)
     field(page, "model.source").get_by_role("textbox").fill(str(model_root / "calculator"))
@@ -81,7 +82,7 @@ def confirm(page: Page, verb: str) -> None:
 
 
 def pick_job(page: Page, label: str, *, search: str, job_id: str) -> None:
-    """Choose what the platform offers for a part of a name."""
+    """Type part of a name and choose the job that the platform suggests."""
     page.get_by_label(label).press_sequentially(search)
     offered = page.locator(f"option[label='{job_id}']")
     expect(offered).to_be_attached()
@@ -132,7 +133,8 @@ def test_a_job_is_submitted_watched_retagged_paused_resumed_and_cancelled(
 
 
 def figures_are_those_of_the_rows(page: Page, client: Client, job_id: str) -> None:
-    """Reward, speed and productive share of the overview, computed again from what REST says of the same job."""
+    """Check the overview's reward, speed and productive share against what REST returns for the
+    same job."""
     groups = client.job_part(job_id, "groups", state="batched")["results"]
     newest = max(group["batch_number"] for group in groups)
     rewards = [group["reward_mean"] for group in groups if group["batch_number"] == newest]
@@ -171,7 +173,7 @@ def productive_percent(client: Client, job_id: str) -> float:
     return float(100 * working / sum(total["duration_s"] for total in totals))
 
 
-def test_a_finished_job_tells_everything(
+def test_the_page_of_a_finished_job_shows_everything(
     page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
 ) -> None:
     with platform.client() as client:
@@ -210,7 +212,7 @@ def test_a_finished_job_tells_everything(
     assert complaints == []
 
 
-def test_a_job_that_trains_on_the_sessions_of_another_begins_with_a_click(
+def test_one_click_starts_a_spec_that_trains_on_the_sessions_of_another_job(
     page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
 ) -> None:
     with platform.client() as client:
@@ -248,7 +250,7 @@ def test_a_job_that_trains_on_the_sessions_of_another_begins_with_a_click(
     assert complaints == []
 
 
-def test_what_is_wrong_with_a_spec_is_said_beside_its_field(page: Page, complaints: list[str]) -> None:
+def test_an_error_in_a_spec_is_shown_beside_its_field(page: Page, complaints: list[str]) -> None:
     page.get_by_role("link", name="New job").click()
     field(page, "name").get_by_role("textbox").fill("wrong")
     field(page, "model.source").get_by_role("textbox").fill("/etc")
@@ -279,7 +281,7 @@ def test_form_and_yaml_follow_each_other(page: Page, complaints: list[str]) -> N
     assert complaints == []
 
 
-def test_a_page_that_was_cut_off_says_so_and_is_current_again(
+def test_a_page_that_lost_its_connection_says_so_and_becomes_current_again(
     page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
 ) -> None:
     spec = calculator_spec(model_root, num_updates=500) | {"name": "waits"}
@@ -302,7 +304,7 @@ def test_a_page_that_was_cut_off_says_so_and_is_current_again(
     assert complaints == []
 
 
-def test_a_stale_edit_is_refused_and_says_who_was_faster(
+def test_a_stale_edit_is_refused_and_names_the_person_who_was_faster(
     page: Page, platform: PlatformProcess, complaints: list[str]
 ) -> None:
     page.get_by_role("link", name="Machines").click()
@@ -323,7 +325,7 @@ def test_a_stale_edit_is_refused_and_says_who_was_faster(
     assert [line for line in complaints if "412" not in line] == []
 
 
-def test_version_is_exported_from_the_page(
+def test_a_version_is_exported_from_the_page(
     page: Page, platform: PlatformProcess, model_root: Path, tmp_path: Path
 ) -> None:
     with platform.client() as client:
@@ -338,7 +340,7 @@ def test_version_is_exported_from_the_page(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_fault_of_accessibility(
+def test_no_page_has_a_serious_accessibility_fault(
     page: Page, platform: PlatformProcess, model_root: Path, theme: Literal["light", "dark"]
 ) -> None:
     with platform.client() as client:

@@ -1,4 +1,5 @@
-"""The page of a cluster: machines that were registered and never came, searched, each name beside its lane."""
+"""On the page of a cluster, machines that were registered and never connected are searched; each
+name stays beside its lane."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def platform(model_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
-    """One that no machine has come to."""
+    """An installation that no machine has joined."""
     installation = new_platform(tmp_path_factory.mktemp("home"), model_root=model_root)
     installation.start("--no-machines")
     with installation.client() as client:
@@ -27,7 +28,7 @@ def platform(model_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     installation.stop()
 
 
-def test_a_search_leaves_each_lane_beside_its_name(
+def test_each_lane_stays_beside_its_name_in_a_search(
     page: Page, platform: PlatformProcess, complaints: list[str]
 ) -> None:
     page.goto(web_url(platform) + "/machines")

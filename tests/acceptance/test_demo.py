@@ -1,4 +1,4 @@
-"""The promise of `make demo`, kept: it learns, and with a learning rate of 0 it does not."""
+"""`make demo` keeps its promise: it learns, and with a learning rate of 0 it does not."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def test_demo_raises_the_reward_as_promised(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_demo_without_learning_stays_where_it_started(tmp_path: Path) -> None:
+def test_demo_without_learning_does_not_raise_the_reward(tmp_path: Path) -> None:
     ended = run_demo(tmp_path, "--lr", "0", "--updates", NUM_UPDATES)
 
     print(ended.stdout)
@@ -30,9 +30,11 @@ def test_demo_without_learning_stays_where_it_started(tmp_path: Path) -> None:
 
 
 def run_demo(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The demo decides by itself whether it kept its promise; its exit code is the outcome.
+    """Run the demo, which decides by itself whether it kept its promise: its exit code is the
+    result.
 
-    The example model comes from the checkout's cache where it is there: building it has tests of its own.
+    It uses the example model from the checkout's cache if there is one, because other tests cover
+    building it.
     """
     if CACHE.exists():
         shutil.copytree(CACHE, home / "home" / "cache")

@@ -1,4 +1,5 @@
-"""A third party's package, installed by the operator and named in a job: it trains upward through every plane."""
+"""A third party's package that the operator installed and a job names is trained through all
+planes."""
 
 import os
 import subprocess
@@ -27,7 +28,9 @@ def extended_spec(model_root: Path, **environment: Any) -> dict[str, Any]:
     return spec
 
 
-def test_job_on_an_installed_extension_trains_upward(platform: PlatformProcess, model_root: Path) -> None:
+def test_a_job_on_an_installed_extension_raises_its_reward(
+    platform: PlatformProcess, model_root: Path
+) -> None:
     with platform.client() as client:
         job = client.job_submit(extended_spec(model_root))
         eventually(
@@ -62,7 +65,7 @@ def test_names_and_options_that_are_not_installed_are_refused_by_field(
     assert "environment.options.prefx: unknown key 'prefx'; did you mean 'prefix'?" in str(misfit.value)
 
 
-def test_the_api_lists_what_may_be_named(platform: PlatformProcess) -> None:
+def test_the_api_lists_the_accepted_names(platform: PlatformProcess) -> None:
     run = platform.home.read_run()
     assert run is not None
     answer = httpx.get(
@@ -80,7 +83,7 @@ def test_the_api_lists_what_may_be_named(platform: PlatformProcess) -> None:
     ]
 
 
-def test_the_doctor_names_what_is_installed(platform: PlatformProcess) -> None:
+def test_doctor_lists_the_installed_extensions(platform: PlatformProcess) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "seamlessflow.cli", "doctor"],
         env=os.environ | platform.environ | {"SEAMLESSFLOW_HOME": str(platform.home.root)},

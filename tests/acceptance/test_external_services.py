@@ -1,4 +1,5 @@
-"""A job on a PostgreSQL and a Valkey that the installation did not start: over TCP, with passwords, no superuser."""
+"""A job runs on a PostgreSQL and a Valkey that the installation did not start: over TCP, with
+passwords, without a superuser."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +33,7 @@ def on_outside_services(
     installation.stop()
 
 
-def test_job_completes_on_a_database_and_a_broker_of_others(
+def test_a_job_completes_on_an_external_database_and_broker(
     on_outside_services: PlatformProcess, outside: OutsideServices, model_root: Path
 ) -> None:
     with on_outside_services.client() as client:

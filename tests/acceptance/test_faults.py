@@ -1,4 +1,5 @@
-"""Processes killed or stopped in mid-run: the job completes, nothing is lost, nothing is doubled."""
+"""Processes are killed or stopped during a job: the job completes, and nothing is lost or
+duplicated."""
 
 import contextlib
 from collections.abc import Callable
@@ -33,7 +34,7 @@ VICTIMS: dict[str, Victims] = {
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_job_completes_with_nothing_lost_or_doubled_after_kill_9_of(
+def test_a_job_completes_with_nothing_lost_or_doubled_after_kill_9_of(
     victim: str, platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:
@@ -47,7 +48,7 @@ def test_job_completes_with_nothing_lost_or_doubled_after_kill_9_of(
         assert_audit_holds(client, job["id"])
 
 
-def test_job_goes_on_while_the_engine_of_beta_stands_still(
+def test_a_job_continues_while_the_engine_of_beta_is_stopped(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:

@@ -1,4 +1,5 @@
-"""What pages show, held against arithmetic on the rows behind it: each figure of a made-up job has one right value."""
+"""Checks figures on pages against arithmetic on their rows: each figure of an invented job has one
+correct value."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ TABS = ("", "/groups", "/evaluations", "/versions", "/phases", "/logs", "/events
 
 @pytest.fixture(autouse=True)
 def _patience() -> Iterator[None]:
-    """Other programs may run beside."""
+    """Allow more time, because other programs may be running."""
     expect.set_options(timeout=PATIENCE_MS)
     yield
     expect.set_options(timeout=USUAL_MS)
@@ -44,12 +45,12 @@ def number_in(locator: Locator) -> float:
 
 
 def with_loss(steps: range) -> MadeUpJob:
-    """Its loss at each step is the number of the step."""
+    """Return a job whose loss at each step is the number of the step."""
     return MadeUpJob(now=NOW, metrics={"train/loss": {step: float(step) for step in steps}})
 
 
-def test_trained_tokens_per_second_are_tokens_over_wall_time(browser: Browser) -> None:
-    """Updates come in bursts of four, 50 ms apart, then nothing for 10 s."""
+def test_trained_tokens_per_second_are_tokens_divided_by_wall_time(browser: Browser) -> None:
+    """Updates come in bursts of four, 50 ms apart, followed by 10 s without any."""
     at = [NOW - 20 * MINUTE_MS + burst * 10_000 + i * 50 for burst in range(30) for i in range(4)]
     tokens = {step: 1000.0 + 10 * (step % 7) for step in range(1, len(at) + 1)}
     job = MadeUpJob(now=NOW, metrics={"train/num_trained_tokens": tokens})
@@ -99,7 +100,8 @@ def test_no_line_is_drawn_across_updates_without_data(browser: Browser) -> None:
 
 
 def coloured(canvas: Locator, colour: str, place: float) -> int:
-    """Pixels near a colour of the page's style, in the five columns at a part of the plot's width."""
+    """Count the pixels near a colour of the page's style, in the five columns at a fraction of the
+    plot's width."""
     return int(
         canvas.evaluate(
             """(canvas, [name, place]) => {
@@ -119,8 +121,9 @@ def coloured(canvas: Locator, colour: str, place: float) -> int:
     )
 
 
-def test_what_is_shorter_than_a_pixel_takes_its_share_of_a_lane(browser: Browser) -> None:
-    """Of each 160 ms the machine serves 150 and idles 10; a pixel of the lane is about as long."""
+def test_intervals_shorter_than_a_pixel_take_their_share_of_a_lane(browser: Browser) -> None:
+    """In every 160 ms the machine serves for 150 ms and idles for 10 ms; a pixel of the lane is
+    about as long."""
     begin = NOW - 119_000
     job = MadeUpJob(now=NOW)
     job.phases = [phase_row(1, leased_at=begin, is_over=False)]
@@ -173,7 +176,7 @@ def test_the_productive_share_comes_first_and_the_rest_by_cause_in_one_order(bro
         expect(page.get_by_test_id("productive")).to_contain_text("productive 40%")
 
 
-def test_two_causes_of_idleness_do_not_look_alike(browser: Browser) -> None:
+def test_two_causes_of_idle_time_look_different(browser: Browser) -> None:
     job = MadeUpJob(now=NOW)
     totals = [
         {"state": "idle", "cause": cause, "duration_s": 50.0, "share": 0.5, "mean_in_flight": None}
@@ -197,8 +200,8 @@ def test_two_causes_of_idleness_do_not_look_alike(browser: Browser) -> None:
     assert len(set(looks)) == len(looks) == 2
 
 
-def test_the_list_says_the_reward_of_the_newest_update(browser: Browser) -> None:
-    """The curve beside it is thinned out: its last point is a mean of several updates."""
+def test_the_list_shows_the_reward_of_the_newest_update(browser: Browser) -> None:
+    """The curve beside it is thinned out: its last point is a mean over several updates."""
     job = MadeUpJob(now=NOW, reward_mean=0.75, reward_curve=[(50, 0.25), (100, 0.5)])
     with job.open(browser, "/") as page:
         expect(page.locator(".reward-cell .figures")).to_have_text("0.75")
@@ -225,7 +228,7 @@ def test_phases_and_logs_are_paged_and_counted(browser: Browser) -> None:
         expect(page.get_by_test_id("num-phases")).to_have_text("230 phases")
 
 
-def test_what_was_typed_for_one_kind_of_job_is_there_when_it_is_chosen_again(browser: Browser) -> None:
+def test_the_form_keeps_what_was_typed_for_each_kind_of_job(browser: Browser) -> None:
     with MadeUpJob(now=NOW).open(browser, "/jobs/new") as page:
         source = page.locator("[data-field='model.source']").get_by_role("textbox")
         source.fill("hub://my-model")

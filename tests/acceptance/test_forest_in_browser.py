@@ -1,6 +1,8 @@
-"""A visitor watches the forest of a group while it decodes: branches grow, and two policy versions have two colours.
+"""A visitor watches the forest of a group while it decodes: branches grow, and two policy versions
+have two colours.
 
-The agents are here: an `external` job whose long streams run across the updates that short sessions bring about.
+The agents run here: an `external` job whose long streams continue across the updates that short
+sessions cause.
 """
 
 import re
@@ -28,7 +30,7 @@ def complaints() -> list[str]:
 
 @pytest.fixture
 def page(browser: Browser, platform: PlatformProcess, complaints: list[str]) -> Iterator[Page]:
-    """Signed in by a link of its own."""
+    """A page that is signed in by a link of its own."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.on("console", lambda message: note(complaints, message))
@@ -70,7 +72,7 @@ def test_a_forest_grows_and_shows_two_versions_while_it_decodes(
 
 
 def watched_until_two_versions(page: Page, client: Client, agents: Agents) -> list[str]:
-    """Open a group while it decodes, again and again, until one is seen to grow under two versions."""
+    """Open one decoding group after another until one is seen to grow under two versions."""
     origin = page.evaluate("location.origin")
     deadline_at = time.monotonic() + GROWTH_TIMEOUT_S
     num_grown = 0

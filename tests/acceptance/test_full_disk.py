@@ -1,4 +1,5 @@
-"""A disk without room for weights: said in one sentence, nothing half-made, and the job goes on once it is freed."""
+"""When the disk has no room for weights, one sentence says so, nothing is half-made, and the job
+continues once there is room."""
 
 import os
 import shutil
@@ -15,7 +16,7 @@ SMALL_DISK = 'mount -t tmpfs -o size=2m none "$0" && exec "$@"'
 LARGER = "mount -o remount,size=256m"
 
 
-def test_disk_without_room_for_weights_is_said_in_one_sentence_and_nothing_is_half_made(
+def test_a_disk_without_room_for_weights_is_reported_in_one_sentence_and_nothing_is_half_made(
     model_root: Path, tmp_path: Path
 ) -> None:
     artifacts = tmp_path / "artifacts"
@@ -46,7 +47,7 @@ def test_disk_without_room_for_weights_is_said_in_one_sentence_and_nothing_is_ha
 
 
 def mount_namespace() -> list[str]:
-    """The command that starts another in a mount namespace of its own."""
+    """Return a command that runs another in a mount namespace of its own."""
     unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode != 0:
         pytest.skip("mount namespaces are not allowed here")

@@ -1,4 +1,5 @@
-"""One training over two machines that also roll out: in turns, through kills and a retag; nothing lost or doubled."""
+"""Two machines that also roll out train together in turns, through kills and a retag; nothing is
+lost or duplicated."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ def gang_spec(model_root: Path, **train: Any) -> dict[str, Any]:
 
 
 def gangs_of(client: Client, job_id: str) -> dict[int, list[dict[str, Any]]]:
-    """Train phases by their fence, which a gang shares."""
+    """Return train phases by their fence, which the members of a gang share."""
     gangs = defaultdict(list)
     for phase in client.job_part(job_id, "phases", limit=200)["results"]:
         if phase["role"] == "train":
@@ -47,7 +48,8 @@ def gangs_of(client: Client, job_id: str) -> dict[int, list[dict[str, Any]]]:
 
 
 def seconds_of(client: Client, job_id: str) -> dict[str, Counter[str]]:
-    """By machine: seconds of each state, and of each cause of idleness, that are the job's."""
+    """Return, by machine, the seconds that it spent on the job in each state and with each cause of
+    idle time."""
     seconds: dict[str, Counter[str]] = {}
     for machine in client.job_part(job_id, "ledger")["machines"]:
         counted = seconds[machine["name"]] = Counter()
@@ -80,7 +82,7 @@ def test_two_machines_that_roll_out_train_together_in_turns(
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_the_gang_is_formed_again_and_nothing_is_lost_after_kill_9_of_the(
+def test_the_gang_forms_again_and_nothing_is_lost_after_kill_9_of_the(
     victim: str, platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:
@@ -94,7 +96,7 @@ def test_the_gang_is_formed_again_and_nothing_is_lost_after_kill_9_of_the(
         assert_audit_holds(client, job_id)
 
 
-def test_a_member_that_is_retagged_takes_the_gang_with_it_and_brings_it_back(
+def test_retagging_a_member_ends_the_gang_and_undoing_it_brings_the_gang_back(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:

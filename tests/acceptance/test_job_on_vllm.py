@@ -1,4 +1,4 @@
-"""A short job whose engines are vLLM's, through the whole platform."""
+"""A short job runs on vLLM engines through the whole platform."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ MIN_UPDATES, MAX_UPDATES = 4, 400
 
 
 @pytest.mark.usefixtures("vllm_interpreter")
-def test_job_trains_on_vllm_engines_that_are_updated_in_place_and_hand_over(
+def test_a_job_trains_on_vllm_engines_that_update_in_place_and_hand_over(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     spec = calculator_spec(model_root, num_updates=MAX_UPDATES)

@@ -1,4 +1,5 @@
-"""The same job with `curl` alone: model and tasks uploaded, job posted, followed to its end."""
+"""The same job with nothing but `curl`: model and tasks are uploaded, and the job is submitted and
+followed to its end."""
 
 import json
 import shutil
@@ -14,7 +15,7 @@ from tests.acceptance.platform_process import PlatformProcess, eventually
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on PATH")
 
 
-def test_job_submitted_with_curl_alone_completes(
+def test_a_job_submitted_with_nothing_but_curl_completes(
     platform: PlatformProcess, model_root: Path, tmp_path: Path
 ) -> None:
     archive = tmp_path / "model.tar"

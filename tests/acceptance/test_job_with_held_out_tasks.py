@@ -1,4 +1,5 @@
-"""A job with held-out tasks through the real planes: measured while it trains, gateway and web killed on the way."""
+"""Held-out tasks are measured through the real planes while a job trains and gateway and web
+process are killed."""
 
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def test_versions_are_measured_while_the_job_trains_and_planes_die(
 
 
 @pytest.mark.browser
-def test_the_page_of_a_job_shows_what_was_measured(
+def test_the_page_of_a_job_shows_its_evaluations(
     page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
 ) -> None:
     with platform.client() as client:

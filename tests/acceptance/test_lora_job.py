@@ -1,4 +1,5 @@
-"""A job that trains an adapter alone, through the whole platform: it learns, and only the adapter travels."""
+"""A job that trains only an adapter, through the whole platform: it learns, and only the adapter is
+published."""
 
 import os
 import subprocess
@@ -18,7 +19,7 @@ ADAPTER_FILES = {"adapter_config.json", "adapter_model.safetensors"}
 GAIN = 0.2  # of 0.6 that were seen
 
 
-def test_adapter_learns_and_travels_alone(
+def test_an_adapter_learns_and_is_published_alone(
     platform: PlatformProcess, model_root: Path, tmp_path: Path
 ) -> None:
     spec = calculator_spec(model_root, num_updates=NUM_UPDATES, groups_per_batch=8, learning_rate=5e-3)
@@ -77,7 +78,8 @@ def run(
 
 
 def export(platform: PlatformProcess, job_id: str, folder: Path) -> None:
-    """The latest version, by the command; a second time it refuses to write over what is there."""
+    """Export the latest version with the command, and check that a second export refuses to
+    overwrite it."""
     done = [run(platform, "export", job_id, folder) for _ in range(2)]
     assert [one.returncode for one in done] == [0, 1], done[0].stderr
     assert f"version {NUM_UPDATES} of {job_id} is in {folder}" in done[0].stdout

@@ -1,4 +1,5 @@
-"""The pages of tokens and of members: from the creation of a token to its end, from an invitation to a removal."""
+"""The pages of tokens and members: from creating a token to revoking it, from an invitation to a
+removal."""
 
 import re
 
@@ -17,7 +18,7 @@ def status_with(platform: PlatformProcess, secret: str) -> int:
     return answer.status_code
 
 
-def test_a_token_is_created_with_scopes_and_an_end_and_revoked(
+def test_a_token_is_created_with_scopes_and_an_expiry_and_then_revoked(
     page: Page, platform: PlatformProcess, complaints: list[str]
 ) -> None:
     page.get_by_role("link", name="API tokens").click()

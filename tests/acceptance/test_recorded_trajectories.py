@@ -1,4 +1,5 @@
-"""Training on what another job recorded: it learns from the best sessions, and a killed trainer changes no bit."""
+"""A job trains on what another job recorded: it learns from the best sessions, and killing its
+trainer changes no bit."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def imitation_spec(model_root: Path, source: str, *, num_epochs: int = NUM_EPOCH
     }
 
 
-def test_imitation_of_recorded_sessions_raises_accuracy_and_outlives_its_trainer(
+def test_imitating_recorded_sessions_raises_accuracy_and_survives_the_death_of_the_trainer(
     platform: PlatformProcess, model_root: Path, tmp_path: Path
 ) -> None:
     with platform.client() as client:
@@ -57,7 +58,7 @@ def test_imitation_of_recorded_sessions_raises_accuracy_and_outlives_its_trainer
     assert after > before + GAIN
 
 
-def test_a_job_on_recorded_sessions_is_paused_resumed_and_cancelled(
+def test_a_job_on_recorded_sessions_can_be_paused_resumed_and_cancelled(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:
@@ -90,7 +91,8 @@ def test_a_job_on_recorded_sessions_is_paused_resumed_and_cancelled(
 
 
 def assert_whole(client: Client, job: dict[str, Any]) -> None:
-    """Every epoch was trained, the loss fell, nothing is lost or doubled."""
+    """Check that every epoch was trained, that the loss fell, and that nothing is lost or
+    duplicated."""
     dataset = job["dataset"]
     num_batches = dataset["num_batches_per_epoch"] * NUM_EPOCHS
     assert (job["state"], job["latest_version"]) == ("completed", num_batches)
@@ -121,7 +123,8 @@ def weights_of(folder: Path) -> dict[str, bytes]:
 
 
 def accuracy(client: Client, model_root: Path, model: Path) -> float:
-    """Share of tasks that a model solves when it samples as in training: of a job that changes nothing."""
+    """Return the share of tasks that a model solves when it samples as in training, from a job that
+    changes nothing."""
     spec = calculator_spec(model_root, num_updates=1, learning_rate=0.0)
     spec["model"]["source"] = str(model)
     spec["evaluation"] = {"tasks": str(model_root / "tasks.jsonl"), "samples_per_task": 1}

@@ -1,6 +1,7 @@
-"""People steer what runs: retags by three ways, pause and resume elsewhere, cancel; nothing is lost.
+"""People steer a running installation: they retag machines in three ways, pause a job and resume it
+elsewhere, and cancel; nothing is lost.
 
-One installation for all of it; its machines get the tags back that they had.
+All tests share one installation; each gives its machines back the tags that they had.
 """
 
 from collections.abc import Iterator
@@ -49,12 +50,12 @@ def machine_ids(client: Client) -> dict[str, str]:
 
 
 def phases_of(client: Client, job_id: str) -> list[dict[str, Any]]:
-    """Newest first."""
+    """Return the phases, newest first."""
     return list(client.job_part(job_id, "phases", limit=200)["results"])
 
 
 def wait_until_it_trains_on(client: Client, job_id: str, name: str) -> None:
-    """Until a version was published by `name` as the newest trainer."""
+    """Wait until a version was published by `name` as the newest trainer."""
 
     def is_training() -> bool:
         job = client.job_get(job_id)
@@ -66,7 +67,7 @@ def wait_until_it_trains_on(client: Client, job_id: str, name: str) -> None:
     wait_for_version(client, job_id, client.job_get(job_id)["latest_version"] + 1)
 
 
-def test_the_same_retag_from_rest_command_line_and_admin_loses_nothing(
+def test_the_same_retag_by_rest_command_line_and_admin_site_loses_nothing(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client, admin_site(platform) as browser:
@@ -108,7 +109,7 @@ def test_the_same_retag_from_rest_command_line_and_admin_loses_nothing(
 
 
 def toggle_quickly(client: Client, name: str) -> None:
-    """Back and forth, faster than a machine can turn: only the last word counts."""
+    """Edit back and forth, faster than a machine can change roles: only the last edit counts."""
     for tags in (["agent"], ["rollout"], ["train"], ["rollout", "train"]) * 2:
         machine = client.machine_get(name)
         client.machine_edit(
@@ -117,7 +118,8 @@ def toggle_quickly(client: Client, name: str) -> None:
 
 
 def hold_without_an_engine(platform: PlatformProcess, client: Client, job_id: str) -> None:
-    """Nobody may roll out for a while: the job says so, waits, and goes on when the machines are back."""
+    """Let no machine roll out for a while: the job says so, waits, and continues when the machines
+    are back."""
     said(platform, "machines", "drain", "alpha", "beta", "--reason", "nobody rolls out")
 
     def waits() -> bool:
@@ -141,7 +143,7 @@ def assert_three_edits_are_told(client: Client, name: str) -> None:
     assert {event["author"].partition(":")[0] for event in edits[:3]} == {"user"}
 
 
-def test_a_paused_job_frees_its_machines_and_goes_on_on_others(
+def test_a_paused_job_frees_its_machines_and_continues_on_others(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:

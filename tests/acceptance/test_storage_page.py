@@ -1,4 +1,5 @@
-"""The page of what is stored: a job's parts are seen and deleted for good, and the policy is edited."""
+"""On the storage page, the parts of a job are shown and deleted permanently, and the policy is
+edited."""
 
 import re
 from pathlib import Path
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 def job_ended(platform: PlatformProcess, model_root: Path) -> None:
-    """Make sure that some job has ended: another test's, or a short one."""
+    """Make sure that a job has ended: one from another test, or else a short one."""
     with platform.client() as client:
         if not any(job["ended_at"] for job in client.job_list()):
             client.job_submit(calculator_spec(model_root, num_updates=1))
@@ -23,7 +24,7 @@ def job_ended(platform: PlatformProcess, model_root: Path) -> None:
         )
 
 
-def test_what_a_job_left_is_seen_and_deleted_for_good(
+def test_the_parts_of_a_job_are_shown_and_deleted_permanently(
     page: Page, platform: PlatformProcess, model_root: Path, complaints: list[str]
 ) -> None:
     job_ended(platform, model_root)
@@ -55,7 +56,7 @@ def test_what_a_job_left_is_seen_and_deleted_for_good(
     assert complaints == []
 
 
-def test_a_policy_is_edited_and_inherited_again(
+def test_a_policy_can_be_edited_and_inherited_again(
     page: Page, platform: PlatformProcess, complaints: list[str]
 ) -> None:
     page.get_by_role("link", name="Storage").click()

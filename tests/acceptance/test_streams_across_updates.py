@@ -1,8 +1,9 @@
-"""An agent's stream stays one stream while weights are swapped and while its machine turns to training.
+"""An agent's stream stays one stream while weights are updated and while its machine switches to
+training.
 
-The agents are here: plain `openai` clients of an `external` job. Short sessions feed the trainer, long streams run
-across the updates that follow. What was stored is then compared with what was streamed, and recomputed under the
-weights of each version.
+The agents run here: plain `openai` clients of an `external` job. Short sessions feed the trainer,
+and long streams continue across the updates that follow. What was stored is then compared with what
+was streamed, and recomputed under the weights of each version.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ class Streamed:
 
 @pytest.fixture(scope="module")
 def streamed_job(platform: PlatformProcess, model_root: Path) -> Iterator[tuple[str, list[Streamed]]]:
-    """A job trained for some updates by short sessions while long streams run all the time."""
+    """A job that short sessions train for some updates while long streams run all the time."""
     with platform.client() as client:
         job_id = client.job_submit(external_spec(model_root))["id"]
         eventually(
@@ -64,7 +65,7 @@ def streamed_job(platform: PlatformProcess, model_root: Path) -> Iterator[tuple[
         )
 
 
-def test_each_stream_is_whole_and_its_usage_right(streamed_job: tuple[str, list[Streamed]]) -> None:
+def test_each_stream_is_complete_and_its_usage_is_correct(streamed_job: tuple[str, list[Streamed]]) -> None:
     _, streams = streamed_job
 
     assert all(stream.finish_reason in ("length", "stop") for stream in streams)
@@ -74,7 +75,7 @@ def test_each_stream_is_whole_and_its_usage_right(streamed_job: tuple[str, list[
     print("largest gaps in s:", sorted(round(stream.largest_gap_s, 3) for stream in streams))
 
 
-def test_some_stream_crossed_an_update_and_some_a_hand_over(
+def test_some_streams_crossed_an_update_and_some_a_hand_over(
     platform: PlatformProcess, streamed_job: tuple[str, list[Streamed]]
 ) -> None:
     _, streams = streamed_job
@@ -102,7 +103,7 @@ def test_spans_add_up_and_stored_text_is_what_was_streamed(
             assert answer["messages"][0]["content"] == stream.text
 
 
-def test_trainers_logprobs_under_the_same_versions_match_those_served(
+def test_logprobs_recomputed_under_the_same_versions_match_those_served(
     platform: PlatformProcess, model_root: Path, streamed_job: tuple[str, list[Streamed]]
 ) -> None:
     job_id, streams = streamed_job
@@ -139,7 +140,8 @@ def external_spec(model_root: Path) -> dict[str, Any]:
 
 
 async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[Streamed]:
-    """Keep streams running until some updates are published and some stream was handed over; feed the trainer."""
+    """Keep streams running until some updates are published and some stream was handed over; feed
+    the trainer meanwhile."""
     finished: list[Streamed] = []
 
     def is_seen() -> bool:
@@ -163,7 +165,8 @@ async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[
 async def feed(
     http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group_size: int = GROUP_SIZE
 ) -> None:
-    """Short sessions with an outcome each: what the trainer eats, batch by batch with time to roll out in between."""
+    """Run short sessions with an outcome each: the trainer's batches, with time to roll out in
+    between."""
     for index in itertools.count():
         if index % GROUPS_PER_BATCH == 0:
             await asyncio.sleep(BETWEEN_BATCHES_S)
@@ -212,7 +215,7 @@ async def stream_one(http: httpx.AsyncClient, platform: PlatformProcess, job_id:
 
 @dataclass(frozen=True, slots=True)
 class StoredPath:
-    """Tokens from the root to one answer, and the answer's node."""
+    """The tokens from the root to one answer, and the answer's node."""
 
     token_ids: list[int]
     answer: dict[str, Any]
@@ -237,7 +240,8 @@ def path_of(client: Client, session: str) -> StoredPath:
 def spans_recomputed(
     path: StoredPath, model_path: Path, published: Path
 ) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """For each span of one version: its tokens' float32 logprobs by transformers under that version, and as served."""
+    """Return, for each span of one version, its tokens' float32 logprobs from transformers under
+    that version, and as served."""
     served = np.asarray(path.answer["logprobs"], dtype=np.float32)
     num_prompt = len(path.token_ids) - len(served)
     transformers_logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""Jobs whose engines take new weights from the trainer's memory, through the whole platform."""
+"""The engines of a job take new weights from the trainer's memory, through the whole platform."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ MIN_TRANSFERS, MAX_UPDATES = 2, 400  # an engine need not serve every version
 
 
 @pytest.mark.parametrize("wanted, taken", [("auto", "ipc"), ("gloo", "gloo")])
-def test_job_trains_on_weights_that_come_from_memory(
+def test_a_job_trains_on_weights_that_come_from_memory(
     platform: PlatformProcess, model_root: Path, wanted: str, taken: str
 ) -> None:
     spec = calculator_spec(model_root, num_updates=MAX_UPDATES, weight_transport=wanted)

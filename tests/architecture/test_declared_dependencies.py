@@ -1,4 +1,5 @@
-"""Each part imports only what its own extra declares: an image installs one extra, not the whole lock file."""
+"""Each part imports only what its own extra declares, because an image installs one extra and not
+the whole lock file."""
 
 import ast
 import re

@@ -1,4 +1,5 @@
-"""The gateway needs no right that its role lacks: a statement on a new table has to be granted as well."""
+"""The gateway needs no right that its role lacks: when a statement uses a new table, the table must
+be granted as well."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ STATEMENTS = {
 
 
 def needed() -> Iterator[tuple[str, str, str]]:
-    """(table, verb, file) of every statement."""
+    """Yield (table, verb, file) for every statement."""
     for path in sorted(SOURCES.rglob("*.py")):
         text = path.read_text()
         for verb, patterns in STATEMENTS.items():

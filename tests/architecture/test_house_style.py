@@ -1,4 +1,4 @@
-"""Limits of size and habit that the linters do not know."""
+"""Limits of size and style that the linters do not check."""
 
 import ast
 from pathlib import Path
@@ -22,7 +22,7 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_module_and_its_functions_stay_short(path: Path) -> None:
+def test_modules_and_their_functions_stay_short(path: Path) -> None:
     source = path.read_text()
     functions = [
         n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)

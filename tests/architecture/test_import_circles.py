@@ -1,4 +1,5 @@
-"""No module imports itself over others, in any plane: each can be read, and tested, after those that it imports."""
+"""No module imports itself through others, in any plane, so each can be read and tested after those
+that it imports."""
 
 from graphlib import CycleError, TopologicalSorter
 
@@ -7,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize("package", ["seamlessflow", "seamlessflow_workers"])
-def test_no_modules_import_one_another_in_a_circle(package: str) -> None:
+def test_no_imports_are_circular(package: str) -> None:
     graph = grimp.build_graph(package, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 

@@ -1,4 +1,5 @@
-"""Which part may import which: the contracts of import-linter, and what they cannot see."""
+"""Which part may import which: the contracts of import-linter, and rules that they cannot
+express."""
 
 import json
 import os
@@ -26,7 +27,7 @@ NO_FRAMEWORK_MODULES = {"seamlessflow.core.job_spec": "django", "seamlessflow.da
 
 
 def modules_loaded_by(module: str) -> set[str]:
-    """Top-level packages that importing `module` loads, in an interpreter of its own."""
+    """Return the top-level packages that importing `module` loads in a new interpreter."""
     code = f"import sys, json, importlib; importlib.import_module({module!r}); print(json.dumps(sorted(sys.modules)))"
     path = os.pathsep.join(str(ROOT / folder) for folder in (".", "platform", "workers"))
     env = {"PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": "tests.django_settings"}
@@ -35,7 +36,7 @@ def modules_loaded_by(module: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
-def test_contracts_of_import_linter_are_kept() -> None:
+def test_import_contracts_are_kept() -> None:
     program = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,7 +54,7 @@ def test_module_loads_without_the_framework_of_another_plane(module: str, framew
 
 
 @pytest.mark.parametrize("root", ["platform", "workers"])
-def test_import_root_is_no_package(root: str) -> None:
+def test_an_import_root_is_not_a_package(root: str) -> None:
     # `platform` as a package would take the place of the standard library's module of that name.
     assert (ROOT / root).is_dir()
     assert not (ROOT / root / "__init__.py").exists()
@@ -65,6 +66,6 @@ def test_every_folder_of_modules_is_a_package(root: str) -> None:
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
 
-def test_test_modules_have_names_of_their_own() -> None:
+def test_test_modules_have_unique_names() -> None:
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))

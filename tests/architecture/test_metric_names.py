@@ -1,4 +1,4 @@
-"""Every metric that the code publishes is explained in docs/metrics.md, and nothing else is."""
+"""docs/metrics.md explains every metric that the code publishes, and no others."""
 
 import ast
 import re
@@ -10,7 +10,8 @@ BLANK = re.compile(r"<[a-z]+>")
 
 
 def names_in_code() -> set[str]:
-    """String literals that are metric names; what an f-string fills in is `<>`."""
+    """Return the string literals that are metric names; `<>` stands for what an f-string fills
+    in."""
     found = set()
     for root in ("platform", "workers"):
         for path in (ROOT / root).rglob("*.py"):
@@ -31,7 +32,7 @@ def names_in_code() -> set[str]:
 
 
 def names_in_docs() -> set[str]:
-    """Of the tables' first columns."""
+    """Return the names in the first columns of the tables."""
     lines = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines()
     return {
         name

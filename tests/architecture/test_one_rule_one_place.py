@@ -1,4 +1,5 @@
-"""Rules that once stood in several places stay in one: readers use the value that holds the rule."""
+"""Rules that used to exist in several places stay in one: their readers use the value that contains
+the rule."""
 
 import re
 from pathlib import Path
@@ -27,7 +28,7 @@ def sources() -> list[Path]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_stands_in_its_place_alone(rule: str) -> None:
+def test_each_rule_is_in_one_place_only(rule: str) -> None:
     pattern, exempt = RULES[rule]
 
     broken = [

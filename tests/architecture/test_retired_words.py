@@ -1,4 +1,5 @@
-"""Words that docs/glossary.md retired stay out of identifiers, columns, routes and metrics; prose may use them."""
+"""Words that docs/glossary.md retired stay out of identifiers, columns, routes and metrics; prose
+may use them."""
 
 import ast
 import re
@@ -71,7 +72,7 @@ def python_names(path: Path) -> Iterator[str]:
 
 
 def identifiers() -> Iterator[tuple[str, str]]:
-    """(file, name) of the product and its tests."""
+    """Yield (file, name) of the product and its tests."""
     for folder in PYTHON:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "node_modules" not in path.parts:

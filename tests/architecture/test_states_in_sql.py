@@ -1,4 +1,5 @@
-"""States stand in statements as members of the enums of core, and move by the tables of core/lifecycle."""
+"""Statements name states by the members of core's enums, and change them according to the tables of
+core/lifecycle."""
 
 import ast
 import re
@@ -32,7 +33,7 @@ def sources(plane: str) -> list[Path]:
 
 
 def statements(tree: ast.AST) -> Iterator[str]:
-    """Strings that hold SQL; of an f-string, its text."""
+    """Yield the strings that contain SQL; for an f-string, its text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.search(node.value):
             yield node.value
@@ -50,7 +51,7 @@ def statements(tree: ast.AST) -> Iterator[str]:
 
 
 def literals(plane: str) -> Counter[str]:
-    """How many states stand as text in the statements of each file."""
+    """Count the states that each file's statements name as text."""
     found: Counter[str] = Counter()
     for path in sources(plane):
         for text in statements(ast.parse(path.read_text())):
@@ -79,7 +80,7 @@ def test_every_move_of_a_state_by_the_gateway_goes_through_its_table() -> None:
     assert [function for function, is_checked in moves.items() if not is_checked] == []
 
 
-def test_only_members_of_enums_become_text_of_a_statement() -> None:
+def test_only_members_of_enums_become_part_of_a_statement() -> None:
     assert sql_literal(groups.GroupState.OPEN) == "'open'"
     with pytest.raises(ValueError, match="is not a member of an enum of states"):
         sql_literal("open")  # type: ignore[arg-type]

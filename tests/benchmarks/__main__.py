@@ -1,7 +1,9 @@
-"""`python -m tests.benchmarks NAME` and `python -m tests.benchmarks soak --hours H`, from the repository's root.
+"""Run a benchmark from the repository's root: `python -m tests.benchmarks NAME`, or `python -m
+tests.benchmarks soak --hours H`.
 
-A benchmark's table goes to standard output, its JSON to build/bench/<name>.json, of a smoke test to <name>-short.json.
-A name that is unknown or missing is answered with the names, status 2.
+A benchmark prints its table to standard output and writes its JSON to build/bench/<name>.json (a
+smoke test: <name>-short.json). If the name is unknown or missing, the command lists the names and
+exits with status 2.
 """
 
 import argparse
@@ -25,7 +27,8 @@ WITH_SHORT_FORM = frozenset({"aged", "learning", "multiplexing"})
 
 
 def _of_module(name: str) -> Benchmark:
-    """The benchmark in the module of that name, imported when it is run: some load torch."""
+    """Return the benchmark in the module of that name. It is imported only when it runs, because
+    some load torch."""
 
     async def measure(**options: bool) -> Sequence[Row]:
         rows: Sequence[Row] = await importlib.import_module(f"tests.benchmarks.{name}").measure(**options)

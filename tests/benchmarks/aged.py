@@ -1,10 +1,13 @@
-"""Each page and socket snapshot of one job: alone in a new installation, and again when that has a long past.
+"""Measures each page and socket snapshot of one job in a new installation, and again after a long
+past was added.
 
-The past is 5 million events, 5 million ledger intervals, a million nodes of 100 tokens and what belongs to them, of 20
-ended jobs, whose bare rows are there from the beginning: lists of jobs are always as long. A page may take twice its
-time alone, or 20 ms more. A heartbeat is measured with one machine and job beside
-the past, and with 200 of each: its statements do not grow. The database's indexes are those of its migrations; while
-the past is loaded, they are dropped and made anew, because that takes a tenth of the time.
+The past belongs to 20 ended jobs: 5 million events, 5 million ledger intervals, a million nodes of
+100 tokens, and what belongs to them. The rows of these jobs exist from the beginning, so lists of
+jobs are always equally long. A page may take twice as long as in the new installation, or 20 ms
+longer. A heartbeat is measured with one machine and job beside the past, and with 200 of each; the
+number of its statements must not grow. The database has the indexes of its migrations. They are
+dropped while the past is loaded and created again afterwards, because that takes a tenth of the
+time.
 """
 
 import asyncio
@@ -62,7 +65,7 @@ Times = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """`told`: what the program that made the job said of it."""
+    """`told` is the output of the program that created the job."""
 
     world: WebWorld
     told: Mapping[str, Any]
@@ -111,7 +114,7 @@ async def _heartbeats(bench: Bench, num: int) -> Mapping[str, Any]:
 
 
 async def _program(world: WebWorld, module: str, *arguments: str) -> dict[str, Any]:
-    """What a program that uses the world's database prints on its last line."""
+    """Return the last line printed by a program that uses the world's database."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, *arguments, cwd=ROOT, env=dict(world.environ), stdout=asyncio.subprocess.PIPE
     )  # fmt: skip
@@ -140,7 +143,8 @@ def _lanes_write(bench: Bench) -> None:
 
 
 def _age(bench: Bench, past: Past) -> None:
-    """As superuser of a database that nobody else writes to: no look-ups of foreign keys, indexes made at the end."""
+    """Load the past as superuser of a database that nobody else writes to, without foreign key
+    checks, and create the indexes at the end."""
     data = bench.world.data
     with psycopg.connect(data.database_url, autocommit=True) as connection:
         connection.execute("SET session_replication_role = replica")
@@ -155,7 +159,7 @@ def _age(bench: Bench, past: Past) -> None:
 
 @contextmanager
 def _without_indexes(connection: psycopg.Connection, table: str) -> Iterator[None]:
-    """All but that of the primary key are made anew afterwards."""
+    """Drop all indexes except that of the primary key, and create them again afterwards."""
     indexes = connection.execute(_INDEXES, [table]).fetchall()
     for name, _, constraint, _ in indexes:
         connection.execute(

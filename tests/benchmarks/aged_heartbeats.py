@@ -1,7 +1,9 @@
-"""What a heartbeat sends to the database and how long it takes, from a machine with a running phase.
+"""Measures what a heartbeat from a machine with a running phase sends to the database, and how long
+it takes.
 
-`python -m tests.benchmarks.aged_heartbeats JOB_UUID NUM` makes NUM machines, each with a running job like that
-one, and prints, as JSON on one line, statements and milliseconds of each heartbeat of the last.
+`python -m tests.benchmarks.aged_heartbeats JOB_UUID NUM` creates NUM machines, each with a running
+job like that one. It prints, as JSON on one line, the statements and milliseconds of each heartbeat
+of the last machine.
 """
 
 import json
@@ -52,7 +54,7 @@ def main(job_id: UUID, num: int) -> None:
 
 
 def _machine_make(job_id: UUID, number: int) -> tuple[Worker, PhaseReport]:
-    """A machine and a running job of its own."""
+    """Create a machine with a running job of its own."""
     worker = worker_make(f"beating-{number}", "rollout")
     Machine.objects.filter(id=worker.machine.id).update(last_fence=FIRST_FENCE)
     job = Job.objects.get(id=job_id)
@@ -65,7 +67,8 @@ def _machine_make(job_id: UUID, number: int) -> tuple[Worker, PhaseReport]:
 
 
 def _beat(worker: Worker, report: PhaseReport) -> None:
-    """A span of time of which the server does not know yet, and the phase as it is."""
+    """Send a heartbeat with an interval that the server does not know yet, and with the phase's
+    current state."""
     end_s = worker.monotonic_s
     span = Interval(
         seq=worker.num_acked, state=LedgerState.IDLE, cause=IdleCause.NO_REQUESTS, start_s=end_s - 1.0, end_s=end_s

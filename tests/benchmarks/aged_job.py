@@ -1,8 +1,9 @@
-"""The job whose pages the benchmark `aged` times: as much of everything as a page of it shows, on two machines.
+"""The job whose pages the benchmark `aged` measures, with as much of everything as one of its pages
+shows, on two machines.
 
-`python -m tests.benchmarks.aged_job JOB_UUID` adds rows to a running job and prints, as JSON on one line, what the
-addresses of its pages are made of (by the names of its parameters in the REST API's schema), the
-machines and the cookies of a browser that signed in.
+`python -m tests.benchmarks.aged_job JOB_UUID` adds rows to a running job. It prints, as JSON on one
+line, the values of the parameters in its pages' addresses (named as in the REST API's schema), the
+machines, and the cookies of a signed-in browser.
 """
 
 import asyncio
@@ -82,7 +83,8 @@ def _phases(job: Job, workers: list[Worker], now: datetime) -> Iterator[Phase]:
 
 
 def _learning_make(job: Job, now: datetime) -> None:
-    """Groups with their sessions, batches, versions, evaluations and metrics of NUM_UPDATES updates."""
+    """Create groups with their sessions, batches, versions, evaluations and metrics for NUM_UPDATES
+    updates."""
     of_job = {"project_id": job.project_id, "job": job}
     groups = [
         RolloutGroup(
@@ -140,7 +142,7 @@ def _learning_make(job: Job, now: datetime) -> None:
 
 
 def _record_make(job: Job, workers: list[Worker], phase: Phase, now: datetime) -> None:
-    """Events, edits of machines, uploads, removals, and the log of a phase."""
+    """Create events, edits of machines, uploads, removals, and the log of a phase."""
     moved = {"project_id": job.project_id, "job_id": job.id, "author": "gateway", "from_state": "open"}
     Event.objects.bulk_create(
         Event(

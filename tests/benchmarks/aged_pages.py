@@ -1,8 +1,10 @@
-"""Every address of the web process that shows something, and how long each takes to answer.
+"""Finds every address of the web process that shows something, and measures how long each takes to
+answer.
 
-Enters: a running web process, what stands for the parameters of its addresses, and a browser's session. Leaves: by name
-a call that fetches once. Addresses come from the schema of the REST API, from the admin site's own index and from the
-topics of the socket, so none is forgotten: one whose parameter is unknown here ends the benchmark.
+It takes a running web process, the values of the parameters in its addresses, and a browser's
+session, and returns by name a call that fetches once. The addresses come from the schema of the
+REST API, the admin site's own index and the topics of the socket, so none is forgotten: an address
+with an unknown parameter ends the benchmark.
 """
 
 import re
@@ -42,7 +44,8 @@ _SEARCH = 'id="searchbar"'
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Signed in as a browser for the admin site, by token for REST and sockets."""
+    """A client that is signed in as a browser for the admin site, and by token for REST and
+    sockets."""
 
     http: aiohttp.ClientSession
     base_url: str
@@ -51,7 +54,7 @@ class Visitor:
     ids: Mapping[str, str]  # by parameter of an address
 
     async def get(self, path: str) -> str:
-        """Raises RuntimeError where the answer is no page."""
+        """Fetch the page. Raises RuntimeError if the answer is not a page."""
         headers = {"Authorization": f"Bearer {self.token}"} if path.startswith(API) else {}
         cookies = {} if path.startswith(API) else self.cookies
         async with self.http.get(
@@ -63,7 +66,7 @@ class Visitor:
         return content.decode(errors="replace")
 
     async def snapshot(self, topic: str) -> None:
-        """Connect, subscribe and wait for what the topic is now."""
+        """Connect, subscribe and wait for the topic's snapshot."""
         async with self.http.ws_connect(
             f"{self.base_url}/ws/live", origin=self.base_url, max_msg_size=0
         ) as socket:
@@ -74,7 +77,8 @@ class Visitor:
 
 
 def rest_paths(ids: Mapping[str, str]) -> dict[str, str]:
-    """By name, as it is shown (parameters in braces): the path. Raises KeyError for a parameter that `ids` lacks."""
+    """Return the path by its displayed name, which has the parameters in braces. Raises KeyError if
+    `ids` lacks a parameter."""
     declared: dict[str, Any] = yaml.safe_load(SCHEMA.read_text())["paths"]
     paths: dict[str, str] = {}
     for path, methods in declared.items():
@@ -86,7 +90,7 @@ def rest_paths(ids: Mapping[str, str]) -> dict[str, str]:
 
 
 async def pages_of(visitor: Visitor) -> dict[str, Fetch]:
-    """By name, as it is shown: parameters in braces."""
+    """Return the pages by their displayed names, which have the parameters in braces."""
     pages = {name: _getter(visitor, path) for name, path in rest_paths(visitor.ids).items()}
     pages |= {path: _getter(visitor, path) for path in OTHERS}
     pages |= await _admin_pages(visitor)
@@ -96,7 +100,7 @@ async def pages_of(visitor: Visitor) -> dict[str, Fetch]:
 
 
 async def _admin_pages(visitor: Visitor) -> dict[str, Fetch]:
-    """Each list, what a search for the job finds in it, and one row of it."""
+    """Return each list, a search for the job in it, and one of its rows."""
     pages: dict[str, Fetch] = {}
     for path in sorted(set(_CHANGELIST.findall(await visitor.get("/admin/")))):
         pages[path] = _getter(visitor, path)

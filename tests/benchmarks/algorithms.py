@@ -1,9 +1,12 @@
-"""Every algorithm trains upward: the example job through all planes, and toys in one process.
+"""Shows that the reward rises with every algorithm: the example job through all planes, and toys in
+one process.
 
-Toys: SRPO with and without history resampling; Step-SRPO learns when not to think, against one advantage a session.
-Their loop is that of `toy_training`: the platform's batches, advantages, losses and DeepSpeed engine, no planes. Runs
-are cut into pieces, one (case, seed) each, kept in build/bench/algorithms/: an interrupted run goes on where it was.
-`ALGORITHMS_CASES=grpo|dapo` restricts it; the table shows what is there for all seeds.
+The toys are SRPO with and without history resampling, and Step-SRPO learning when not to think,
+compared with one advantage per session. Their loop is that of `toy_training`: the platform's
+batches, advantages, losses and DeepSpeed engine, without planes. Runs are divided into pieces, one
+per (case, seed), which are kept in build/bench/algorithms/, so an interrupted run continues where
+it was. `ALGORITHMS_CASES=grpo|dapo` restricts the cases; the table shows those that are complete
+for all seeds.
 """
 
 import itertools
@@ -45,7 +48,7 @@ Run = Callable[[Path, int], Curve]
 
 
 def _staged(num_first: int, num_all: int) -> Callable[[int], range]:
-    """The first domain alone for the first half, then both."""
+    """Use only the first domain for the first half, then both."""
     return lambda update: range(num_first if update < NUM_STAGED_UPDATES // 2 else num_all)
 
 
@@ -105,7 +108,7 @@ def piece_path(case: str, seed: int) -> Path:
 
 
 def pieces_make(wanted: Sequence[str]) -> None:
-    """Run what is missing."""
+    """Run the missing pieces."""
     PIECES.mkdir(parents=True, exist_ok=True)
     missing = [(case, seed) for seed in SEEDS for case in wanted if not piece_path(case, seed).exists()]
     jobs = [(case, seed) for case, seed in missing if case.startswith(EXAMPLE_JOB)]
@@ -148,7 +151,7 @@ def _num_averaged(case: str) -> int:
 
 
 def _curves(case: str) -> list[Curve] | None:
-    """Of all seeds; None while one is missing."""
+    """Return the curves of all seeds, or None while one is missing."""
     paths = [piece_path(case, seed) for seed in SEEDS]
     if not all(path.exists() for path in paths):
         return None

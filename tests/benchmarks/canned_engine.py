@@ -1,7 +1,9 @@
-"""`python -m tests.benchmarks.canned_engine`: an engine that gives every request the same answer, at next to no cost.
+"""An engine that gives every request the same answer at almost no cost: `python -m
+tests.benchmarks.canned_engine`.
 
-Raw HTTP on a loopback port, which it prints. A body with `"stream":true` is answered in events of one token each, one
-per `step_s`; `POST /pace/<step_s>` sets that (0 at first: as fast as they are taken).
+It speaks raw HTTP on a loopback port, which it prints. A body with `"stream":true` is answered with
+events of one token each, one every `step_s`; `POST /pace/<step_s>` sets this time (0 at first,
+which means as fast as the client reads).
 """
 
 import asyncio
@@ -48,7 +50,7 @@ EVENTS = [_event(number) for number in range(NUM_TOKENS)]
 
 
 class _Engine:
-    """What all connections share."""
+    """The state that all connections share."""
 
     def __init__(self) -> None:
         self.step_s = 0.0

@@ -1,8 +1,10 @@
-"""200 websocket clients on a live job: what they cost the web process, and whether any falls behind without a word.
+"""Measures what 200 websocket clients of a live job cost the web process, and whether any falls
+behind unnoticed.
 
-A load of its own changes rows and runs the feeder, as the scheduler does; the web process serves sockets only. Its
-processor share with 200 clients, less that with none, is theirs. A client is silently behind if a delta is missing
-that neither a snapshot nor a notice made good, or if it lacks what the broker had numbered two seconds before the end.
+A separate load changes rows and runs the feeder, as the scheduler does; the web process only serves
+sockets. The cost is the web process's processor share with 200 clients, minus that with none. A
+client is silently behind if a delta is missing that neither a snapshot nor a notice replaced, or if
+it lacks what the broker had numbered two seconds before the end.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ COMPRESSION = 15  # window bits: browsers offer it too
 
 
 class _Head(msgspec.Struct):
-    """What a client looks at in each frame."""
+    """What a client reads of each frame."""
 
     topic: str
     epoch: str
@@ -143,7 +145,7 @@ async def _listen(http: aiohttp.ClientSession, world: WebWorld, client: Client) 
 
 
 async def _numbered(world: WebWorld) -> dict[str, int]:
-    """How far each topic was numbered."""
+    """Return how far each topic was numbered."""
     topics = (
         f"jobs:{world.data.project_id}",
         f"job:{show_id(IdKind.JOB, world.data.job_id)}",

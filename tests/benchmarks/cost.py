@@ -1,10 +1,11 @@
-"""What the planes cost: processor time of each process, for an update and for a model call of the example job.
+"""Measures what the planes cost: the processor time of each process, per update and per model call
+of the example job.
 
-Enters: nothing. Leaves: a row for each kind of process, for an update against what one process without planes spends on
-one (everything: sampling, learning, copying weights), for a call against all processes together. Processor time depends
-less than the wall clock on what else the machine does; on cores that share their units it still varies by a tenth.
-Repeats are stretches of one long job, from published version to published version; starts are not in them. What
-PostgreSQL commits is counted beside.
+It returns a row for each kind of process. Updates are compared with one process without planes,
+which does everything (sampling, learning, copying weights); calls are compared with all processes
+together. Processor time depends less than wall time on what else the machine does; on cores that
+share units it still varies by a tenth. A repeat is a stretch of one long job between two published
+versions, so starts are not included. Commits of PostgreSQL are counted as well.
 """
 
 import asyncio
@@ -58,7 +59,8 @@ _PROGRESS = """
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Totals at one moment: processor seconds by kind of process, updates, recorded turns, commits."""
+    """Totals at one moment: processor seconds by kind of process, updates, recorded turns,
+    commits."""
 
     cpu_s: Mapping[str, float]
     num_updates: int
@@ -72,7 +74,8 @@ def kind_of(command_line: Sequence[str]) -> str:
 
 
 def stretch(before: Reading, after: Reading) -> dict[str, float]:
-    """Of the updates between two readings, for each: milliseconds by kind of process and in sums, calls, commits."""
+    """Return, per update between two readings: milliseconds by kind of process and in total, calls,
+    commits."""
     num_updates = after.num_updates - before.num_updates
     used_ms = {
         kind: (used_s - before.cpu_s.get(kind, 0.0)) * 1e3 / num_updates
@@ -100,7 +103,8 @@ def _measure() -> list[Row]:
 
 
 def rows_of(ours: Sequence[Mapping[str, float]], alone: Measured) -> list[Row]:
-    """`ours`: stretches of the platform; `alone`: milliseconds of an update of the single process."""
+    """`ours` are stretches of the platform; `alone` are milliseconds per update of the single
+    process."""
     kinds = [kind for kind in ours[0] if kind not in (CALLS, COMMITS)]
     kinds.sort(key=lambda kind: ours[0][kind], reverse=True)
 
@@ -140,7 +144,7 @@ def _platform_stretches(root: Path, files: Mapping[str, Path]) -> Iterator[dict[
 
 
 def _reading_at(platform: PlatformProcess, connection: psycopg.Connection[Any], num_updates: int) -> Reading:
-    """As soon as so many updates are published."""
+    """Take a reading as soon as this many updates are published."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         row = connection.execute(_PROGRESS).fetchone()
@@ -154,7 +158,7 @@ def _reading_at(platform: PlatformProcess, connection: psycopg.Connection[Any], 
 
 
 def _cpu_by_kind(platform: PlatformProcess) -> dict[str, float]:
-    """Of living processes and of the children that they have outlived."""
+    """Include living processes and the children that they have outlived."""
     assert platform.process is not None
     used_s: Counter[str] = Counter()
     for process in [psutil.Process(platform.process.pid), *platform.family()]:
@@ -167,7 +171,7 @@ def _cpu_by_kind(platform: PlatformProcess) -> dict[str, float]:
 
 
 def _alone_ms(files: Mapping[str, Path]) -> Iterator[float]:
-    """Processor milliseconds of an update of the single process, once per stretch."""
+    """Return the processor milliseconds per update of the single process, once per stretch."""
     command = (
         *(sys.executable, "-m", "tests.benchmarks.learners.single_process"),
         *("--model", str(files["model"]), "--tasks", str(files["tasks"])),

@@ -1,8 +1,10 @@
-"""The forest page in a real Chromium: 30,000 nodes with one branch of 100,000 tokens, against one of 40 nodes.
+"""Measures the forest page in a real Chromium: 30,000 nodes with one branch of 100,000 tokens,
+compared with 40 nodes.
 
-First paint counts from the navigation to the first frame of the canvas that holds nodes, with an empty browser cache.
-Pan and zoom are driven by events, one per frame, for some seconds each; frames per second are those that the browser
-asks scripts to draw. JavaScript is what the page loads until then, as it comes over the line.
+First paint is the time from the navigation to the first frame of the canvas that contains nodes,
+with an empty browser cache. Panning and zooming are driven by events, one per frame, for some
+seconds each; frames per second are those that the browser asks scripts to draw. JavaScript is what
+the page has loaded by then, in bytes on the network.
 """
 
 import asyncio
@@ -143,7 +145,7 @@ async def _visit(browser: Browser, world: WebWorld, cookies: Any, group: str) ->
 
 
 async def _painted(page: Page) -> None:
-    """Asked from outside: the page's content policy lets nothing be evaluated within."""
+    """Check from outside, because the page's content security policy forbids evaluating scripts."""
     async with asyncio.timeout(PAINT_TIMEOUT_S):
         while await page.evaluate(_PAINTED) is None:
             await page.wait_for_timeout(20)

@@ -1,7 +1,9 @@
-"""The embedded engine over HTTP against `model.generate` of transformers, same model, same batch, one thread each.
+"""Compares the embedded engine over HTTP with `model.generate` of transformers: same model, same
+batch, one thread each.
 
-1, 16 and 64 requests at once, prompts of 32 tokens, 128 new ones; answers with packed arrays and with plain JSON. The
-engine samples on a server and returns a logprob for each token; `generate` samples in this process and returns none.
+There are 1, 16 and 64 requests at once, with prompts of 32 tokens and 128 new ones, answered with
+packed arrays and with plain JSON. The engine runs as a server and returns a logprob for each token;
+`generate` samples in this process and returns none.
 """
 
 import asyncio
@@ -74,7 +76,7 @@ class Bench:
         assert msgspec.json.decode(raw)["usage"]["completion_tokens"] == NUM_NEW_TOKENS
 
     def _prompts(self, num_prompts: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """Fresh ones: nothing is found in a prefix cache."""
+        """Return new prompts, so that no prefix cache contains them."""
         return self.chance.integers(3, VOCABULARY, (num_prompts, NUM_PROMPT_TOKENS))
 
 
@@ -114,7 +116,7 @@ def _rate(num_answers: int, elapsed_s: float) -> dict[str, float]:
 
 @contextmanager
 def _engine_running() -> Iterator[tuple[Generate, Program]]:
-    """The example model's shape with weights from a seed, and an engine that serves it."""
+    """Start an engine that serves a model of the example's shape with weights from a seed."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         torch.manual_seed(0)

@@ -1,7 +1,9 @@
-"""The example job through all planes, once per algorithm and seed, one job after the other on one installation.
+"""Runs the example job through all planes, once per algorithm and seed, one job after the other on
+one installation.
 
-Enter: (algorithm, seed) pairs. Leaves: the metrics of each job's updates, as its publications carry them. The job is
-the demo's, shorter, with the preset of the algorithm as it stands; nothing but its name, seed and length differs.
+It takes (algorithm, seed) pairs and returns the metrics of each job's updates, as published. The
+job is the demo's, but shorter and with the algorithm's unchanged preset; only name, seed and length
+differ.
 """
 
 import tempfile
@@ -27,7 +29,7 @@ Curve = list[dict[str, float]]
 
 
 def jobs_run(wanted: Iterable[tuple[AlgorithmName, int]]) -> Iterator[tuple[AlgorithmName, int, Curve]]:
-    """Run what is wanted; each curve as soon as its job is completed. Raises JobFailed."""
+    """Run the given jobs; yield each curve as soon as its job is completed. Raises JobFailed."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         files = {"model": example_model(root / "calculator"), "tasks": example_tasks(root / "tasks.jsonl")}
@@ -57,7 +59,7 @@ def _installation(root: Path) -> Iterator[Client]:
 
 
 def _curve(metrics: dict[str, dict[str, list[float]]]) -> Curve:
-    """One mapping a step from one series a metric."""
+    """Turn one series per metric into one mapping per step."""
     points: dict[float, dict[str, float]] = {}
     for name, series in metrics.items():
         for step, value in zip(series["step"], series["value"], strict=True):

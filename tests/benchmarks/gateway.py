@@ -1,9 +1,11 @@
-"""The gateway with recording on, against a proxy that only passes bytes, in front of the same canned engine.
+"""Compares the gateway, with recording on, with a proxy that only passes bytes, in front of the
+same canned engine.
 
-64 agents talk at once, in episodes of 20 turns whose answers have 50 tokens: whole answers, answers streamed as fast as
-they are taken, and streams of 50 tokens/s (3 turns), from whose cost follows how many a core would carry. PostgreSQL
-commits to disk. Agents, engine and proxy share the machine with what is measured: turns/s is of them all, processor
-time is of the gateway's (or proxy's) process alone.
+64 agents talk at once, in episodes of 20 turns whose answers have 50 tokens: whole answers, answers
+streamed as fast as the client reads, and streams at 50 tokens/s (3 turns), whose cost shows how
+many a core could carry. PostgreSQL commits to disk. Agents, engine and proxy share the machine with
+what is measured: turns/s applies to all of them together, processor time only to the process of the
+gateway or proxy.
 """
 
 import asyncio
@@ -88,7 +90,7 @@ class Bench:
         }
 
     async def _episode(self, program: Program, mode: Mode, key: str) -> None:
-        """Every request goes on from the canned answer, so both sides are sent the same bytes."""
+        """Every request continues from the canned answer, so both sides are sent the same bytes."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Work this out: " + "12 + 34. " * 20}]
         for _ in range(mode.num_turns):
             body = msgspec.json.encode({"messages": messages, "stream": mode.is_streamed})
@@ -103,7 +105,8 @@ class Bench:
             ]
 
     def _check_recorded(self, agent: PhaseClaims, mode: Mode) -> None:
-        """Recording was on: all turns of the sessions of this phase are stored, none joined its tree uncleanly."""
+        """Check that all turns of this phase's sessions are stored and that each joined its tree
+        cleanly."""
         rows = self.world.sql(
             """SELECT count(*) FILTER (WHERE n.kind = 2 AND n.num_tokens = %s),
                       count(*) FILTER (WHERE n.kind < 2 AND n.outcome <> 'clean')

@@ -1,14 +1,16 @@
-"""How soon a policy learns: the whole platform against TRL's GRPOTrainer and against one process without planes.
+"""Measures how fast a policy learns: the whole platform, TRL's GRPOTrainer, and one process without
+planes.
 
-Same model, tasks, group size, groups per update, sampling, loss, optimizer and learning rate; the same two cores for
-whoever runs, one after the other, in an order that turns round. Reached is a mean reward when the mean of three
-updates in a row is. Of TRL the best of its stated settings (`learners.trl_grpo.SETTINGS`) is taken; the platform runs
-with what is its best on two cores (`LAYOUT`, `OURS_ONLY`), which leaves tasks, model, groups, sampling and optimizer.
+All sides have the same model, tasks, group size, groups per update, sampling, loss, optimizer and
+learning rate. They use the same two cores, one after the other, in an order that rotates. A mean
+reward counts as reached when the mean of three consecutive updates reaches it. TRL uses the best of
+its settings (`learners.trl_grpo.SETTINGS`); the platform uses what is best on two cores (`LAYOUT`,
+`OURS_ONLY`), which does not change tasks, model, groups, sampling or optimizer.
 
-Clocks: a process counts from its start. The platform counts from the submission of a job to an installation that is up
-(and has nothing else to do), which includes the start of its engines, trainer and agents; the row "from `up`" counts
-from the start of a new installation, database included. An installation is up only while it is measured. The curves
-are written beside the rows.
+A process's clock begins with its start. The platform's clock begins when a job is submitted to a
+running, idle installation, so it includes the start of engines, trainer and agents; the row "from
+`up`" begins with the start of a new installation, including its database. An installation runs only
+while it is measured. The curves are written beside the rows.
 """
 
 import asyncio
@@ -63,7 +65,7 @@ OURS, PROTOTYPE = "the whole platform", "one process without planes"
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Mean reward of the sessions of one update."""
+    """The mean reward of the sessions of one update."""
 
     at_s: float
     reward: float
@@ -73,7 +75,8 @@ Curve = Sequence[Point]
 
 
 def updates_to(curve: Curve, reward: float) -> int | None:
-    """Updates until the mean of `WINDOW` in a row reaches `reward`; None if it never does."""
+    """Return the number of updates until the mean of `WINDOW` consecutive ones reaches `reward`, or
+    None if it never does."""
     for end in range(WINDOW, len(curve) + 1):
         if statistics.fmean(point.reward for point in curve[end - WINDOW : end]) >= reward:
             return end
@@ -81,13 +84,14 @@ def updates_to(curve: Curve, reward: float) -> int | None:
 
 
 def time_to(curve: Curve, reward: float) -> float:
-    """Seconds until then; infinite if it never does."""
+    """Return the seconds until then, or infinity if it never happens."""
     end = updates_to(curve, reward)
     return math.inf if end is None else curve[end - 1].at_s
 
 
 def sample_of(curve: Curve, *, seconds_before: float = 0.0) -> Sample:
-    """`seconds_before` the curve's clock began, whatever it is compared with was started."""
+    """Return the figures of one run. `seconds_before` is the time from the start of the
+    installation to that of the curve's clock."""
     rewards = [point.reward for point in curve]
     reached_s = time_to(curve, TARGET)
     return {
@@ -103,7 +107,7 @@ def sample_of(curve: Curve, *, seconds_before: float = 0.0) -> Sample:
 
 @dataclass(slots=True)
 class Learners:
-    """The sides; each call is one run, told on standard output and kept in `curves`."""
+    """The sides; each call is one run, reported on standard output and kept in `curves`."""
 
     model: Path
     tasks: Path
@@ -112,7 +116,7 @@ class Learners:
     began_s: float = field(default_factory=time.monotonic)
 
     async def ours(self) -> Sample:
-        """A new installation for each run: nothing is left of the last one."""
+        """Run a new installation each time, so that nothing is left of the last one."""
         with tempfile.TemporaryDirectory() as home:
             platform = new_platform(Path(home) / "home", model_root=self.model.parent)
             started_at = time.time()
@@ -143,7 +147,7 @@ class Learners:
         return sample
 
     def _job(self, connect: Callable[[], Client]) -> tuple[float, Curve]:
-        """When it was submitted (Unix time), and its curve from then on."""
+        """Return when the job was submitted (Unix time), and its curve from then on."""
         files = {"model": self.model, "tasks": self.tasks}
         spec = example_spec(files, engine="embedded", learning_rate=LEARNING_RATE, num_updates=NUM_UPDATES)
         spec["algorithm"] |= ALGORITHM
@@ -164,7 +168,8 @@ class Learners:
         ]
 
     async def _program(self, python: Path, *arguments: str) -> Curve:
-        """What a program told of its updates until it ended, or until `DEADLINE_S`, when it is ended."""
+        """Return what a program reported about its updates until it ended, or was ended after
+        `DEADLINE_S`."""
         curve: list[Point] = []
         with tempfile.TemporaryFile() as complaints:
             process = await asyncio.create_subprocess_exec(
@@ -194,7 +199,8 @@ class Learners:
 
 
 def _until_idle(platform: PlatformProcess) -> None:
-    """Until the installation has nothing else to do: once it is up, its supervisors import what children will need."""
+    """Wait until the installation has nothing else to do: after the start, its supervisors import
+    what children will need."""
     used_s = -math.inf
     deadline_s = time.monotonic() + IDLE_DEADLINE_S
     while (now_s := _processor_s(platform)) - used_s > IDLE_SHARE * IDLE_WINDOW_S:
@@ -205,7 +211,7 @@ def _until_idle(platform: PlatformProcess) -> None:
 
 
 def _processor_s(platform: PlatformProcess) -> float:
-    """Of everything below the launcher, its ended children included."""
+    """Return the processor time of everything below the launcher, including ended children."""
     total_s = 0.0
     for process in platform.family():
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
@@ -214,7 +220,7 @@ def _processor_s(platform: PlatformProcess) -> float:
 
 
 async def measure(*, is_short: bool = False) -> list[Row]:
-    """`is_short`: the platform and the prototype alone, once each."""
+    """With `is_short`, run only the platform and the single process, once each."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:NUM_CORES])
     trl_python = None if is_short else ensure()
     with tempfile.TemporaryDirectory() as folder:
@@ -258,7 +264,8 @@ async def _measure(learners: Learners, *, num_repeats: int) -> list[Row]:
 
 
 def curves_table(curves: Mapping[str, Sequence[Curve]], names: Sequence[str]) -> str:
-    """Reward over wall time: median over runs of the newest three updates' mean, every `SHOWN_EVERY_S` seconds."""
+    """Return reward over wall time: the median over runs of the mean of the newest three updates,
+    every `SHOWN_EVERY_S` seconds."""
     last_s = max(curve[-1].at_s for name in names for curve in curves[name])
     times = [SHOWN_EVERY_S * n for n in range(1, math.ceil(last_s / SHOWN_EVERY_S) + 1)]
     lines = [["reward at", *(f"{at:.0f} s" for at in times)], ["---"] * (len(times) + 1)]
@@ -274,6 +281,6 @@ def _median_shown(rewards: Sequence[float]) -> str:
 
 
 def reward_at(curve: Curve, at_s: float) -> float:
-    """Mean of the newest `WINDOW` updates at that time; not a number before the first."""
+    """Return the mean of the newest `WINDOW` updates at that time, or NaN before the first."""
     newest = [point.reward for point in curve if point.at_s <= at_s][-WINDOW:]
     return statistics.fmean(newest) if newest else math.nan

@@ -1,7 +1,9 @@
-"""A live job without machines: rows change as in a demo, and the feeder tells of them, five times a second.
+"""A live job without machines: rows change as in a demo, and the feeder publishes them, five times
+a second.
 
-`python -m tests.benchmarks.live_load JOB_UUID` prints `ready 0` once it runs. Every tick changes metrics, an event, two
-intervals of machines and the job's row: each of the topics `jobs`, `job:<id>` and `machines` has a delta per tick.
+`python -m tests.benchmarks.live_load JOB_UUID` prints `ready 0` once it runs. Every tick changes
+metrics, an event, two intervals of machines and the job's row, so each of the topics `jobs`,
+`job:<id>` and `machines` has a delta per tick.
 """
 
 import sys

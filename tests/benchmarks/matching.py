@@ -1,7 +1,9 @@
-"""How a request is joined to a long session: by its tree, or by rendering and tokenising it all.
+"""Compares two ways to join a request to a long session: by its tree, and by rendering and
+tokenising everything.
 
-Enter: a folder with a tokenizer and a template, the length of the conversation. Leave: two rows. The tree is built turn
-by turn by the gateway's own planner, so the measured request is the one that it would meet.
+It takes a folder with a tokenizer and a template, and the length of the conversation, and returns
+two rows. The gateway's own planner builds the tree turn by turn, so the measured request meets the
+same tree as in the gateway.
 """
 
 import time
@@ -49,7 +51,7 @@ async def measure(folder: Path, *, num_turns: int, num_tokens: int) -> list[Row]
 
 
 def _session(text: ModelText, *, num_turns: int, num_tokens: int) -> tuple[PrefixTree, list[Message]]:
-    """The tree of all turns but the last, and the messages of the last request."""
+    """Return the tree of all turns except the last, and the messages of the last request."""
     tree, messages = PrefixTree(), [_message(text, "user", 0, num_tokens // num_turns)]
     for number in range(1, num_turns):
         plan = plan_turn(tree, text, Conversation(messages, None, {}))
@@ -62,7 +64,7 @@ def _session(text: ModelText, *, num_turns: int, num_tokens: int) -> tuple[Prefi
 
 
 def _message(text: ModelText, role: str, number: int, tokens_per_turn: int) -> Message:
-    """A message of about its role's share of a turn's tokens."""
+    """Return a message whose length is about its role's share of a turn's tokens."""
     share = PROMPT_SHARE if role == "user" else 1 - PROMPT_SHARE
     sentence = f"In step {number} the sum of 12 and {number} is wanted. "
     sentence_tokens = len(text.encode(sentence)) // 4

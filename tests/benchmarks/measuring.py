@@ -1,7 +1,8 @@
 """Interleaved measuring, and the programs that are measured.
 
-Enter: the sides of a comparison, each a coroutine that measures once. Leave: the values of each, by metric. Invariant:
-every repeat measures all sides, in an order that turns round, so that a drift of the machine falls on all of them.
+It takes the sides of a comparison, each a coroutine that measures once, and returns the values of
+each by metric. Every repeat measures all sides in an order that rotates, so that a drift of the
+machine affects all of them.
 """
 
 import os
@@ -30,7 +31,8 @@ Samples = dict[str, dict[str, Measured]]
 async def interleaved(
     sides: Mapping[str, Side], *, num_repeats: int = NUM_REPEATS, num_warm_ups: int = 1
 ) -> Samples:
-    """Measure each side `num_repeats` times after rounds that do not count: values by side, then metric."""
+    """Measure each side `num_repeats` times after warm-up rounds that do not count; return values
+    by side, then by metric."""
     values: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in sides}
     for measure in [*sides.values()] * num_warm_ups:
         await measure()
@@ -61,7 +63,8 @@ class Program:
 def program_running(
     module: str, *arguments: str, environ: Mapping[str, str] | None = None
 ) -> Iterator[Program]:
-    """Run `python -m module`, which prints a line that ends in its port once it serves. It dies with this process."""
+    """Run `python -m module`, which prints a line that ends in its port once it serves. It dies
+    with this process."""
     command = (sys.executable, "-m", module, *arguments)
     process = subprocess.Popen(
         wrapped(command, identity=same_identity(), death_signal=DEATH_SIGNAL),
@@ -83,5 +86,6 @@ def program_running(
 
 
 def cpu_s(pid: int) -> float:
-    """Processor seconds of a process, all its threads, since it began: what clock_getcpuclockid(3) names, to the ns."""
+    """Return the processor seconds of a process with all its threads since it began, with the
+    nanosecond resolution of clock_getcpuclockid(3)."""
     return time.clock_gettime((~pid << 3) | _SCHEDULED_TIME)

@@ -1,10 +1,12 @@
-"""One job on three layouts: how near each comes to the work-conserving bound, and where the rest of the time goes.
+"""Runs one job on three layouts: how near each comes to the work-conserving bound, and where the
+rest of the time goes.
 
-The same job, seed and forced lengths on every side (`cluster.layouts`); the metric is tokens that entered the weights
-within the staleness bound, per second, and what is missing to machines that only work (`cluster.figures`). Twice:
-with real engines and trainer on machines of one core each, and, with an engine and a trainer that sleep, on eight
-machines through the same planes. Tables of what is measured so far are in build/bench/multiplexing; what was cut short
-goes on where it was (`cluster.journal`).
+Every side has the same job, seed and forced lengths (`cluster.layouts`). The metrics are the tokens
+per second that entered the weights within the staleness bound, and the gap to machines that only
+work (`cluster.figures`). Everything is measured twice: with real engines and trainer on machines of
+one core each, and on eight machines through the same planes with an engine and a trainer that
+sleep. Tables of the measurements so far are in build/bench/multiplexing; an interrupted measurement
+continues where it was (`cluster.journal`).
 """
 
 import dataclasses
@@ -45,7 +47,8 @@ SHORT_VERSIONS = 2
 
 
 async def measure(*, is_short: bool = False, folder: Path = FOLDER) -> Sequence[Row]:
-    """Rows of every side against the synchronous disaggregated one. Short: three sides, once, real and paced."""
+    """Return rows that compare every side with the synchronous disaggregated one. Short: three
+    sides, once, real and paced."""
     workloads = [_shortened(of_kind[0]) for of_kind in (REAL, PACED)] if is_short else list(WORKLOADS)
     journal = Journal(
         folder / ("short" if is_short else "full"),
@@ -68,12 +71,14 @@ def _shortened(workload: Workload) -> Workload:
 
 
 def sides_of(workload: Workload) -> Sequence[Side]:
-    """One machine trains a job: among eight, colocating them all would differ from multiplexing in its bound alone."""
+    """One machine trains a job, so colocating all of eight would differ from multiplexing only in
+    its bound."""
     return SIDES if workload.pace is None else tuple(side for side in SIDES if side is not COLOCATED)
 
 
 def cluster_of(workload: Workload, folder: Path) -> AbstractAsyncContextManager[Cluster]:
-    """Real and paced machines have homes of their own: nobody waits for those that the other left registered."""
+    """Real and paced machines have separate homes, so nobody waits for those that the other
+    registered."""
     home, module = ("paced", "paced_machine") if workload.pace else ("real", "machine")
     machines = machines_of(
         workload.num_machines, module=f"tests.benchmarks.cluster.{module}", is_pinned=workload.pace is None
@@ -83,14 +88,15 @@ def cluster_of(workload: Workload, folder: Path) -> AbstractAsyncContextManager[
 
 
 async def run(cluster: Cluster, workload: Workload, side: Side) -> Window:
-    """One job of the workload, with its model and tasks made under the installation's folder of models."""
+    """Run one job of the workload; its model and tasks are in the installation's folder of
+    models."""
     model, tasks = models_write(cluster, workload)
     spec = workload.spec(model, tasks, max_staleness=side.max_staleness)
     return await cluster.run(side, spec, num_versions=workload.num_versions_of(side))
 
 
 def models_write(cluster: Cluster, workload: Workload) -> tuple[Path, Path]:
-    """The workload's model and tasks, under the installation's folder of models."""
+    """Write the workload's model and tasks into the installation's folder of models."""
     from tests.benchmarks.cluster.endless_model import Shape, endless_model_write  # it loads torch
 
     models = cluster.stack.home.root / "models"
@@ -106,7 +112,7 @@ def models_write(cluster: Cluster, workload: Workload) -> tuple[Path, Path]:
 
 
 def rows_of(workload: Workload, entries: Sequence[Entry]) -> list[Row]:
-    """Every metric of every side."""
+    """Return every metric of every side."""
     of_workload = [entry for entry in entries if entry.workload == workload.name]
     columns = columns_of(of_workload, num_machines=workload.num_machines)
     measured = {

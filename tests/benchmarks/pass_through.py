@@ -1,7 +1,8 @@
-"""`python -m tests.benchmarks.pass_through ENGINE_URL`: the least a proxy can do, the gateway's baseline.
+"""The least that a proxy can do, as the gateway's baseline: `python -m
+tests.benchmarks.pass_through ENGINE_URL`.
 
-A request's body goes to the engine as it is, the answer comes back as it comes: nothing is rendered, matched or stored.
-Serves on a loopback port, which it prints.
+A request's body goes to the engine unchanged, and the answer comes back unchanged: nothing is
+rendered, matched or stored. It serves on a loopback port, which it prints.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""What a benchmark leaves: rows against a named baseline, as a table for people and as JSON for programs.
+"""The results of a benchmark: rows compared with a named baseline, as a table for people and as
+JSON for programs.
 
-Enter: measured values, at least three for each side of a row unless a benchmark says otherwise. A row's value is their
-median, its spread the lowest and the highest. Invariant: a goal that is not met is shown as not met; nothing here
-judges a wall-clock time.
+It takes measured values, at least three for each side of a row unless a benchmark asks for fewer. A
+row's value is their median, and its spread the lowest and the highest. A goal that is not met is
+shown as not met; nothing here judges wall time.
 """
 
 import math
@@ -21,7 +22,7 @@ HEADER = ("metric", "value", "spread", "unit", "baseline", "its value", "its spr
 
 
 class TooFewRepeats(ValueError):
-    """A row without enough repeats to show a spread."""
+    """The row has too few repeats to show a spread."""
 
 
 class Bound(StrEnum):
@@ -36,7 +37,7 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the design or the roadmap asks of a row."""
+    """What the design asks of a row."""
 
     limit: float
     bound: Bound = Bound.AT_LEAST
@@ -52,7 +53,8 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side of a row: a value per repeat. Where a repeat takes minutes, a benchmark may ask for fewer of them."""
+    """One side of a row: a value per repeat. Where a repeat takes minutes, a benchmark may ask for
+    fewer of them."""
 
     values: Sequence[float]
     min_repeats: int = MIN_REPEATS
@@ -72,7 +74,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`ratio` is value / baseline_value, whichever way is better for the metric; not a number where that is 0."""
+    """`ratio` is value / baseline_value, whichever direction is better for the metric; it is NaN if
+    the baseline is 0."""
 
     metric: str
     unit: str
@@ -122,7 +125,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where it was measured and how busy that machine was with other things just before."""
+    """The machine that was measured on, and how busy it was with other things just before."""
 
     processor: str
     num_cores: int
@@ -145,7 +148,7 @@ def machine_describe() -> Machine:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A Markdown table, aligned."""
+    """Return an aligned Markdown table."""
     lines = [HEADER, *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
     shown = [
@@ -157,7 +160,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def report_write(name: str, machine: Machine, rows: Sequence[Row], *, folder: Path) -> Path:
-    """Write `<folder>/<name>.json`; returns where."""
+    """Write `<folder>/<name>.json` and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     report = {"name": name, "machine": machine, "rows": [row.record() for row in rows]}

@@ -1,7 +1,7 @@
-"""The acceptance tests over and over, until the time is over or a round fails.
+"""Runs the acceptance tests again and again until the time is over or a round fails.
 
-Enter: the command of a round and the time. Leaves: the status of the round that failed, else 0. At least one round is
-run, and a round that has begun is finished.
+It takes the command of a round and the time, and returns the status of the round that failed, or 0.
+It runs at least one round and finishes every round that it begins.
 """
 
 import subprocess

@@ -1,11 +1,13 @@
-"""SIGSTOP of each process in turn while a job runs: the job completes, no reward is false, nothing is doubled.
+"""Sends SIGSTOP to each process in turn while a job runs: the job completes, no reward is wrong,
+nothing is duplicated.
 
-For each victim: a job on a local installation is under way, the victim stands still for STOP_S seconds and goes on (a
-database as its whole process group, as a frozen container would). What is checked afterwards are rows and events of
-the database, not the installation's own audit. Then, on machines that sleep instead of computing, an engine is stopped:
-how much of its rate of trained tokens the job keeps, the time until the stop is noticed included.
+While a job runs on a local installation, the victim is stopped for STOP_S seconds and then
+continues (a database as its whole process group, as a frozen container would be). Afterwards, rows
+and events of the database are checked, not the installation's own audit. Then, on machines that
+sleep instead of computing, an engine is stopped, to see how much of its rate of trained tokens the
+job keeps, including the time until the stop is noticed.
 
-STOPS in the environment names victims, joined by commas; STOP_S shortens the stops.
+STOPS in the environment selects victims, separated by commas; STOP_S shortens the stops.
 """
 
 import asyncio
@@ -138,7 +140,7 @@ def _stopped(installation: PlatformProcess, models: Path, victim: str) -> Outcom
 
 @contextlib.contextmanager
 def _standing_still(processes: Sequence[psutil.Process]) -> Any:
-    """All of them stopped inside the block; what is still there afterwards goes on."""
+    """All of them are stopped inside the block; those that still exist afterwards continue."""
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):  # killed for it, and replaced
@@ -180,7 +182,7 @@ async def _paced_row() -> Row:
 
 
 def _rates(cluster: Cluster) -> tuple[float, float]:
-    """Of trained tokens, for so long before the stop and during it."""
+    """Return the rates of trained tokens, for this long before the stop and during it."""
     cluster.retag(MULTIPLEXED)
     model, tasks = models_write(cluster, PACED)
     job_id = cluster.client.job_submit(PACED.spec(model, tasks, max_staleness=MULTIPLEXED.max_staleness))[
@@ -212,7 +214,8 @@ def _engines_of(cluster: Cluster, machine: str) -> list[psutil.Process]:
 
 
 def _rate(cluster: Cluster, job_id: str, *, ago: int) -> float:
-    """Tokens of published batches per second, in the `ago`-th stretch of STOP_S seconds before now."""
+    """Return tokens of published batches per second, in the `ago`-th stretch of STOP_S seconds
+    before now."""
     with psycopg.connect(cluster.stack.urls.database_url) as connection:
         row = connection.execute(
             """SELECT coalesce(sum(b.num_trained_tokens), 0) FROM trajectory_batch b

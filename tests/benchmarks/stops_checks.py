@@ -1,6 +1,7 @@
-"""What must hold of a job after something stood still, read from the rows and events themselves.
+"""What must hold for a job after a process was stopped, read from the rows and events themselves.
 
-Enters: the database and a job that is over. Leaves: sentences about what is wrong, and the events that tell of it.
+It takes the database and a job that is over, and returns sentences about what is wrong and the
+events that tell of it.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ CHECKS: Mapping[str, str] = {
 
 
 def faults_found(database_url: str, job_id: UUID, *, num_updates: int) -> tuple[list[str], list[str]]:
-    """What is wrong, and what the events say that went wrong on the way."""
+    """Return what is wrong, and what the events say went wrong on the way."""
     values = {"job": job_id, "num_updates": num_updates}
     with psycopg.connect(database_url) as connection:
         faults = [

@@ -1,7 +1,9 @@
-"""Toy tasks that a tiny character model can learn: sums, string edits, and sums with an optional scratchpad.
+"""Toy tasks that a tiny character model can learn: sums, string edits, and sums with an optional
+scratchpad.
 
-A task is a prompt of fixed width, so that a batch of prompts needs no padding, and a function from an answer to its
-reward. `transcript` is what the warm start imitates: right often enough to be found, wrong often enough to be taught.
+A task is a prompt of fixed width, so a batch of prompts needs no padding, and a function from an
+answer to its reward. The warm start imitates `transcript`, which is right often enough to be found
+and wrong often enough to leave something to learn.
 """
 
 import random
@@ -23,17 +25,18 @@ class ToyTask:
     scratchpad: str = ""  # what helps, if anything does
 
     def reward(self, text: str) -> float:
-        """1 for the right answer behind whatever judgement and scratchpad came before it."""
+        """Return 1 for the right answer, whatever judgement and scratchpad come before it."""
         return float(text.rpartition("=")[2].rpartition(JUDGE_END)[2] == self.answer + STOP)
 
 
 def sums() -> list[ToyTask]:
-    """All sums of two digits: 100 tasks."""
+    """Return all sums of two digits: 100 tasks."""
     return [ToyTask("math", f"{a}+{b}  =", f"{a + b:02d}") for a in range(10) for b in range(10)]
 
 
 def edits() -> list[ToyTask]:
-    """The "code" side: reverse (R) three letters, drop the first (D) or swap the first two (S): 192 tasks."""
+    """Return the "code" side: reverse (R) three letters, drop the first (D) or swap the first two
+    (S): 192 tasks."""
     words = [a + b + c for a in LETTERS for b in LETTERS for c in LETTERS]
     made: dict[str, Callable[[str], str]] = {
         "R": lambda w: w[::-1],
@@ -44,7 +47,8 @@ def edits() -> list[ToyTask]:
 
 
 def judged(num_hard: int, *, seed: int) -> list[ToyTask]:
-    """Twice as many easy tasks (copy a digit) as hard ones (a sum of four digits, helped by its partial sums)."""
+    """Return twice as many easy tasks (copy a digit) as hard ones (a sum of four digits, helped by
+    its partial sums)."""
     chance = random.Random(seed)
     easy = [ToyTask("easy", f"{n % 10}>>>>=", str(n % 10)) for n in range(2 * num_hard)]
     hard = []
@@ -57,9 +61,10 @@ def judged(num_hard: int, *, seed: int) -> list[ToyTask]:
 
 
 def transcript(task: ToyTask, chance: random.Random, *, accuracy: float) -> str:
-    """An answer that is right with this probability.
+    """Return an answer that is right with this probability.
 
-    Judged tasks think or not by the toss of a coin, whatever they are; hard ones are right less often without.
+    Whether it thinks is random, whatever the task; on hard tasks it is right less often without
+    thinking.
     """
     if task.domain not in ("easy", "hard"):
         return _maybe_wrong(task.answer, chance, accuracy) + STOP

@@ -1,7 +1,9 @@
-"""A training loop without planes for toys: sampler → `assemble_batch` → `TrainEngine.step`, all the platform's own.
+"""A training loop without planes for toys: sampler → `assemble_batch` → `TrainEngine.step`, all
+from the platform.
 
-Only the sampler is this module's: it draws from the very weights that are trained, so batches are on policy. Groups
-are chosen by `core.algorithms.curriculum`, as the gateway chooses them. One process, one thread, float32.
+Only the sampler belongs to this module: it draws from the weights that are being trained, so
+batches are on policy. `core.algorithms.curriculum` chooses the groups, as in the gateway. One
+process, one thread, float32.
 """
 
 import random
@@ -36,7 +38,7 @@ def encode(text: str) -> list[int]:
 
 
 def warm_model(folder: Path, tasks: Sequence[ToyTask], *, accuracy: float, num_steps: int, seed: int) -> Path:
-    """A tiny Qwen3 that imitates transcripts of this accuracy."""
+    """Return a tiny Qwen3 that imitates transcripts of this accuracy."""
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=len(CHARACTERS), hidden_size=64, intermediate_size=192, num_hidden_layers=2,
@@ -68,7 +70,8 @@ def warm_model(folder: Path, tasks: Sequence[ToyTask], *, accuracy: float, num_s
 
 @torch.no_grad()
 def sample(model: Any, prompts: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Answers [B, N] and their logprobs for prompts [B, P] of one width; everything behind a stop is to be cut."""
+    """Return answers [B, N] and their logprobs for prompts [B, P] of one width; the caller cuts
+    what follows a stop."""
     answers: list[Tensor] = []
     logprobs: list[Tensor] = []
     ids, cache = prompts, None
@@ -84,7 +87,7 @@ def sample(model: Any, prompts: Tensor, generator: torch.Generator) -> tuple[Ten
 
 
 def finished(task: ToyTask, ids: list[int], logprobs: list[float], version: int) -> FinishedSession:
-    """One answer as the gateway would hand it on: cut behind its stop."""
+    """Return one answer as the gateway would pass it on, cut after its stop."""
     length = ids.index(IDS[STOP]) + 1 if IDS[STOP] in ids else len(ids)
     text = "".join(CHARACTERS[i] for i in ids[:length])
     nodes = [
@@ -110,7 +113,7 @@ def finished(task: ToyTask, ids: list[int], logprobs: list[float], version: int)
 
 @dataclass(slots=True)
 class TaskOrder:
-    """Epochs over a pool, with history resampling or without."""
+    """Epochs over a pool, with or without history resampling."""
 
     pool: Sequence[int]
     seed: int
@@ -171,7 +174,8 @@ class ToyRun:
     def train(
         self, num_updates: int, *, pools: Callable[[int], Sequence[int]] | None = None
     ) -> list[dict[str, float]]:
-        """Metrics of each update; `pools` gives the tasks that an update may choose from (its stage)."""
+        """Return the metrics of each update; `pools` contains the tasks that an update may choose
+        from (its stage)."""
         spec = self.spec(num_updates)
         engine = TrainEngine(self.model, spec)
         # The trained model attends to trees; the sampler needs the usual attention with a cache.
@@ -198,7 +202,8 @@ class ToyRun:
         return curve
 
     def _evaluation(self, sampler: Any, pool: Sequence[int]) -> dict[str, float]:
-        """Mean reward over the whole pool, and by domain: what is drawn says little of what is left out."""
+        """Return the mean reward over the whole pool, and by domain: the tasks drawn say little
+        about those left out."""
         tasks = [self.tasks[index] for index in pool for _ in range(GROUP_SIZE)]
         prompts = torch.tensor([encode(task.prompt) for task in tasks])
         answers, logprobs = sample(sampler, prompts, torch.Generator().manual_seed(self.seed))
@@ -213,7 +218,8 @@ class ToyRun:
     def _groups(
         self, sampler: Any, order: TaskOrder, generator: torch.Generator, update: int, spec: JobSpec
     ) -> tuple[list[int], list[list[FinishedSession]], int]:
-        """One batch of groups; under dynamic sampling those without contrast are replaced, up to the limit."""
+        """Return one batch of groups; with dynamic sampling, groups without contrast are replaced,
+        up to the limit."""
         sampling = spec.algorithm.sampling
         chosen: list[int] = []
         groups: list[list[FinishedSession]] = []
@@ -251,7 +257,7 @@ def _plan(spec: JobSpec, update: int) -> BatchPlan:
 
 
 def _domains(groups: Sequence[Sequence[FinishedSession]]) -> dict[str, float]:
-    """Per domain: reward, answer length and how often a session chose to think."""
+    """Return, per domain: reward, answer length and how often a session chose to think."""
     found: dict[str, float] = {}
     for domain in {session.domain for group in groups for session in group}:
         own = [session for group in groups for session in group if session.domain == domain]

@@ -1,8 +1,9 @@
-"""Recording and matching of trajectories: 20-turn episodes of 8,000 tokens.
+"""Recording and matching of trajectories: episodes of 20 turns and 8,000 tokens.
 
-Recording: the gateway's writer with 64 episodes at once, against one INSERT statement and one commit per turn, on one
-connection, through the same tables; PostgreSQL commits to disk. Matching: planning the 20th turn of a conversation by
-its tree, as the gateway does, against rendering and tokenising the whole conversation.
+Recording compares the gateway's writer, with 64 episodes at once, with one INSERT statement and one
+commit per turn, on one connection and in the same tables; PostgreSQL commits to disk. Matching
+compares planning the 20th turn of a conversation by its tree, as the gateway does, with rendering
+and tokenising the whole conversation.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ Episode = Sequence[Sequence[NodeRow]]
 
 
 class Recording:
-    """Sides of the comparison; each sample records fresh sessions of a job that exists."""
+    """The sides of the comparison; each sample records new sessions of an existing job."""
 
     def __init__(self, world: GatewayWorld) -> None:
         self._world = world
@@ -91,7 +92,8 @@ class Recording:
         return [self._episode(key, prompt) for keys, prompt in groups for key in keys]
 
     def _new_group(self) -> tuple[list[SessionKey], bytes]:
-        """Its sessions, as rows, and the prompt that they all begin with."""
+        """Return the sessions of a new group as rows, and the prompt that all of them begin
+        with."""
         world, group = self._world, uuid4()
         world.insert(
             "trajectory_group", id=group, project_id=world.project_id, job_id=world.job_id,
@@ -112,7 +114,8 @@ class Recording:
         return [self._turn(key, number, prompt) for number in range(NUM_TURNS)]
 
     def _turn(self, key: SessionKey, number: int, root: bytes) -> list[NodeRow]:
-        """Two nodes: what the agent said and what the policy answered, with a logprob for each token."""
+        """Return two nodes: what the agent said and what the policy answered, with a logprob for
+        each token."""
         asked = {"role": "user", "content": "q" * NUM_PROMPT_TOKENS * CHARACTERS_PER_TOKEN}
         said = {"role": "assistant", "content": "a" * NUM_SAMPLED_TOKENS * CHARACTERS_PER_TOKEN}
         turn_id, index, tokens = uuid4(), 2 * number, (number + 1) * (NUM_PROMPT_TOKENS + NUM_SAMPLED_TOKENS)
@@ -147,7 +150,8 @@ class Recording:
         return self._chance.integers(0, VOCABULARY, num_tokens).astype("<i4").tobytes()
 
     def _check_recorded(self, episodes: Sequence[Episode]) -> None:
-        """Another connection sees every token; then the tables are as small as before."""
+        """Check that another connection sees every token; then make the tables as small as
+        before."""
         sessions = [episode[0][0].key.session_id for episode in episodes]
         with psycopg.connect(self._world.database_url, autocommit=True) as connection:
             query = "SELECT sum(num_tokens) FROM trajectory_node WHERE session_id = ANY(%s)"
@@ -179,7 +183,7 @@ async def measure() -> list[Row]:
 
 
 async def _recorded(writer: TurnWriter, episode: Episode) -> None:
-    """As an agent does: the next turn begins when this one is acknowledged."""
+    """Record as an agent does: the next turn begins when this one is acknowledged."""
     for turn in episode:
         await writer.commit(turn)
 

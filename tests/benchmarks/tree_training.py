@@ -1,13 +1,16 @@
-"""One step (forward and backward) on trees of tokens against the same branches trained one by one.
+"""Compares one step (forward and backward) on trees of tokens with the same branches trained one by
+one.
 
-Both sides have the same weights, tokens, loss and budget of a micro-batch, on one thread each. The baseline writes all
-branches out, as many whole rows of equal length as fit the budget, without any padding, on torch's own causal
-attention; the tree's side takes each token once. Objective by_leaves: both have the same loss and gradients (checked
-before measuring), and the baseline computes the head for each branch. Under `once` it computes the head for each answer
-once, so that is reported beside. Speed-up = baseline's time / tree's time; the bound is linear tokens / tree tokens. A
-side has one thread, and its time is that of the processor, which others disturb less than the clock on the wall.
+Both sides have the same weights, tokens, loss and micro-batch budget, with one thread each. The
+baseline writes all branches out, as many whole rows of equal length as fit the budget, without
+padding, on torch's own causal attention; the tree's side computes each token once. With the
+objective by_leaves, both sides have the same loss and gradients (checked before measuring), and the
+baseline computes the head for each branch. With `once` it computes the head for each answer once,
+so that is reported as well. Speed-up = baseline's time / tree's time; the bound is linear tokens /
+tree tokens. Times are processor times, which other work disturbs less than wall time.
 
-Shapes, with shared stretches s = 1 - tree tokens / linear tokens: two levels of forks, answers after every fork.
+The shapes have shared stretches s = 1 - tree tokens / linear tokens: two levels of forks, with
+answers after every fork.
 """
 
 import time
@@ -51,7 +54,8 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Trees of a prompt, `num_middle` answers after it and `num_ends` more after each of those."""
+    """Trees with a prompt, `num_middle` answers after it and `num_ends` more after each of
+    those."""
 
     percent_shared: int
     num_trees: int
@@ -93,7 +97,8 @@ WITH_ONCE = 60
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One micro-batch: what `Policy.forward` takes, and the advantage of each trained token."""
+    """One micro-batch: the arguments of `Policy.forward`, and the advantage of each trained
+    token."""
 
     token_ids: Tensor
     rows: Tensor
@@ -139,7 +144,7 @@ async def _measure(shape: Shape, linear: Policy, on_trees: Policy) -> list[Row]:
 
 
 def _objectives(shape: Shape) -> list[TrainObjective]:
-    """The slow second baseline is measured for one shape only."""
+    """Measure the slow second baseline for one shape only."""
     is_both = shape.percent_shared == WITH_ONCE
     return [TrainObjective.BY_LEAVES, TrainObjective.ONCE] if is_both else [TrainObjective.BY_LEAVES]
 
@@ -206,7 +211,7 @@ def _linear_passes(
 def _check_same_gradients(
     linear: Policy, rows: Sequence[Pass], on_trees: Policy, tree: Sequence[Pass]
 ) -> None:
-    """The sides do the same work, up to what float32 rounds."""
+    """Check that the sides do the same work, up to float32 rounding."""
     for policy, passes in ((linear, rows), (on_trees, tree)):
         policy.zero_grad(set_to_none=True)
         for one in passes:

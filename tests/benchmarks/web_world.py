@@ -1,6 +1,7 @@
-"""A web process on databases of its own, with one project, one job and one visitor, for measuring pages and sockets.
+"""A web process with its own databases, one project, one job and one visitor, for measuring pages
+and sockets.
 
-No gateway, scheduler or machine runs beside it: what is measured has the machine to itself.
+No gateway, scheduler or machine runs beside it, so it has the machine to itself.
 """
 
 import asyncio
@@ -31,7 +32,8 @@ VISITOR = "u"  # the user that GatewayWorld makes
 
 @dataclass(frozen=True, slots=True)
 class WebWorld:
-    """`data` writes rows as the planes would; `environ` is what Django's processes get."""
+    """`data` writes rows as the planes would; `environ` is the environment of Django's
+    processes."""
 
     data: GatewayWorld
     environ: Mapping[str, str]

@@ -1,7 +1,9 @@
-"""A trainer or agent runner without work: speaks the child protocol and does as FAKE_CHILD says.
+"""A trainer or agent runner that does no work: it speaks the child protocol and behaves as
+FAKE_CHILD says.
 
-`work` (default): says it trains until drained. `end`: ends each phase at once. `fail`: refuses each phase.
-`crash`: exits with status 3 when begun. `deaf`: never answers a drain. `renewed`: ends with a renewed credential.
+`work` (default): says that it trains until it is drained. `end`: ends each phase at once. `fail`:
+refuses each phase. `crash`: exits with status 3 when a phase begins. `deaf`: never answers a drain.
+`renewed`: ends with a renewed credential.
 """
 
 import argparse

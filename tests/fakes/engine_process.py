@@ -1,8 +1,7 @@
-"""The fake engine as a program with the embedded engine's flags, for supervisors to own.
+"""The fake engine as a program with the embedded engine's flags, for supervisors to start.
 
-Run from the repository's root as `python -m tests.fakes.engine_process`.
-
-`FAKE_STEP_DELAY_S` in the environment slows it down; `FAKE_ENGINE_EXIT` makes it say something and exit at once.
+Run from the repository's root as `python -m tests.fakes.engine_process`. `FAKE_STEP_DELAY_S` in the
+environment slows it down; `FAKE_ENGINE_EXIT` makes it print something and exit at once.
 """
 
 import argparse

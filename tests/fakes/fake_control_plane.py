@@ -188,7 +188,7 @@ def job_spec() -> dict[str, Any]:
 
 
 def weights_in(folder: Path, version: int, *, sealed: SealedShards | None = None) -> WeightsReference:
-    """A whole version; the fake engine reads nothing of it."""
+    """Return a complete version; the fake engine does not read it."""
     tensors = HeldTensors(a=RawTensor(dtype="F32", shape=(1,), data=bytes(4), num_bytes=4))
     published = weights_publish(
         folder / "versions",

@@ -39,7 +39,8 @@ def _digest(prefix: NDArray[np.int32], version: str) -> bytes:
 
 
 def next_token(prefix: list[int] | NDArray[np.int32], *, version: str, vocab_size: int = 300) -> int:
-    """The token the fake puts after `prefix` under `version`; never 0 … 9, so tests may use those to stop."""
+    """Return the token that the fake appends to `prefix` under `version`; never 0 … 9, so tests may
+    use those to stop."""
     value = int.from_bytes(_digest(np.asarray(prefix, dtype=np.int32), version)[:4], "little")
     return 10 + value % (vocab_size - 10)
 
@@ -51,7 +52,7 @@ def next_logprob(prefix: list[int] | NDArray[np.int32], *, version: str) -> floa
 
 @dataclass(slots=True)
 class Faults:
-    """What the fake does wrong; tests change it while it runs."""
+    """The faults of the fake; tests change them while it runs."""
 
     step_delay_s: float = 0.0
     die_after_tokens: int = NEVER  # of all requests together
@@ -60,7 +61,7 @@ class Faults:
 
 class _NoWeights:
     def apply(self) -> None:
-        """The fake's weights are its version."""
+        """The fake's weights consist of its version."""
 
 
 class FakeRunner:
@@ -169,7 +170,7 @@ class FakeEngine:
         await self.service.set_weight_version(version)
 
     async def kill(self) -> None:
-        """Break off every connection and stop listening, as a killed process does."""
+        """Break all connections and stop listening, as a killed process does."""
         if self.is_dead:
             return
         self.is_dead = True

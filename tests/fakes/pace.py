@@ -1,6 +1,6 @@
-"""How long the paced engine and the paced trainer sleep where real ones compute.
+"""How long the paced engine and the paced trainer sleep instead of computing.
 
-Given to their processes as JSON in the environment; seconds, the same on every machine.
+Their processes get it as JSON in the environment, in seconds, the same on every machine.
 """
 
 import os

@@ -1,7 +1,9 @@
-"""The fake engine with stated durations: what it does takes as long as `Pace` says, asleep, so many fit on a core.
+"""The fake engine with fixed durations: everything takes as long as `Pace` says, asleep, so many
+engines fit on a core.
 
-Run from the repository's root as `python -m tests.fakes.paced_engine`, with the embedded engine's flags. Tokens and
-logprobs are the fake's: a pure function of prefix and version. The same contract suite as for every engine holds it.
+Run from the repository's root as `python -m tests.fakes.paced_engine`, with the embedded engine's
+flags. Tokens and logprobs are the fake's: a pure function of prefix and version. It passes the
+contract suite of all engines.
 """
 
 import argparse
@@ -28,7 +30,8 @@ class PacedRunner(FakeRunner):
         self._due_s = 0.0
 
     def step(self, batch: StepBatch) -> Sampled:
-        """Ends at a multiple of the step's duration after the last one: lateness of the sleep does not add up."""
+        """End at a multiple of the step's duration after the last step, so that late wake-ups do
+        not add up."""
         num_prompt_tokens = sum(len(chunk.tokens) for chunk in batch.chunks)
         duration_s = self._pace.step_s + num_prompt_tokens * self._pace.prompt_token_s
         sampled = super().step(batch)

@@ -1,7 +1,8 @@
-"""The real trainer around an engine that sleeps: leases, staleness, checkpoints and publication are the real ones.
+"""The real trainer around an engine that sleeps: leases, staleness, checkpoints and publication are
+real.
 
-Run from the repository's root as `python -m tests.fakes.paced_trainer`, with the trainer's flags. Its weights are one
-number, the step they were made by, so a checkpoint that is loaded shows which step it was.
+Run from the repository's root as `python -m tests.fakes.paced_trainer`, with the trainer's flags.
+Its weights are one number, the step that made them, so a loaded checkpoint shows its step.
 """
 
 import time

@@ -1,7 +1,8 @@
 """A front with an engine behind it whose answers a test writes: exact, and faulty on demand.
 
-The script maps the prompt's text to the answer's text; the engine tokenises it and says its tokens one by one, going on
-where a continued prompt left off. It checks credentials, job and version as the real front does.
+The script maps the prompt's text to the answer's text. The engine tokenises it and sends its tokens
+one by one, continuing where a continued prompt ended. It checks credentials, job and version as the
+real front does.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ Script = Callable[[str], str]
 
 @dataclass(slots=True)
 class ScriptedEngine:
-    """`version` may be changed while it runs: later tokens carry the new one."""
+    """`version` may be changed while it runs; later tokens then carry the new one."""
 
     text: ModelText
     script: Script

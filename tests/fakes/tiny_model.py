@@ -1,4 +1,5 @@
-"""Run as a script with a folder: makes there the smallest model that trainers load, the same each time."""
+"""Run as a script with a folder: write the smallest model that trainers load there, the same each
+time."""
 
 import sys
 

@@ -1,7 +1,9 @@
-"""The real trainer, whose other ranks are forked before it begins: `python -m … NUM_OTHERS`, then the trainer's flags.
+"""The real trainer, whose other ranks are forked before it begins: `python -m … NUM_OTHERS`, then
+the trainer's flags.
 
-A rank starts as the same program with the same socket as ever, without the imports. The others are this process's
-children and wait to be told what to become; who is never told ends with it.
+A rank starts as the same program with the same socket as usual, but without the imports. The other
+ranks are children of this process and wait to be told what to become; one that is never told ends
+with it.
 """
 
 import os
@@ -20,7 +22,7 @@ NAME_BYTES = 1024
 
 
 class ForkedRank:
-    """As much of `subprocess.Popen` as the first rank uses."""
+    """The part of `subprocess.Popen` that the first rank uses."""
 
     def __init__(self, pid: int, gate: socket.socket) -> None:
         self.returncode: int | None = None

@@ -1,4 +1,5 @@
-"""The web application with one path more: `/stand-still` blocks the event loop that serves it, as a fault would."""
+"""The web application with one more path: `/stand-still` blocks the event loop that serves it, as a
+fault would."""
 
 import time
 from collections.abc import Awaitable, Callable, MutableMapping

@@ -1,6 +1,8 @@
-"""Tests of one device: `make test-gpu` where there is an NVIDIA GPU; `make test-gpu DEVICE=cpu` tries the suite itself.
+"""Tests of one device: `make test-gpu` on an NVIDIA GPU; `make test-gpu DEVICE=cpu` tries the suite
+itself.
 
-Not collected by `make test`. What was measured goes to `build/gpu/<device>.json`, under the device's own name.
+`make test` does not collect them. Measurements go to `build/gpu/<device>.json`, under the device's
+own name.
 """
 
 import json
@@ -36,7 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def figures(device: torch.device) -> Iterator[Figures]:
-    """A section for each test to fill; written when all are done, if any did."""
+    """A section for each test to fill; it is written when all tests are done, if any filled
+    theirs."""
     sections: Figures = {}
     yield sections
     if not sections:

@@ -1,4 +1,4 @@
-"""A random model of a size that suits the device, and a plain forward to hold logprobs against."""
+"""A random model whose size suits the device, and a plain forward pass to compare logprobs with."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ INITIAL_RANGE = {"cpu": 0.15, "cuda": 0.04}  # wide, so that a wrong logprob sho
 
 
 def build_model(folder: Path, *, device: torch.device, seed: int = 0) -> Path:
-    """A Qwen3 with tied embeddings, in float32 files."""
+    """Write a Qwen3 with tied embeddings, in float32 files."""
     torch.manual_seed(seed)
     sizes = SIZES[device.type]
     config = Qwen3Config(
@@ -49,7 +49,7 @@ def load_plain(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
 
 @torch.no_grad()
 def plain_logprobs(model: PreTrainedModel, prompt: list[int], answer: list[int]) -> NDArray[np.float64]:
-    """[len(answer)], from one forward over all of it without any cache."""
+    """Return [len(answer)], from one forward pass over everything without a cache."""
     tokens = torch.tensor([prompt + answer], device=model.device)
     logits = model(tokens).logits[0, len(prompt) - 1 : -1].double()
     chosen = logits.log_softmax(-1).gather(1, tokens[0, len(prompt) :, None])[:, 0]

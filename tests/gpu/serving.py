@@ -1,4 +1,5 @@
-"""An embedded engine in this process, behind its real HTTP server: its memory can be looked at from outside."""
+"""An embedded engine in this process, behind its real HTTP server, so that its memory can be
+inspected from outside."""
 
 import asyncio
 import time
@@ -48,7 +49,7 @@ class Served:
         return Answer(prompt, choice["token_ids"], logprobs, choice["weight_versions"])
 
     async def generate_all(self, prompts: list[list[int]], *, num_tokens: int) -> tuple[list[Answer], float]:
-        """All at once, and how many seconds that took."""
+        """Generate all at once; also return how many seconds that took."""
         started_s = time.monotonic()
         answers = await asyncio.gather(*(self.generate(prompt, num_tokens=num_tokens) for prompt in prompts))
         return list(answers), time.monotonic() - started_s

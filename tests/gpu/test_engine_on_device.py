@@ -1,4 +1,5 @@
-"""The embedded engine on the device: where its tensors are, its logprobs, what sleep gives back, how fast it is."""
+"""The embedded engine on the device: where its tensors are, its logprobs, what sleep frees, how
+fast it is."""
 
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def prompts(num: int) -> list[list[int]]:
 
 
 @DTYPES
-async def test_logprobs_on_the_device_are_those_of_a_plain_forward(
+async def test_logprobs_on_the_device_are_those_of_a_plain_forward_pass(
     device: torch.device, model: Path, figures: Figures, dtype: torch.dtype
 ) -> None:
     runner = runner_of(model, dtype=dtype, device=device)
@@ -57,7 +58,7 @@ async def test_logprobs_on_the_device_are_those_of_a_plain_forward(
     assert differences.mean() < mean
 
 
-async def test_sleep_gives_the_memory_of_the_cache_back(
+async def test_sleep_frees_the_memory_of_the_cache(
     device: torch.device, model: Path, figures: Figures
 ) -> None:
     runner = runner_of(model, dtype=torch.bfloat16, device=device)
@@ -81,7 +82,8 @@ async def test_sleep_gives_the_memory_of_the_cache_back(
 
 
 def bytes_used(device: torch.device) -> int:
-    """On the card, by whoever; 0 on a processor, whose allocator is tested with the engine's process."""
+    """Return the memory in use on the GPU, by anyone; 0 on a CPU, whose allocator the tests of the
+    engine's process cover."""
     if device.type == "cpu":
         return 0
     torch.cuda.synchronize(device)

@@ -1,4 +1,5 @@
-"""The DeepSpeed trainer on the device: its numbers, its memory, weights handed over to an engine, agreement with it."""
+"""The DeepSpeed trainer on the device: its numbers, its memory, the weights it passes to an engine,
+agreement with it."""
 
 import json
 import subprocess
@@ -26,7 +27,7 @@ def model(device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def rows_of(model: Path, folder: Path, environment: dict[str, str]) -> Rows:
-    """A process of its own: a trainer's process group is for ever."""
+    """Run a case in a process of its own, because a trainer's process group cannot be replaced."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.gpu.trainer_check", model, folder],
         env=child_environment() | environment,
@@ -63,7 +64,7 @@ def test_trainer_computes_on_the_device_and_agrees_with_the_engine(
         assert row["freed MB"] > row["weights MB"]  # between phases, to engines that share the card
 
 
-def test_step_on_trees_is_the_step_on_branches(rows: Rows) -> None:
+def test_a_step_on_trees_equals_the_step_on_branches(rows: Rows) -> None:
     sharing = rows[SHARING]
     assert sharing["trees"]["num_tokens"] < sharing["branches"]["num_tokens"]
     for name in ("loss", "grad_norm"):
@@ -76,7 +77,7 @@ def test_step_on_trees_is_the_step_on_branches(rows: Rows) -> None:
             assert row["entropy"] == pytest.approx(branches["entropy"], rel=tolerance)
 
 
-def test_step_on_the_device_is_the_step_on_a_processor(rows: Rows, model: Path, tmp_path: Path) -> None:
+def test_a_step_on_the_device_equals_the_step_on_a_cpu(rows: Rows, model: Path, tmp_path: Path) -> None:
     no_card = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
     case = "float32 rows"
     expected = rows_of(model, tmp_path, no_card)[case]

@@ -1,7 +1,9 @@
-"""Weights from a trainer's memory into an engine on the device, by each way: the logprobs are those of the files.
+"""Weights from a trainer's memory reach an engine on the device by each transport: the logprobs are
+those of the files.
 
-Between GPUs the broadcast is NCCL's, which puts no two ranks on one card: with a single one that case is skipped.
-What is handed over within a card is taken on the first one, by a process that is killed in the middle as well.
+Between GPUs the broadcast is NCCL's, which puts no two ranks on one GPU, so with a single GPU this
+case is skipped. Weights passed within a GPU are tested on the first one, also by a process that is
+killed in the middle.
 """
 
 import subprocess
@@ -51,7 +53,7 @@ sys.stdin.read()
 
 
 def offer(model: Path, versions: Path, transport: str, on_bucket: Callable[[], None]) -> WeightOffers:
-    """What a trainer does with version 1; its weights are those of `model`."""
+    """Do what a trainer does with version 1, whose weights are those of `model`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     memory = memory_of(device) if transport == WeightTransport.CUDA_IPC else None
     offers = WeightOffers(
@@ -74,7 +76,7 @@ def offer(model: Path, versions: Path, transport: str, on_bucket: Callable[[], N
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Starts one that offers a model's weights; the folder of its version."""
+    """Start a trainer that offers a model's weights; return the folder of its version."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(model: Path, transport: WeightTransport, *, dies_at_bucket: int = 0) -> Path:
@@ -123,7 +125,7 @@ async def test_weights_from_memory_are_served_on_the_device(
     assert differences.max() < TOLERANCES[device.type]
 
 
-async def test_trainer_killed_amid_buckets_leaves_the_engine_its_device_and_the_files(
+async def test_a_trainer_killed_between_buckets_leaves_the_engine_its_device_and_the_files(
     device: torch.device, trainer: Callable[..., Path], tmp_path: Path
 ) -> None:
     model = build_model(tmp_path / "model", device=device, seed=0)

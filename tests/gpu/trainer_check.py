@@ -1,7 +1,9 @@
-"""Run as a script: trainer and engine on the device that torch sees, in one process. Prints one JSON line per case.
+"""Run as a script: trainer and engine on the device that torch sees, in one process. It prints one
+JSON line per case.
 
-For each number format and form of training: a step, its weights published as files and handed over to a serving engine
-in place, tokens sampled under them, and a step on those tokens, whose mismatch is what trainer and engine differ by.
+A case is a number format and a form of training. Each makes a step, publishes its weights as files,
+passes them to a serving engine in place, samples tokens under them, and makes a step on those
+tokens. The mismatch is the difference between trainer and engine.
 """
 
 import asyncio
@@ -39,7 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def batch_of(answers: list[Answer], *, number: int, version: int) -> Batch:
-    """One sample an answer, advantages by turns of either sign."""
+    """Return one sample per answer, with advantages of alternating sign."""
     lengths = np.array([len(answer.prompt) + len(answer.token_ids) for answer in answers])
     mask = np.concatenate([[0] * len(a.prompt) + [1] * len(a.token_ids) for a in answers]).astype(np.uint8)
     advantages = np.repeat(np.resize([1.0, -1.0], len(answers)), lengths).astype(np.float32) * mask
@@ -73,7 +75,7 @@ def batch_of(answers: list[Answer], *, number: int, version: int) -> Batch:
 
 
 def random_answers(rng: np.random.Generator) -> list[Answer]:
-    """As if sampled from a uniform policy: the same on every device."""
+    """Return answers as if sampled from a uniform policy, the same on every device."""
     answers = []
     for _ in range(NUM_SAMPLES):
         tokens = rng.integers(3, VOCABULARY, size=24 + NUM_TOKENS).tolist()
@@ -135,7 +137,7 @@ async def check(name: str, options: dict[str, Any], model: Path, folder: Path) -
 
 
 def check_sharing(model: Path) -> dict[str, Any]:
-    """A step on sessions that share much, as trees and as the branches written out."""
+    """Make a step on sessions that share much, as trees and as the branches written out."""
     row: dict[str, Any] = {"case": SHARING}
     for form, is_tree in (("trees", True), ("branches", False)):
         spec = trees.make_case({"objective": "by_leaves", "zero_stage": 1}, is_tree=is_tree)

@@ -1,8 +1,9 @@
-"""A tiny model, from a seed, that never ends a turn by itself: how long an answer is, the request alone decides.
+"""A tiny model from a seed that never ends a turn by itself, so only the request decides how long
+an answer is.
 
-Enters: a folder and a shape. Leaves: a Hugging Face folder with tokenizer and chat template. How: one channel of the
-residual stream is the same positive number everywhere (no layer writes to it), and the output head reads every special
-token from it with a large negative weight.
+It takes a folder and a shape and writes a Hugging Face folder with tokenizer and chat template. One
+channel of the residual stream is the same positive number everywhere, because no layer writes to
+it, and the output head reads every special token from this channel with a large negative weight.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Shape:
 
 
 def endless_model_write(folder: Path, *, shape: Shape, seed: int) -> Path:
-    """Write the model unless the folder is there already."""
+    """Write the model unless the folder exists already."""
     if (folder / "config.json").exists():
         return folder
     template = ChatTemplate()

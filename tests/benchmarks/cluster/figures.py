@@ -1,8 +1,9 @@
-"""What is told of each run: figures of a window, and how far they are from the work-conserving bound.
+"""The figures of each run's window, and how far they are from the work-conserving bound.
 
-The bound is N machines that only ever generate or train, (W_rollout + W_train) / N: each kind of work costs what it
-cost, in machine seconds a token, in the cheapest run of any side. What disturbs a run, another kind of work on the
-same cores included, makes it dearer, never cheaper; so the bound is that of undisturbed work.
+The bound is that of N machines that only ever generate or train: N / (W_rollout + W_train), where
+each W is what this kind of work cost, in machine seconds per token, in the cheapest run of any
+side. Disturbances, including other work on the same cores, only ever make a run more expensive, so
+this is the bound of undisturbed work.
 """
 
 import os
@@ -37,14 +38,16 @@ def figures_of(window: Window) -> dict[str, float]:
 
 
 def bound_of(runs: Iterable[Mapping[str, float]], *, num_machines: int) -> float:
-    """Trained tokens a second of machines that only work, by the figures of all runs of one workload."""
+    """Return the trained tokens per second of machines that only work, from the figures of all runs
+    of one workload."""
     figures = list(runs)
     machine_s_per_token = sum(min(run[work] for run in figures) for work in (ROLLOUT_S, TRAIN_S)) / 1e6
     return num_machines / machine_s_per_token
 
 
 def columns_of(entries: Sequence[Entry], *, num_machines: int) -> dict[str, dict[str, list[float]]]:
-    """Values by metric, then side, a value for each round; per cent of the bound that is missing among them."""
+    """Return values by metric, then by side, with one value per round. One of the metrics is the
+    gap to the bound in per cent."""
     columns: dict[str, dict[str, list[float]]] = {metric: {} for metric in UNITS}
     bound = bound_of((entry.figures for entry in entries), num_machines=num_machines)
     for entry in sorted(entries, key=lambda entry: entry.round):

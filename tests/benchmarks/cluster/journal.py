@@ -1,7 +1,9 @@
-"""Runs that were measured so far, one JSON line each: a measurement that is cut short loses none, the next goes on.
+"""The runs measured so far, one JSON line each, so an interrupted measurement loses none and
+continues later.
 
-A journal is named by a digest of the code and settings that it measures, so rows of different code are never mixed.
-Once whole it is put aside under the time of its end, and the next measurement begins anew.
+A journal is named by a digest of the code and settings that it measures, so rows of different code
+are never mixed. Once it is complete, it is renamed with its end time, and the next measurement
+starts a new one.
 """
 
 import hashlib
@@ -28,7 +30,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Appends are on disk when they return."""
+    """Entries are on disk when `append` returns."""
 
     def __init__(self, folder: Path, *, digest: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,12 +48,12 @@ class Journal:
         self.entries.append(entry)
 
     def put_aside(self) -> Path:
-        """It is whole: keep it under another name, which is returned."""
+        """Keep the complete journal under another name and return that name."""
         return self.path.rename(self.path.with_name(f"whole-{datetime.now(UTC):%Y%m%dT%H%M%S}.jsonl"))
 
 
 def digest_of(settings: object, folders: Iterable[Path]) -> str:
-    """Of the settings' text and of every Python file below the folders."""
+    """Return the digest of the settings' text and of every Python file below the folders."""
     digest = hashlib.sha256(repr(settings).encode())
     for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         digest.update(path.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

@@ -1,8 +1,9 @@
-"""The sides of the comparison: which tags the machines get and how far ahead of training generation may be.
+"""The sides of the comparison: which tags the machines have, and how far generation may be ahead of
+training.
 
-All are one platform with other settings. `SYNCHRONOUS` and `ONE_STEP_OFF` are the usual baselines of the field; the
-unbounded side never waits for a bound: it shows what two kinds of machines reach at best, at a staleness that is
-nobody's choice.
+All sides are the same platform with other settings. `SYNCHRONOUS` and `ONE_STEP_OFF` are the usual
+baselines. The unbounded side never waits for a bound: it shows the most that two kinds of machines
+can reach, at a staleness that nobody would choose.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ FAR_AHEAD = 1000
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What the first machine may do, and what the others."""
+    """What the first machine may do, and what the others may do."""
 
     name: str
     first: frozenset[Role]
@@ -25,7 +26,7 @@ class Side:
 
     @property
     def is_synchronous(self) -> bool:
-        """Nothing is begun ahead, so that its batches are alike from the second on."""
+        """True if nothing is begun ahead, so that all batches from the second on are alike."""
         return self.max_staleness == 0
 
 
@@ -43,7 +44,8 @@ SIDES = (MULTIPLEXED, SYNCHRONOUS, ONE_STEP_OFF, COLOCATED, UNBOUNDED)
 
 
 def machines_of(num_machines: int, *, module: str, is_pinned: bool) -> tuple[LocalMachine, ...]:
-    """`num_machines` that share the work, and one for the agents; a side retags them before each of its runs."""
+    """Return `num_machines` that share the work, and one for the agents. Each run retags them for
+    its side."""
     working = tuple(
         LocalMachine(f"machine-{number}", ("rollout",), core=number if is_pinned else None, module=module)
         for number in range(num_machines)

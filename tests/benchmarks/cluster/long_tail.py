@@ -1,10 +1,12 @@
-"""An environment whose answers have lengths drawn beforehand: a long tail, the same for every side of a comparison.
+"""An environment whose answers have lengths drawn beforehand: a long tail, identical for every side
+of a comparison.
 
-Enters: tasks, each with one length and one reward per session of its group. Leaves: one turn per session that is cut
-at exactly that length (`max_tokens`, by a model that never ends a turn itself). Invariant: the sessions of a group
-take the task's lengths in turn, so a group always has the same lengths, whatever was run again or moved.
+Each task has one length and one reward per session of its group. A session is one turn that is cut
+at exactly that length (`max_tokens`, with a model that never ends a turn itself). The sessions of a
+group take the task's lengths in turn, so a group always has the same lengths, whatever was run
+again or moved.
 
-Run as a module it is the agent runner with this environment in the place of `command`.
+Run as a module, it is the agent runner with this environment in place of `command`.
 """
 
 import itertools
@@ -34,7 +36,7 @@ MAX_TOKENS = 512
 
 
 class LongTailEnvironment:
-    """One connection pool for all sessions; draws nothing itself."""
+    """Uses one connection pool for all sessions and draws nothing itself."""
 
     def __init__(self) -> None:
         self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
@@ -64,9 +66,10 @@ class LongTailEnvironment:
 
 
 def tasks_write(path: Path, *, num_tasks: int, group_size: int, telling_every: int, seed: int) -> Path:
-    """Tasks with lengths from a log-normal distribution.
+    """Write tasks with lengths from a log-normal distribution.
 
-    The rewards of every so many tasks differ within the group; the others teach nothing, so training passes them over.
+    The rewards of every n-th task differ within the group. The other tasks teach nothing, so
+    training skips them.
     """
     random = np.random.default_rng(seed)
     rewards = np.linspace(0, 1, group_size)

@@ -1,7 +1,9 @@
-"""What a run did between two of its publications: tokens, time of the machines, processor time of the planes.
+"""Measures what a run did between two of its publications: tokens, machine time, processor time of
+the planes.
 
-Enters: the REST API and the database of the installation, and its processes. Leaves: a `Window`. Ends of the window
-are publications, so it holds whole training steps: the start of the job and its end are in no figure.
+It takes the REST API and the database of the installation, and its processes, and returns a
+`Window`. A window begins and ends with a publication, so it contains complete training steps, and
+no figure includes the start or the end of the job.
 """
 
 import time
@@ -39,7 +41,7 @@ _SAMPLED = """
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`seconds` sums over the machines that work (not the agents'), by (state, cause)."""
+    """`seconds` sums over the working machines (without the agents'), by (state, cause)."""
 
     duration_s: float
     num_machines: int
@@ -52,14 +54,14 @@ class Window:
     cpu_shares: Mapping[str, float]  # of one core, by process
 
     def share(self, *states: str) -> float:
-        """Of the machines' time."""
+        """Return the share of machine time."""
         return self.seconds_of(*states) / (self.duration_s * self.num_machines)
 
     def seconds_of(self, *states: str) -> float:
         return sum(seconds for (state, _), seconds in self.seconds.items() if state in states)
 
     def time_shares(self) -> dict[str, float]:
-        """Of the machines' time, by state, and cause where there is one."""
+        """Return the shares of machine time by state, and by cause if there is one."""
         total_s = self.duration_s * self.num_machines
         return {
             f"{state}: {cause}" if cause else state: seconds / total_s
@@ -68,17 +70,19 @@ class Window:
 
     @property
     def machines_cpu_s(self) -> float:
-        """Of supervisors and all that they started, the agents' included."""
+        """Return the processor seconds of supervisors and all that they started, including the
+        agents."""
         shares = (share for name, share in self.cpu_shares.items() if name.startswith(SUPERVISOR))
         return self.duration_s * sum(shares)
 
     def cpu_share(self, names: Iterable[str], *, num_cores: int) -> float:
-        """Of the cores' time."""
+        """Return the share of the cores' time."""
         return sum(self.cpu_shares.get(name, 0.0) for name in names) / num_cores
 
 
 class Observer:
-    """Looks at one job on `machines`, those that work. `cpu_mark` is called when the window begins and when it ends."""
+    """Observes one job on `machines`, which do its work. `cpu_mark` is called when the window
+    begins and when it ends."""
 
     def __init__(
         self,
@@ -102,7 +106,7 @@ class Observer:
         self._marks.append((time.monotonic(), {**seconds, OTHERS: host_cpu_s() - sum(seconds.values())}))
 
     def window(self, first_version: int, last_version: int) -> Window:
-        """From the publication of `first_version` to that of `last_version`."""
+        """Measure from the publication of `first_version` to that of `last_version`."""
         published = {row["version"]: row["published_at"] for row in self._pages("versions")}
         since, until = published[first_version], published[last_version]
         steps = self._steps(first_version, last_version)
@@ -121,7 +125,8 @@ class Observer:
         )
 
     def _cpu_shares(self) -> Mapping[str, float]:
-        """Between the marks, which are set when a publication is seen, so up to a look later than the window's ends."""
+        """Return the shares between the marks. A mark is set when a publication is noticed, so it
+        is late by up to one poll."""
         (since_s, before), (until_s, after) = self._marks[0], self._marks[-1]
         return {name: (after[name] - before[name]) / (until_s - since_s) for name in after if name in before}
 
@@ -132,7 +137,7 @@ class Observer:
             offset += len(page)
 
     def _steps(self, first_version: int, last_version: int) -> Mapping[str, float]:
-        """Sums over the window's training steps, by metric."""
+        """Return sums over the window's training steps, by metric."""
         columns = self._client.job_part(self._job, "metrics", since_step=first_version + 1)["metrics"]
         sums: dict[str, float] = defaultdict(float)
         for name, column in columns.items():
@@ -141,7 +146,8 @@ class Observer:
         return sums
 
     def _tokens(self, since: str, until: str, first_batch: int, last_batch: int) -> tuple[float, ...]:
-        """Sampled in the window; sampled for groups that were trained or dropped in it (batch n makes version n)."""
+        """Return the tokens sampled in the window, and those sampled for groups that were trained
+        or dropped in it (batch n makes version n)."""
         values = {
             "job": parse_id(IdKind.JOB, self._job),
             "first": first_batch,
@@ -154,7 +160,7 @@ class Observer:
         return tuple(float(row[0]) for row in rows if row is not None)
 
     def _ledger(self, since: str, until: str) -> tuple[Mapping[tuple[str, str], float], int]:
-        """Seconds of the machines that may work, and how many they are."""
+        """Return the seconds of the machines that may work, and the number of these machines."""
         seconds: dict[tuple[str, str], float] = defaultdict(float)
         for name in self._machines:
             machine_id = self._client.machine_get(name)["id"]
@@ -165,7 +171,8 @@ class Observer:
 
 
 def tree_cpu_s(pid: int) -> float:
-    """Processor seconds of a process and all that descends from it, those that ended and were waited for included."""
+    """Return the processor seconds of a process and all its descendants, including those that ended
+    and were waited for."""
     total_s = 0.0
     process = psutil.Process(pid)
     for member in (process, *process.children(recursive=True)):
@@ -178,7 +185,8 @@ def tree_cpu_s(pid: int) -> float:
 
 
 def host_cpu_s() -> float:
-    """Processor seconds of this host since it began that are not idle, stolen ones included."""
+    """Return the processor seconds of this host since its start that are not idle, including stolen
+    ones."""
     times = psutil.cpu_times()
     return float(
         sum(times) - times.idle - times.iowait - times.guest - times.guest_nice

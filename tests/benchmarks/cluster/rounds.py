@@ -1,8 +1,9 @@
-"""Rounds of runs, interleaved: every round measures each side of each workload, in an order that turns round.
+"""Runs interleaved rounds: each round measures every side of every workload, in an order that
+rotates.
 
-Enters: steps and a journal. Leaves: the journal, whole. What it holds already is not measured again. A run that fails
-is said and tried once more after all others; installations are started anew after it. Invariant: whatever ends the
-measurement, what was measured is in the journal.
+It takes steps and a journal, and completes the journal. Steps that the journal already contains are
+not measured again. A failed run is reported and tried once more after all others; installations are
+restarted after it. Whatever ends the measurement, the journal contains what was measured.
 """
 
 import os
@@ -49,7 +50,8 @@ class Step:
 
 
 def steps_of(workloads: Sequence[tuple[Workload, Sequence[Side]]]) -> list[Step]:
-    """Round by round, so that what is cut short has whole rounds; every other round runs backwards."""
+    """Return the steps round by round, so that an interrupted measurement has complete rounds.
+    Every other round runs in reverse order."""
     steps: list[Step] = []
     for round_number in range(max(workload.num_rounds for workload, _ in workloads)):
         of_round = [
@@ -70,7 +72,8 @@ async def rounds_run(
     run_of: RunOf,
     after_each: Callable[[], object],
 ) -> None:
-    """Measure what the journal does not hold. Raises RunFailed if runs failed twice; all others are measured then."""
+    """Measure what the journal does not contain. Raises RunFailed if runs failed twice; all others
+    are measured by then."""
     known = {(entry.workload, entry.side, entry.round) for entry in journal.entries}
     pending = [step for step in steps if step.key not in known]
     if known:
@@ -98,7 +101,8 @@ async def _measure_all(
     run_of: RunOf,
     after_each: Callable[[], object],
 ) -> list[Step]:
-    """One installation for as many steps in a row as need the same machines and succeed. Returns what failed."""
+    """Use one installation for as many consecutive steps as need the same machines and succeed.
+    Return the failed ones."""
     remaining, failed = list(pending), []
     while remaining:
         machines = remaining[0].workload.machines_key
@@ -145,7 +149,8 @@ def _say_progress(step: Step, entry: Entry, remaining: Sequence[Step], journal: 
 
 
 def remaining_s(remaining: Sequence[Step], entries: Sequence[Entry]) -> float:
-    """As long as the same side took in another round, or else as the mean of all runs so far."""
+    """Estimate the remaining time: a side takes as long as in another round, or else the mean of
+    all runs so far."""
     took_s = {(entry.workload, entry.side): entry.took_s for entry in entries}
     mean_s = sum(took_s.values()) / len(took_s) if took_s else FIRST_GUESS_S
     return sum(took_s.get((step.workload.name, step.side.name), mean_s) for step in remaining)

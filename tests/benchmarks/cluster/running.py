@@ -1,7 +1,9 @@
-"""An installation for benchmarks: the real planes and supervisors, on which one job after another is run and observed.
+"""An installation for benchmarks: the real planes and supervisors, on which one job after another
+runs and is observed.
 
-Enters: machines, a job spec, a side of the comparison. Leaves: a `Window` per run. Every run is a new job, so engines
-and trainer start afresh; the machines are retagged before it, over REST.
+It takes machines, a job spec and a side of the comparison, and returns a `Window` per run. Every
+run is a new job, so engines and trainer start afresh; before it, the machines are retagged over
+REST.
 """
 
 import asyncio
@@ -42,7 +44,8 @@ class Cluster:
     client: Client
 
     async def run(self, side: Side, spec: Mapping[str, Any], *, num_versions: int) -> Window:
-        """Run one job, observe `num_versions` of it after the first few, cancel it. Raises RunFailed."""
+        """Run one job, observe `num_versions` versions after the first few, then cancel it. Raises
+        RunFailed."""
         return await asyncio.to_thread(self._run, side, spec, num_versions)
 
     def _run(self, side: Side, spec: Mapping[str, Any], num_versions: int) -> Window:
@@ -59,7 +62,7 @@ class Cluster:
         return window
 
     def clear(self) -> None:
-        """End what a run that was killed left: it would keep the machines. Raises RunFailed."""
+        """End what a killed run left, because it would keep the machines. Raises RunFailed."""
         for job in self.client.job_list():
             if job["state"] not in TERMINAL_JOB_STATES:
                 self.cancel(job["id"])
@@ -112,7 +115,7 @@ class Cluster:
 async def cluster_running(
     folder: Path, machines: tuple[LocalMachine, ...], *, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Cluster]:
-    """Bring an installation up in `folder`; its machines find the benchmark's own programs."""
+    """Start an installation in `folder`; its machines use the benchmark's own programs."""
     home = Home(folder).create()
     import_paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": import_paths, **(environ or {})}

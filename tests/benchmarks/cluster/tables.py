@@ -1,4 +1,5 @@
-"""The measured runs as Markdown for people: a row a side, and beneath it where its time and the cores went."""
+"""Shows the measured runs as Markdown: one row per side, and below it where its time and the cores
+went."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ PERCENT = "%"
 
 
 def tables_of(entries: Sequence[Entry], workloads: Sequence[Workload]) -> str:
-    """Medians, and lowest to highest where there are several rounds."""
+    """Return medians, with the lowest and highest value if there are several rounds."""
     sections = []
     for workload in workloads:
         of_workload = [entry for entry in entries if entry.workload == workload.name]
@@ -58,7 +59,7 @@ def _shown(value: float) -> str:
 
 
 def _shares(samples: Sequence[Mapping[str, float]]) -> str:
-    """Means over the rounds, the largest first."""
+    """Return means over the rounds, the largest first."""
     names = {name for sample in samples for name in sample}
     means = {name: statistics.fmean(sample.get(name, 0.0) for sample in samples) for name in names}
     told = sorted((name for name in means if means[name] >= MIN_SHARE), key=lambda name: -means[name])

@@ -1,9 +1,11 @@
-"""Jobs of the benchmark: how much rollout there is for each second of training, and what sets it.
+"""The jobs of the benchmark: how much rollout there is per second of training, and what determines
+it.
 
-With real engines a token costs about as much to train as to sample, and the ratio is set by how many groups teach
-something (all rewards of the others are equal, so they cost no training); with paced ones by the stated durations.
-`ratio` is what was aimed at; the table says what was measured. A job would go on for ever: it is observed for a number
-of versions and then cancelled, so that no figure holds the end of a job, when nothing is left to generate.
+With real engines, a token costs about as much to train as to sample, and the ratio depends on how
+many groups teach something (all rewards of the other groups are equal, so they cost no training).
+With paced ones it depends on the fixed durations. `ratio` is the target; the table shows what was
+measured. A job would never end: it is observed for a number of versions and then cancelled, so no
+figure includes the end of a job, when nothing is left to generate.
 """
 
 from collections.abc import Mapping
@@ -43,7 +45,7 @@ class Workload:
 
     @property
     def machines_key(self) -> tuple[int, Pace | None]:
-        """Workloads of one key run on one installation."""
+        """Workloads with the same key run on one installation."""
         return self.num_machines, self.pace
 
     def num_versions_of(self, side: Side) -> int:

@@ -1,9 +1,11 @@
-"""The matrix of faults: each is made to happen to a job on a local installation, and the history is checked.
+"""The matrix of faults: each fault is injected while a job runs on a local installation, and the
+history is checked.
 
-`python -m tests.benchmarks faults`; FAULTS in the environment names some of them, joined by commas (`1a,7,9c`; `7` is
-7a and 7b). Fault 15, an upgrade under running jobs, is not here yet. A row per fault: how many sentences its
-requirements and the history checker found wrong; all of them are in build/bench/faults/findings.txt. Fault 9 needs
-root, fault 8 libfaketime: where one is missing its rows are not met, and say so.
+`python -m tests.benchmarks faults`; FAULTS in the environment selects some of them, separated by
+commas (`1a,7,9c`; `7` means 7a and 7b). Fault 15, an upgrade while jobs run, is not implemented
+yet. A row per fault counts the sentences about what its requirements and the history checker found
+wrong; build/bench/faults/findings.txt contains all of them. Fault 9 needs root and fault 8 needs
+libfaketime; if one is missing, its rows are not met and say so.
 """
 
 import asyncio
@@ -42,7 +44,7 @@ async def measure() -> Sequence[Row]:
 
 
 def is_chosen(fault: Fault, names: Sequence[str]) -> bool:
-    """No name chooses all; a number without a letter all of its variants."""
+    """Without names, all are chosen; a number without a letter chooses all its variants."""
     return not names or fault.number in names or fault.number.rstrip("abcd") in names
 
 
@@ -60,7 +62,7 @@ async def _run(
     plane_environ: Environ | None = None,
     server_environ: Environ | None = None,
 ) -> list[Finding]:
-    """All chosen ones, one after another, on one installation."""
+    """Run all chosen faults, one after another, on one installation."""
     chosen = [fault for fault in faults if is_chosen(fault, names)]
     if not chosen:
         return []

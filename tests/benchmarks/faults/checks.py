@@ -1,6 +1,7 @@
-"""What must hold of any history, whatever went wrong meanwhile: pure functions, each yielding what it finds wrong.
+"""What must hold for any history, whatever went wrong: pure functions that yield what they find
+wrong.
 
-In the manner of Jepsen's checkers: nothing here knows which fault was injected.
+As in Jepsen's checkers, nothing here knows which fault was injected.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +19,8 @@ SHORT_ID = 8
 
 
 def one_owner_at_a_time(history: History) -> Iterator[str]:
-    """In the server's own sequence: a machine is leased when its phase before has ended, under a fence never given."""
+    """In the server's own sequence, a machine is leased only after its previous phase ended, and
+    under a new fence."""
     holders: dict[str, str] = {}
     for move in history.phase_moves:
         holder = holders.get(move.machine)
@@ -35,7 +37,8 @@ def one_owner_at_a_time(history: History) -> Iterator[str]:
 
 
 def one_terminal_state(history: History) -> Iterator[str]:
-    """A job's moves are a chain without gaps that enters one terminal state, its last, which is the row's."""
+    """A job's moves form a chain without gaps that enters one terminal state, as its last one, and
+    the row agrees."""
     moves = dict(_by(history.moves, lambda move: move.job))
     for job in history.jobs:
         chain = moves.get(job.id, [])
@@ -57,7 +60,8 @@ def ended_jobs_hold_no_machine(history: History) -> Iterator[str]:
 
 
 def versions_follow_one_another(history: History) -> Iterator[str]:
-    """Each published version comes from the next batch, each batch is applied once, and no old fence publishes."""
+    """Each published version comes from the next batch, each batch is applied once, and no old
+    fence publishes."""
     versions = dict(_by(history.versions, lambda version: version.job))
     for job in history.jobs:
         published = sorted(
@@ -90,7 +94,8 @@ def groups_are_batched_or_not(history: History) -> Iterator[str]:
 
 
 def rewards_are_true(history: History) -> Iterator[str]:
-    """A place in a group is rewarded once, by what the environment can give; time lost to faults ends no session."""
+    """A place in a group is rewarded once, with a value that the environment can give; time lost to
+    faults ends no session."""
     bounds = {job.id: job.rewards for job in history.jobs}
     places = Counter(
         (session.group, session.slot) for session in history.sessions if session.reward is not None
@@ -107,7 +112,7 @@ def rewards_are_true(history: History) -> Iterator[str]:
 
 
 def tokens_have_one_version(history: History) -> Iterator[str]:
-    """The spans of an answer cover its tokens once: they begin at 0, grow and end within it."""
+    """The spans of an answer cover its tokens once: they begin at 0, ascend and end within it."""
     limits = {job.id: job.max_tokens_per_turn for job in history.jobs}
     for answer in history.answers:
         starts = answer.spans[::2]
@@ -123,7 +128,7 @@ def tokens_have_one_version(history: History) -> Iterator[str]:
 
 
 def turns_are_recorded_once(history: History) -> Iterator[str]:
-    """A request that was acknowledged, and sent again, is one turn."""
+    """A request that was acknowledged and sent again is one turn."""
     turns: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for answer in history.answers:
         if not answer.is_partial and answer.request is not None:
@@ -148,7 +153,8 @@ def ledger_fills_the_time(history: History) -> Iterator[str]:
 
 
 def submissions_are_kept_once(history: History) -> Iterator[str]:
-    """What was acknowledged is there once; what was refused is not; what was not answered is there once or not."""
+    """An acknowledged submission exists once, a refused one does not exist, and one without an
+    answer exists at most once."""
     stored = Counter(job.submission_key for job in history.jobs if job.submission_key is not None)
     for attempt in history.attempts:
         if attempt.verb == "submit":
@@ -192,7 +198,7 @@ def _judged(count: int, is_done: bool | None, what: str) -> Iterator[str]:
 
 
 def _by(items: Iterable[Item], key: Callable[[Item], str]) -> Iterator[tuple[str, list[Item]]]:
-    """In the order of the items within a key."""
+    """Group the items by key; within a key they keep their order."""
     for value, group in groupby(sorted(items, key=key), key=key):
         yield value, list(group)
 

@@ -1,4 +1,5 @@
-"""Wall clocks that differ, and one that steps back: fault 8, by libfaketime, in installations of their own."""
+"""Wall clocks that differ, and one that steps back: fault 8, by libfaketime, in installations of
+its own."""
 
 import time
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ def skewed_machine(name: str) -> Mapping[str, str]:
 
 
 def steerable_server(file: Path) -> Mapping[str, str]:
-    """Processes whose clock is what `file` says, read anew every second."""
+    """Start processes whose clock is set by `file`, which they read every second."""
     return _faked(FAKETIME_TIMESTAMP_FILE=str(file), FAKETIME_CACHE_DURATION="1")
 
 

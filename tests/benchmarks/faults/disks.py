@@ -1,6 +1,7 @@
-"""Disks that are full for a while: fault 9, on small file systems in memory, in an installation of its own.
+"""Disks that are full for a while: fault 9, on small file systems in memory, in an installation of
+its own.
 
-Needs root, which may mount them.
+It needs root to mount them.
 """
 
 import contextlib
@@ -26,7 +27,8 @@ def may_mount() -> bool:
 
 @contextmanager
 def small_disks(sizes: dict[Path, str]) -> Iterator[None]:
-    """File systems in memory at these folders, seen by this process and its children only."""
+    """Mount file systems in memory at these folders, visible only to this process and its
+    children."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_MOUNT_NAMESPACE):
         raise OSError(ctypes.get_errno(), "a mount namespace was refused")
@@ -45,7 +47,7 @@ def small_disks(sizes: dict[Path, str]) -> Iterator[None]:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """No byte is free inside the block, not even those that are given back meanwhile."""
+    """Inside the block no byte is free, not even bytes that are freed meanwhile."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         _fill(file.fileno())
@@ -61,7 +63,7 @@ def _fill(descriptor: int) -> None:
 
 
 def disk_full(trial: Trial, folder: Path, *, is_told: bool) -> None:
-    """`is_told`: the job's events must say why it does not go on."""
+    """With `is_told`, the job's events must say why it does not continue."""
     job_id = trial.under_way(trial.spec(num_updates=60))
     with filled(folder):
         time.sleep(FULL_S)

@@ -1,7 +1,8 @@
-"""What happened to an installation, read from its rows and events and from what the clients noted.
+"""What happened to an installation, read from its rows and events and from what the clients
+recorded.
 
-Enters: the database and the clients' own notes. Leaves: a `History` of plain values, which `checks` judges. It shares
-no code with the audit of the installation.
+It takes the database and the clients' own notes and returns a `History` of plain values, which
+`checks` judges. It shares no code with the installation's audit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobMove:
-    """In the order of the server's own sequence."""
+    """A move of a job, in the order of the server's own sequence."""
 
     job: str
     from_state: str
@@ -37,7 +38,7 @@ class JobMove:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A machine's lease."""
+    """A lease of a machine."""
 
     id: str
     job: str
@@ -48,7 +49,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class PhaseMove:
-    """In the order of the server's own sequence, which no clock changes."""
+    """A move of a phase, in the order of the server's own sequence, which no clock changes."""
 
     machine: str
     phase: str
@@ -97,7 +98,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Of a machine's ledger; seconds by the database's clock."""
+    """An interval of a machine's ledger, in seconds of the database's clock."""
 
     machine: str
     started_at: float
@@ -114,7 +115,8 @@ class MachineEdit:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a client asked for and what it heard: True (done), False (refused), None (nothing: either may be so)."""
+    """What a client requested and what it was told: True (done), False (refused), None (no answer,
+    so either is possible)."""
 
     verb: str  # submit or retag
     key: str  # the submission's key, the edit's reason
@@ -138,7 +140,7 @@ class History:
 
 @dataclass(slots=True)
 class Notes:
-    """What the clients of a fault ask for, and what they hear."""
+    """What the clients of a fault request, and what they are told."""
 
     attempts: list[Attempt] = field(default_factory=list)
 
@@ -205,7 +207,7 @@ QUERIES: Mapping[str, tuple[type, str]] = {
 
 
 def history_read(database_url: str, jobs: Sequence[UUID], notes: Notes) -> History:
-    """All of these jobs; leases, intervals and edits of every machine."""
+    """Read all of these jobs, and the leases, intervals and edits of every machine."""
     with psycopg.connect(database_url, row_factory=dict_row) as connection:
         rows = {
             name: [_record(kind, row) for row in connection.execute(query, {"jobs": list(jobs)})]

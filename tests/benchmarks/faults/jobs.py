@@ -1,4 +1,4 @@
-"""What people and jobs do: tags that change all the time, and jobs that crash whatever runs them: faults 13 and 16."""
+"""Tags that change all the time, and jobs that crash whatever runs them: faults 13 and 16."""
 
 import random
 import shutil
@@ -14,7 +14,8 @@ POISON = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
 
 
 def retagged_all_the_time(trial: Trial) -> None:
-    """At random moments, so in every state of a phase; at the end the machines are what they were."""
+    """Retag at random moments, so in every state of a phase; at the end the machines have their
+    original tags."""
     trial.under_way(trial.spec(num_updates=60))
     choose = random.Random(0)
     with trial.world.client() as client:
@@ -47,7 +48,7 @@ def _retag(trial: Trial, name: str, tags: list[str], reason: str) -> None:
 
 
 def model_crashes_its_engine(trial: Trial) -> None:
-    """A file of weights that is cut short: the job ends by itself, by name, and the next job is served."""
+    """Truncate a file of weights: the job fails and says why, and the next job is served."""
     whole, broken = trial.world.models / "calculator", trial.world.models / "broken"
     shutil.rmtree(broken, ignore_errors=True)
     shutil.copytree(whole, broken)

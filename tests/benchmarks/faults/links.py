@@ -1,7 +1,8 @@
-"""Links between planes that can be cut, in both directions or in one, and healed; and one that shuffles requests.
+"""Links between planes that can be cut in one or both directions and restored, and one that
+reorders requests.
 
-A cut link holds the bytes and keeps its connections open, as a network does that drops packets: nobody is told. Set
-from any thread; bytes move in the loop that opened the link.
+A cut link holds bytes back and keeps its connections open, as a network does that drops packets:
+nobody is told. Links can be changed from any thread; bytes move in the loop that opened the link.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ HOP_BY_HOP = frozenset({"host", "connection", "keep-alive", "transfer-encoding",
 
 @dataclass(slots=True)
 class Link:
-    """In front of the server at `target`, at `url`."""
+    """A link in front of the server at `target`, with its own address `url`."""
 
     target: str
     url: str = ""
@@ -38,7 +39,8 @@ class Link:
 
     @contextmanager
     def cut(self, *, forth: bool = True, back: bool = True) -> Iterator[None]:
-        """Inside the block nothing passes in these directions: `forth` to the server, `back` from it."""
+        """Inside the block nothing passes in these directions: `forth` to the server, `back` from
+        it."""
         cut = [event for event, is_cut in ((self._forth, forth), (self._back, back)) if is_cut]
         for event in cut:
             self._loop.call_soon_threadsafe(event.clear)
@@ -50,7 +52,7 @@ class Link:
 
     @contextmanager
     def led_to(self, target: str) -> Iterator[None]:
-        """Inside the block the link leads elsewhere; its connections of before are closed."""
+        """Inside the block the link leads elsewhere; its earlier connections are closed."""
         true_target, self.target = self.target, target
         self._loop.call_soon_threadsafe(self._close_all)
         try:
@@ -116,9 +118,11 @@ async def link_opened(target: str) -> AsyncIterator[Link]:
 
 @dataclass(slots=True)
 class Shuffler:
-    """An HTTP proxy that delays requests at random, so that they overtake one another, and repeats those that write.
+    """An HTTP proxy that delays requests at random, so that they overtake one another, and repeats
+    those that write.
 
-    A repetition is sent up to `late_s` after the request it repeats, so it may meet what came in between.
+    A repetition is sent up to `late_s` after the request that it repeats, so other requests may
+    come in between.
     """
 
     target: str
@@ -185,7 +189,7 @@ class Shuffler:
 
 
 class _QuietServer(uvicorn.Server):
-    """Signals go on meaning what they mean to the benchmark."""
+    """A server that leaves signal handlers to the benchmark."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

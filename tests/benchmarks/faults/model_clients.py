@@ -1,4 +1,5 @@
-"""Agents outside the platform: an external job whose model never stops, its sessions, and streams that are read."""
+"""External agents: an external job whose model never stops, its sessions, and streams that are
+read."""
 
 import json
 import time
@@ -53,7 +54,8 @@ def streamed(
     attempt: int = 0,
     on_text: Callable[[str], object] = lambda text: None,
 ) -> Heard:
-    """Read one stream. `on_text` is told the text so far; it may raise Enough, which closes the connection."""
+    """Read one stream. `on_text` gets the text so far; it may raise Enough, which closes the
+    connection."""
     text, reason, error, seen_s = "", None, None, time.monotonic()
     body = {
         "model": "policy",

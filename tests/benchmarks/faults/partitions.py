@@ -1,4 +1,5 @@
-"""Links that are cut, in both directions or in one, and requests that come twice and late: faults 6, 7 and 14."""
+"""Links that are cut in one or both directions, and requests that arrive twice and late: faults 6,
+7 and 14."""
 
 import asyncio
 import contextlib
@@ -42,14 +43,15 @@ def _is_heard(trial: Trial) -> bool:
 
 
 def gateway_cut_off(trial: Trial) -> None:
-    """Trainer and agents do not reach the data plane for 30 s."""
+    """Trainer and agents cannot reach the data plane for 30 s."""
     trial.under_way()
     with trial.world.gateway_link.cut():
         time.sleep(30)
 
 
 def requests_shuffled(trial: Trial) -> None:
-    """Every link of every machine delays at random and sends a third of what writes a second time, up to 2 s later."""
+    """Every link of every machine adds random delays and repeats a third of the writing requests,
+    up to 2 s later."""
     job_id = trial.under_way(version=1)
     over = asyncio.Event()
     shuffling = asyncio.run_coroutine_threadsafe(_shuffled(trial, over), trial.world.loop)

@@ -30,7 +30,7 @@ ABRUPT_WITHIN_S = 15.0
 
 
 def killed(processes: Sequence[psutil.Process], number: int = signal.SIGKILL) -> int:
-    """How many were there to get the signal."""
+    """Send a signal to the processes and return how many existed."""
     count = 0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -40,7 +40,8 @@ def killed(processes: Sequence[psutil.Process], number: int = signal.SIGKILL) ->
 
 
 def control_plane_dead(trial: Trial, for_s: float) -> None:
-    """The launcher starts them again at once, so they are killed for as long as it is to last."""
+    """Kill the processes again and again for this time, because the launcher restarts them at
+    once."""
     job_id = trial.under_way()
     failed_before = len(trial.failed_phases(job_id))
     until_s = time.monotonic() + for_s
@@ -89,7 +90,7 @@ def broker_flushed(trial: Trial) -> None:
 
 
 def broker_dead_while_jobs_are_submitted(trial: Trial) -> None:
-    """A minute without a broker: what is accepted meanwhile runs afterwards, once."""
+    """There is no broker for a minute: jobs accepted meanwhile run afterwards, once."""
     until_s = time.monotonic() + 60
     submitter = threading.Thread(target=_submit_until, args=(trial, until_s, 3, 15.0))
     submitter.start()
@@ -133,7 +134,7 @@ def database_cuts_its_clients(trial: Trial) -> None:
 
 
 def database_full_of_clients(trial: Trial) -> None:
-    """All connections taken and the planes' own cut: they find none for 10 s."""
+    """All connections are taken and those of the planes are cut: they find none for 10 s."""
     trial.under_way()
     with contextlib.ExitStack() as ours, _submitting(trial) as answers:
         until_s = time.monotonic() + 10
@@ -158,7 +159,7 @@ def database_full_of_clients(trial: Trial) -> None:
 
 @contextmanager
 def _submitting(trial: Trial) -> Iterator[list[httpx.Response]]:
-    """Small jobs, one after another, while the block runs; what was answered."""
+    """Submit small jobs, one after another, while the block runs; return the answers."""
     answers: list[httpx.Response] = []
     stop = threading.Event()
 
@@ -188,7 +189,7 @@ def _said_503(trial: Trial, answers: Sequence[httpx.Response]) -> None:
 
 
 def gateway_killed_while_streaming(trial: Trial) -> None:
-    """The client hears of it, and a marked retry goes on from the tokens it has."""
+    """The client notices, and a marked retry continues from the tokens it has."""
     job_id = endless_job(trial)
     session = session_opened(trial.world, job_id)
     heard = streamed(
@@ -213,7 +214,7 @@ def _is_ready(trial: Trial) -> bool:
 
 
 def rank_hung(trial: Trial) -> None:
-    """One of two processes that train together stands still for good."""
+    """One of two processes that train together is stopped for good."""
     job_id = trial.under_way(trial.spec(num_ranks=2))
     ranks = trial.processes("seamlessflow_workers.train")
     version = trial.version(job_id)
@@ -229,7 +230,7 @@ def rank_hung(trial: Trial) -> None:
 
 
 def device_lost(trial: Trial) -> None:
-    """An engine aborts, as the driver makes it do when its device is gone."""
+    """An engine aborts, as it does when its device is lost."""
     job_id = trial.under_way()
     for _ in range(3):
         engines = trial.processes("seamlessflow_workers.rollout.engine", under="--name beta")

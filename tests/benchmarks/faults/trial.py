@@ -1,7 +1,8 @@
-"""One fault, from the job it meets to what its clients, its rows and its events say afterwards.
+"""One fault, from the job it affects to what its clients, rows and events say afterwards.
 
-Enters: a world. Leaves: a `Finding` of sentences about what is wrong. A fault's own code submits jobs, breaks
-something, mends it, and says what it required; the trial waits for the jobs' ends and checks the whole history.
+It takes a world and returns a `Finding`: sentences about what is wrong. A fault's own code submits
+jobs, breaks something, repairs it, and says what it required. The trial waits for the jobs' ends
+and checks the whole history.
 """
 
 import contextlib
@@ -53,7 +54,8 @@ class Trial:
     def eventually(
         self, probe: Callable[[], Result], *, within_s: float, what: str
     ) -> tuple[Result | None, float]:
-        """The first truthy value and after how many seconds; after `within_s` it counts as a fault."""
+        """Return the first truthy value, and after how many seconds it came; after `within_s` this
+        counts as a fault."""
         began_s = time.monotonic()
         while time.monotonic() - began_s < within_s:
             if value := probe():
@@ -68,7 +70,7 @@ class Trial:
     def submit(
         self, spec: Mapping[str, Any], *, key: str = "", timeout_s: float = 30.0
     ) -> httpx.Response | None:
-        """Ask once for a job, and note what was heard; None: nothing."""
+        """Request a job once and record the answer; return None if there is none."""
         key = key or str(uuid.uuid4())
         headers = {"Authorization": f"Bearer {self.world.token}", "Idempotency-Key": key}
         try:
@@ -85,14 +87,14 @@ class Trial:
         return answer
 
     def accepted(self, spec: Mapping[str, Any]) -> str:
-        """The identifier of a job that must be accepted."""
+        """Return the id of a job that must be accepted."""
         answer = self.submit(spec)
         assert answer is not None, "nobody answers"
         answer.raise_for_status()
         return str(answer.json()["id"])
 
     def under_way(self, spec: Mapping[str, Any] | None = None, *, version: int = UNDER_WAY_AT_VERSION) -> str:
-        """The identifier of a job that has trained for a few updates."""
+        """Return the id of a job that has trained for a few updates."""
         job_id = self.accepted(spec or self.spec())
         self.eventually(
             lambda: self.version(job_id) >= version, within_s=START_WITHIN_S, what=f"version {version}"
@@ -100,7 +102,7 @@ class Trial:
         return job_id
 
     def job(self, job_id: str) -> dict[str, Any] | None:
-        """None while nobody answers."""
+        """Return the job, or None while nobody answers."""
         try:
             with self.world.client() as client:
                 return client.job_get(job_id)
@@ -116,7 +118,7 @@ class Trial:
         return str(job["state"]) if job else ""
 
     def events(self, job_id: str, kind: str) -> list[tuple[str, str]]:
-        """State and reason of a job's events of that kind."""
+        """Return state and reason of a job's events of this kind."""
         with self.world.database() as connection:
             rows = connection.execute(
                 "SELECT to_state, reason FROM common_event WHERE job_id = %s AND kind = %s ORDER BY id",
@@ -128,7 +130,7 @@ class Trial:
         return [reason for state, reason in self.events(job_id, "phase.state") if state == "failed"]
 
     def processes(self, *words: str, under: str | None = None) -> list[psutil.Process]:
-        """At least one, waited for."""
+        """Wait for at least one such process and return all of them."""
         found, _ = self.eventually(
             lambda: self.world.find(*words, under=under), within_s=60, what=f"a process {' '.join(words)}"
         )
@@ -141,7 +143,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`number` is that of the matrix, with a letter for its variants; `ends`: the state in which its jobs end."""
+    """`number` is the number in the matrix, with a letter for its variants; `ends` is the state in
+    which its jobs end."""
 
     number: str
     title: str
@@ -193,7 +196,7 @@ def _end(trial: Trial, job_id: str) -> str:
 
 
 def files_missing(world: World, jobs: Sequence[str]) -> list[str]:
-    """What the database says is published is there, whole."""
+    """Check that what the database calls published exists completely."""
     if not jobs:
         return []
     with world.database() as connection:
@@ -224,7 +227,7 @@ def _wrong_with(folder: Path, manifest_sha256: str) -> str:
 
 
 def said(finding: Finding, *, most: int = MAX_SAID) -> str:
-    """What a person reads while the matrix runs."""
+    """Print something for a person to read while the matrix runs."""
     found = finding.faults
     more = f" and {len(found) - most} more" if len(found) > most else ""
     figures = f" ({'; '.join(finding.figures)})" if finding.figures else ""

@@ -42,7 +42,7 @@ def subscription(world: World, job_id: str) -> str:
 
 
 def snapshot_taken(world: World, job_id: str) -> bool:
-    """Whether a page that opens now gets the job's snapshot."""
+    """Return whether a page that opens now gets the job's snapshot."""
     try:
         with connect_sync(socket_url(world), origin=Origin(world.web_url), open_timeout=5) as browser:
             browser.send(subscription(world, job_id))
@@ -53,7 +53,8 @@ def snapshot_taken(world: World, job_id: str) -> bool:
 
 
 def many_slow_browsers(trial: Trial) -> None:
-    """Most listen, some read a kilobyte a second, some nothing; the server's memory stays bounded."""
+    """Most sockets listen, some read a kilobyte a second, some read nothing; the server's memory
+    stays bounded."""
     job_id = trial.under_way(trial.spec(num_updates=150))
     (web,) = trial.processes("control_plane.asgi:application")
     before = web.memory_info().rss
@@ -93,7 +94,8 @@ async def _watched(trial: Trial, job_id: str, web: psutil.Process) -> tuple[int,
 
 
 async def _opened(world: World, job_id: str, *, is_small: bool) -> ClientConnection:
-    """`is_small`: with a window of a few kilobytes, so that what is not read waits in the server."""
+    """With `is_small`, the socket has a window of a few kilobytes, so unread bytes wait in the
+    server."""
     parts = urlsplit(world.web_url)
     plain = socket.socket()
     if is_small:
@@ -112,13 +114,14 @@ async def _opened(world: World, job_id: str, *, is_small: bool) -> ClientConnect
 
 
 async def _read(one: ClientConnection, *, pause_s: float = 0.0) -> None:
-    """To its end; with a pause, about SLOW_BYTES_PER_S."""
+    """Read to the end; with a pause, at about SLOW_BYTES_PER_S."""
     async for message in one:
         await asyncio.sleep(pause_s * len(message) / SLOW_BYTES_PER_S if pause_s else 0)
 
 
 async def _caught_up(trial: Trial, job_id: str, one: ClientConnection) -> float | None:
-    """After how many seconds a socket that slept, or the one that replaces it, has told of the newest version."""
+    """Return after how many seconds a socket that slept, or its replacement, received the newest
+    version."""
     began_s = time.monotonic()
     version = await asyncio.to_thread(trial.version, job_id)
     try:
@@ -141,7 +144,7 @@ def _newest(message: str) -> int:
 
 
 def model_client_vanishes(trial: Trial) -> None:
-    """What it asked for is not sampled any further."""
+    """The client's request is not sampled any further."""
     job_id = endless_job(trial)
 
     def enough(text: str) -> None:
@@ -160,7 +163,7 @@ def model_client_vanishes(trial: Trial) -> None:
 
 
 def model_clients_read_a_byte_a_second(trial: Trial) -> None:
-    """They hold no memory to speak of, and another client's stream is not held up."""
+    """The clients use hardly any memory, and another client's stream is not delayed."""
     job_id = endless_job(trial)
     (gateway,) = trial.processes(*GATEWAY)
     before = gateway.memory_info().rss

@@ -1,7 +1,8 @@
-"""An installation whose planes and machines talk over links that a fault can cut.
+"""An installation whose planes and machines communicate over links that a fault can cut.
 
-Enters: a folder, and what machines and planes find in their environment besides. Leaves: a `World`. Every machine
-reaches the web by a link of its own; whoever speaks to the gateway does it by one link for all.
+It takes a folder, and what else machines and planes find in their environment, and returns a
+`World`. Every machine reaches the web process by its own link; all processes reach the gateway by
+one link.
 """
 
 import asyncio
@@ -62,7 +63,8 @@ class World:
         return psycopg.connect(self.urls.database_url, autocommit=True)
 
     def find(self, *words: str, under: str | None = None) -> list[psutil.Process]:
-        """Our processes whose command line holds all `words`, optionally below one whose line holds `under`."""
+        """Return our processes whose command line contains all `words`, optionally only those below
+        one whose command line contains `under`."""
         return processes_matching(psutil.Process().children(recursive=True), words, under=under)
 
 
@@ -75,7 +77,8 @@ async def world_running(
     plane_environ: Environ | None = None,
     server_environ: Environ | None = None,
 ) -> AsyncIterator[World]:
-    """`machine_environ`: of one machine, by name; `server_environ`: of the database and the broker."""
+    """`machine_environ` is for one machine, by name; `server_environ` is for the database and the
+    broker."""
     environ = {**os.environ, "MODEL_ROOTS": str(models)}
     home.create()
     with home.lock(), _addresses() as addresses:

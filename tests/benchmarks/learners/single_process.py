@@ -1,8 +1,9 @@
-"""GRPO on the calculator in one process, without any plane: what the platform's overhead is measured against.
+"""GRPO on the calculator in one process without planes, the baseline for the platform.
 
-One loop in plain torch: sample a batch of groups with the embedded engine's batching (in this process, on the same
-weights), judge, one AdamW step, copy the weights over, again. Always on policy. Enters: a model folder, a tasks file.
-Leaves: one JSON line per update, `{"at_s", "reward"}`, `at_s` since the process began.
+One loop in plain torch: sample a batch of groups with the embedded engine's batching (in this
+process, on the same weights), grade it, take one AdamW step, copy the weights, repeat. It is always
+on policy. It takes a model folder and a tasks file and prints one JSON line per update, `{"at_s",
+"reward"}`, where `at_s` counts from the start of the process.
 """
 
 import argparse
@@ -79,7 +80,7 @@ class Sampler:
         self._scheduler.forget_prefixes()
 
     def turn(self, episodes: Sequence[Episode]) -> list[str]:
-        """Sample one turn of each episode; returns their texts."""
+        """Sample one turn of each episode and return the texts."""
         params = SamplingParams(max_tokens=MAX_TOKENS_PER_TURN, logprobs=0)
         running = [
             EngineSequence(
@@ -107,7 +108,7 @@ class Sampler:
 
 
 class Calculator:
-    """The demo's environment: ask, run the tool, ask again, judge the last answer."""
+    """The demo's environment: ask, run the tool, ask again, grade the last answer."""
 
     def __init__(self, text: ModelText, sampler: Sampler) -> None:
         self._text = text
@@ -130,7 +131,7 @@ class Calculator:
         return episodes
 
     def _answered(self, episode: Episode, said: str) -> bool:
-        """Take one answer of the policy; true when the tool was called and the policy has to go on."""
+        """Record one answer of the policy; return True if it called the tool and must continue."""
         parsed = parse_output(said, has_tools=True)
         if not parsed.tool_calls:
             episode.reward = float(parsed.content.strip() == episode.answer)
@@ -156,7 +157,7 @@ def _tool(arguments: str) -> str:
 
 
 def loss_of(model: torch.nn.Module, episodes: Sequence[Episode], advantages: Tensor) -> Tensor:
-    """GRPO's clipped token loss, mean over sampled tokens, on a padded batch."""
+    """Return GRPO's clipped token loss, averaged over sampled tokens, on a padded batch."""
     longest = max(len(episode.tokens) for episode in episodes)
     ids = torch.zeros(len(episodes), longest, dtype=torch.long)
     mask, old = torch.zeros(len(episodes), longest), torch.zeros(len(episodes), longest)

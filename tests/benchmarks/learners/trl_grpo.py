@@ -1,7 +1,8 @@
-"""TRL's GRPOTrainer on the calculator with the tool loop of its own: run by the interpreter of the TRL environment.
+"""TRL's GRPOTrainer on the calculator with TRL's own tool loop.
 
-Enters: a model folder, a tasks file, one of `SETTINGS`. Leaves: one JSON line per update, `{"at_s", "reward"}`, `at_s`
-since the process began. The prompt is the warm start's to the letter; what the tool is and answers too.
+The interpreter of the TRL environment runs it. It takes a model folder, a tasks file and one of
+`SETTINGS`, and prints one JSON line per update, `{"at_s", "reward"}`, where `at_s` counts from the
+start of the process. Prompt and tool answers are identical to those of the warm start.
 """
 
 import argparse

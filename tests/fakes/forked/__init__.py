@@ -1,3 +1,3 @@
-"""A program for fork servers: says what it is, and ends as it is told over an inherited socket."""
+"""A program for fork servers: it describes itself, and ends as an inherited socket tells it."""
 
 BORN = object()  # of the process that imported this

@@ -1,4 +1,5 @@
-"""`python -m tests.fakes.forked --control-fd N`: tells about itself in JSON, then obeys a word."""
+"""`python -m tests.fakes.forked --control-fd N`: describe this process in JSON, then obey one
+command."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the program needs, imported; and a generator whose state must not be shared."""
+"""The imports of this program, and a generator whose state must not be shared."""
 
 # ruff: noqa: F401 - importing is the purpose
 

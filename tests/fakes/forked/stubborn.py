@@ -1,4 +1,4 @@
-"""A module that no fork server can be forked after."""
+"""A module after whose import a fork server cannot fork."""
 
 import threading
 import time

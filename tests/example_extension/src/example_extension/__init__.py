@@ -1,1 +1,1 @@
-"""An example of what a third party adds to SeamlessFlow without a fork."""
+"""An example of how a third party extends SeamlessFlow without a fork."""

@@ -1,4 +1,5 @@
-"""An environment of one turn. Task: `{"question": "Say a number."}`; its own reward is 1 for an answer with a digit."""
+"""An environment of one turn. Task: `{"question": "Say a number."}`. Its own reward is 1 for an
+answer with a digit."""
 
 from example_extension.declarations import QuestionOptions
 from seamlessflow.extensions import EnvironmentContext, Outcome, PolicyEndpoint, Task

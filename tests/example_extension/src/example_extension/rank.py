@@ -1,4 +1,4 @@
-"""Advantages by rank: only the order of the rewards within a group counts, never their size."""
+"""Advantages by rank: only the order of the rewards within a group counts, not their size."""
 
 from example_extension.declarations import RankOptions
 from seamlessflow.extensions import Counts, ExtensionOptions, Floats
