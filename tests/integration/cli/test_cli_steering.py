@@ -1,4 +1,5 @@
-"""`seamlessflow machines` and `jobs` against a real web process: what they change, what they print, how they end."""
+"""`seamlessflow machines` and `jobs` against a real web process: what they change, what they print,
+and their exit codes."""
 
 import json
 import os
@@ -99,7 +100,7 @@ def test_drain_cordons_and_uncordon_undoes_both(cast: Cast) -> None:
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_a_machine_that_never_came_is_told_from_one_that_is_gone(cast: Cast) -> None:
+def test_a_machine_that_never_connected_is_distinguished_from_a_lost_one(cast: Cast) -> None:
     worker_make("alpha", "rollout").heartbeat()
     worker_make("beta", "rollout")
     MachineHeartbeat.objects.update(received_at=timezone.now() - timedelta(minutes=1))
@@ -111,7 +112,7 @@ def test_a_machine_that_never_came_is_told_from_one_that_is_gone(cast: Cast) -> 
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_bad_use_is_refused_with_one_sentence(cast: Cast) -> None:
+def test_bad_usage_is_refused_with_one_sentence(cast: Cast) -> None:
     worker_make("alpha", "rollout")
 
     assert "--reason" in refused("machines", "cordon", "alpha")
@@ -125,7 +126,7 @@ def test_bad_use_is_refused_with_one_sentence(cast: Cast) -> None:
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_steering_a_job_says_what_was_asked_and_keeps_the_reason(cast: Cast) -> None:
+def test_steering_a_job_prints_the_request_and_keeps_the_reason(cast: Cast) -> None:
     job = cast.job()
     shown = show_id(IdKind.JOB, job.id)
 
@@ -150,7 +151,7 @@ def test_steering_a_job_says_what_was_asked_and_keeps_the_reason(cast: Cast) -> 
 
 @pytest.mark.usefixtures("signed_in")
 @pytest.mark.parametrize("identifier", ["", "../machines", "x/y", "job_ü", "a?b"])
-def test_identifier_that_would_lead_elsewhere_names_no_job(identifier: str) -> None:
+def test_an_identifier_that_would_lead_to_another_path_names_no_job(identifier: str) -> None:
     for verb in ("show", "wait", "cancel", "audit"):
         assert refused("jobs", verb, identifier).startswith(
             f"{identifier!r} is not an identifier of the form job_…"
@@ -158,7 +159,7 @@ def test_identifier_that_would_lead_elsewhere_names_no_job(identifier: str) -> N
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_empty_list_does_not_deny_jobs_of_other_states(cast: Cast) -> None:
+def test_an_empty_list_does_not_hide_that_jobs_in_other_states_exist(cast: Cast) -> None:
     cast.job()
 
     assert said("jobs", "list", "--state", "failed") == ["no job is failed"]
@@ -166,7 +167,7 @@ def test_empty_list_does_not_deny_jobs_of_other_states(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("lonely", ["SEAMLESSFLOW_WEB_URL", "SEAMLESSFLOW_TOKEN"])
-def test_address_without_token_or_the_reverse_is_refused(
+def test_an_address_without_a_token_or_the_reverse_is_refused(
     lonely: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SEAMLESSFLOW_WEB_URL", "SEAMLESSFLOW_TOKEN"):
@@ -176,7 +177,7 @@ def test_address_without_token_or_the_reverse_is_refused(
     assert refused("jobs", "list").startswith(f"{lonely} is set, but ")
 
 
-def test_token_or_address_that_cannot_be_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_token_or_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_WEB_URL", "http://[::1")
     monkeypatch.setenv("SEAMLESSFLOW_TOKEN", "sf_x")
     assert "'http://[::1' is not an address" in refused("jobs", "list")
@@ -184,13 +185,13 @@ def test_token_or_address_that_cannot_be_one_is_named(monkeypatch: pytest.Monkey
     assert "API token" in refused("jobs", "list")
 
 
-def test_what_is_no_job_id_is_named_before_anything_is_asked() -> None:
+def test_an_invalid_job_id_is_named_before_any_request() -> None:
     said = refused("jobs", "show", "my-job")
     assert "'my-job' is not an identifier of the form job_…; `seamlessflow jobs list` shows them" in said
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_model_made_of_links_is_uploaded_as_files(cast: Cast, tmp_path: Path) -> None:
+def test_a_model_made_of_links_is_uploaded_as_files(cast: Cast, tmp_path: Path) -> None:
     source = model_folder(tmp_path / "blobs")
     (tmp_path / "snapshot").mkdir()
     for file in source.iterdir():
@@ -207,7 +208,7 @@ def test_model_made_of_links_is_uploaded_as_files(cast: Cast, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_what_the_project_has_already_is_not_sent_again(cast: Cast, tmp_path: Path) -> None:
+def test_files_that_the_project_already_has_are_not_sent_again(cast: Cast, tmp_path: Path) -> None:
     source = model_folder(tmp_path / "own")
     tasks_file(tmp_path / "tasks.jsonl")
     spec = cast.spec(model={"source": "own", "max_model_len": 64})
@@ -227,7 +228,7 @@ def test_what_the_project_has_already_is_not_sent_again(cast: Cast, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_path_that_does_not_exist_is_named_before_anything_is_uploaded(cast: Cast, tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_named_before_anything_is_uploaded(cast: Cast, tmp_path: Path) -> None:
     tasks_file(tmp_path / "tasks.jsonl")
     spec = cast.spec(model={"source": "absent", "max_model_len": 64})
     spec["environment"]["tasks"] = "tasks.jsonl"
@@ -237,14 +238,14 @@ def test_path_that_does_not_exist_is_named_before_anything_is_uploaded(cast: Cas
     assert not Artifact.objects.exists()
 
 
-def test_fault_in_a_spec_says_where(tmp_path: Path) -> None:
+def test_an_error_in_a_spec_says_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("name: x\nmodel: [\n")
 
     assert "line 3, column 1" in refused("submit", str(tmp_path / "job.yaml"))
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_scripts_read_json_and_nothing_else(cast: Cast, tmp_path: Path) -> None:
+def test_scripts_get_json_and_nothing_else(cast: Cast, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(cast.spec()))
 
     submitted = json.loads(run("submit", str(tmp_path / "job.yaml"), "--json").stdout)
@@ -256,7 +257,7 @@ def test_scripts_read_json_and_nothing_else(cast: Cast, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_waiting_ends_when_its_time_is_over_and_the_job_goes_on(cast: Cast) -> None:
+def test_waiting_ends_at_its_timeout_and_the_job_continues(cast: Cast) -> None:
     job = cast.job()
 
     error = run("jobs", "wait", show_id(IdKind.JOB, job.id), "--timeout", "0.01").exception
@@ -268,7 +269,7 @@ def test_waiting_ends_when_its_time_is_over_and_the_job_goes_on(cast: Cast) -> N
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_job_that_was_cancelled_is_printed_whole_before_the_wait_fails(cast: Cast) -> None:
+def test_a_cancelled_job_is_printed_in_full_before_the_wait_fails(cast: Cast) -> None:
     shown = show_id(IdKind.JOB, cast.job().id)
     said("jobs", "cancel", shown)
     plan_apply(decide(snapshot_load()))

@@ -30,7 +30,7 @@ def run(*arguments: str, answer: str | None = None) -> Result:
 
 
 @pytest.mark.usefixtures("signed_in")
-def test_storage_is_shown_kept_and_deleted_from_the_command_line(cast: Cast) -> None:
+def test_the_command_line_shows_storage_edits_the_policy_and_deletes(cast: Cast) -> None:
     live, job = cast.job(name="live", is_running=True), cast.job(name="old")
     Job.objects.filter(id=job.id).update(state="completed", ended_at=timezone.now() - timedelta(days=2))
     shown = show_id(IdKind.JOB, job.id)
@@ -55,7 +55,7 @@ def test_storage_is_shown_kept_and_deleted_from_the_command_line(cast: Cast) -> 
     assert Job.objects.get(id=job.id).deleted_at is not None
 
 
-def test_bytes_are_shown_as_people_say_them() -> None:
+def test_bytes_are_shown_in_readable_units() -> None:
     assert [bytes_shown(number) for number in (0, 999, 1500, 16 * 10**9)] == [
         "0 B",
         "999 B",

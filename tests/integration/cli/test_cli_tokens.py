@@ -18,7 +18,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ("tokens", *arguments), standalone_mode=False)
 
 
-def test_tokens_are_made_listed_and_revoked_from_the_command_line(
+def test_the_command_line_creates_lists_and_revokes_tokens(
     cast: Cast, live_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_WEB_URL", live_server.url)
@@ -38,7 +38,7 @@ def test_tokens_are_made_listed_and_revoked_from_the_command_line(
     assert isinstance(refused, ApiError)
 
 
-def test_a_scope_that_is_none_is_refused_by_name() -> None:
+def test_an_unknown_scope_is_refused_by_name() -> None:
     refused = run("create", "ci", "--scopes", "read,everything").exception
     assert isinstance(refused, click.BadParameter)
     assert "'everything' is not a scope; accepted: read, submit" in str(refused)

@@ -1,4 +1,5 @@
-"""The embedded servers on real binaries: starting, dying, coming back, and the places they must run in."""
+"""The embedded servers with real binaries: how they start, die and restart, and the environments
+they must run in."""
 
 import os
 import pwd
@@ -27,7 +28,7 @@ NO_NAMESPACES = (sys.executable, str(ROOT / "tests" / "fixtures" / "without_user
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder that other users can walk to, unlike pytest's own."""
+    """A folder that other users can reach, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="sf-test-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -41,7 +42,7 @@ def remember(services: RunningServices) -> None:
 
 
 def recalls(services: RunningServices) -> bool:
-    """Whether the server answers and still has the row."""
+    """Return whether the server answers and still has the row."""
     try:
         with psycopg.connect(services.urls["DATABASE_URL"]) as connection:
             return connection.execute("SELECT word FROM kept").fetchall() == [("answer",)]
@@ -64,7 +65,7 @@ def postmaster_pid(home: Path) -> int:
     return int((home / "postgres" / "postmaster.pid").read_text().split()[0])
 
 
-def test_data_outlives_a_restart_and_nothing_runs_in_between(home: Path) -> None:
+def test_data_survives_a_restart_and_nothing_runs_in_between(home: Path) -> None:
     with services_running(home) as services:
         remember(services)
         broker(services).set("word", "answer")
@@ -83,7 +84,7 @@ def test_only_private_unix_sockets_are_opened(home: Path) -> None:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_second_launcher_names_the_running_one_and_changes_nothing(home: Path) -> None:
+def test_a_second_launcher_names_the_running_one_and_changes_nothing(home: Path) -> None:
     with services_running(home) as services:
         remember(services)
         before = processes_of(home)
@@ -101,7 +102,7 @@ def test_second_launcher_names_the_running_one_and_changes_nothing(home: Path) -
         assert recalls(services)
 
 
-def test_killed_launcher_takes_both_servers_with_it_and_the_next_one_finds_the_data(home: Path) -> None:
+def test_a_killed_launcher_ends_both_servers_and_the_next_one_finds_the_data(home: Path) -> None:
     with services_running(home) as services:
         remember(services)
         services.process.kill()
@@ -110,7 +111,7 @@ def test_killed_launcher_takes_both_servers_with_it_and_the_next_one_finds_the_d
         assert recalls(services)
 
 
-def test_next_launcher_does_not_wait_for_a_killed_one_to_be_gone(home: Path) -> None:
+def test_the_next_launcher_does_not_wait_until_a_killed_one_is_gone(home: Path) -> None:
     with services_running(home) as services:
         remember(services)
         services.process.kill()
@@ -120,7 +121,7 @@ def test_next_launcher_does_not_wait_for_a_killed_one_to_be_gone(home: Path) -> 
             assert recalls(successor)
 
 
-def test_killed_postmaster_is_started_again_with_what_was_committed(home: Path) -> None:
+def test_a_killed_postmaster_is_restarted_with_all_committed_rows(home: Path) -> None:
     with services_running(home) as services:
         remember(services)
         killed = postmaster_pid(home)
@@ -131,7 +132,7 @@ def test_killed_postmaster_is_started_again_with_what_was_committed(home: Path) 
         )
 
 
-def test_killed_broker_is_started_again_with_its_messages(home: Path) -> None:
+def test_a_killed_broker_is_restarted_with_its_messages(home: Path) -> None:
     with services_running(home) as services:
         client = broker(services)
         client.rpush("queue", *range(1000))
@@ -148,7 +149,7 @@ def test_killed_broker_is_started_again_with_its_messages(home: Path) -> None:
         until(answers, what="the broker with its queue")
 
 
-def test_pid_file_that_names_an_unrelated_process_does_not_stop_the_start(home: Path) -> None:
+def test_a_pid_file_that_names_an_unrelated_process_does_not_prevent_the_start(home: Path) -> None:
     with services_running(home) as services:
         remember(services)
         services.process.kill()
@@ -159,7 +160,7 @@ def test_pid_file_that_names_an_unrelated_process_does_not_stop_the_start(home: 
         assert recalls(services)
 
 
-def test_interrupted_first_start_leaves_no_half_made_database(home: Path) -> None:
+def test_an_interrupted_first_start_leaves_no_half_made_database(home: Path) -> None:
     half_made = home / "postgres.init"
     half_made.mkdir()
     (half_made / "PG_VERSION").write_text("18\n")
@@ -169,7 +170,7 @@ def test_interrupted_first_start_leaves_no_half_made_database(home: Path) -> Non
     assert not half_made.exists()
 
 
-def test_long_home_gets_short_sockets(home: Path) -> None:
+def test_a_home_with_a_long_path_gets_short_socket_paths(home: Path) -> None:
     deep = home / ("a-folder-with-a-long-name-" * 3) / ("and-another-one-below-it-" * 3)
     with services_running(deep) as services:
         remember(services)
@@ -194,7 +195,7 @@ def test_root_without_user_namespaces_runs_the_server_as_an_unprivileged_user(ho
 
 
 @needs_root
-def test_root_without_user_namespaces_in_a_private_home_keeps_the_database_beside_the_system(
+def test_root_without_user_namespaces_in_a_private_home_keeps_the_database_in_a_system_folder(
     home: Path,
 ) -> None:
     private = home / "private"
@@ -215,7 +216,7 @@ def test_root_without_user_namespaces_in_a_private_home_keeps_the_database_besid
 
 
 @needs_root
-def test_ordinary_user_needs_nothing_special(home: Path) -> None:
+def test_an_ordinary_user_needs_nothing_special(home: Path) -> None:
     nobody = pwd.getpwnam("nobody")
     os.chown(home, nobody.pw_uid, nobody.pw_gid)
     command = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]

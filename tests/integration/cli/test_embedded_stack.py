@@ -1,4 +1,5 @@
-"""The whole installation on one machine: comes up, keeps its secrets where they belong, leaves nothing behind."""
+"""The whole installation on one host: it starts, keeps its secrets where they belong, and leaves
+nothing behind."""
 
 import json
 import os
@@ -69,7 +70,7 @@ def environment_of(pid: int) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_installation_comes_up_keeps_secrets_from_machines_and_goes_whole(home: Home) -> None:
+def test_an_installation_starts_keeps_secrets_from_machines_and_ends_completely(home: Home) -> None:
     with launched(home) as launcher:
         run = home.read_run()
         assert run is not None
@@ -91,7 +92,7 @@ def test_installation_comes_up_keeps_secrets_from_machines_and_goes_whole(home: 
 
 
 @pytest.mark.slow
-def test_second_start_is_quick_and_keeps_tokens_and_tables(home: Home) -> None:
+def test_a_second_start_is_fast_and_keeps_tokens_and_tables(home: Home) -> None:
     with launched(home):
         tokens = {path.name: path.read_text() for path in home.machines.glob("*.token")}
         assert tokens.keys() == {"alpha.token", "beta.token"}
@@ -106,7 +107,7 @@ def test_second_start_is_quick_and_keeps_tokens_and_tables(home: Home) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_a_killed_installation_stays_and_a_killed_plane_comes_back(home: Home) -> None:
+def test_a_killed_installation_leaves_nothing_running_and_a_killed_plane_is_restarted(home: Home) -> None:
     with launched(home) as launcher:
         killed = pid_by_words(home.root, "uvicorn")
         os.kill(killed, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Planes that stand still end and say so; a connection that listens and is half dead is made anew."""
+"""Blocked planes end themselves and say so; a half-dead listening connection is replaced."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def short_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-async def test_gateway_whose_loop_stands_still_ends_itself(gateway_world: GatewayWorld) -> None:
+async def test_a_gateway_with_a_blocked_loop_ends_itself(gateway_world: GatewayWorld) -> None:
     world = gateway_world
     world.environ["SEAMLESSFLOW_WATCHDOG_S"] = "2"
     await world.start_engines(lambda prompt: "yes<|im_end|>")
@@ -47,7 +47,7 @@ async def test_gateway_whose_loop_stands_still_ends_itself(gateway_world: Gatewa
     tasks.unlink()
 
 
-def test_web_process_whose_loop_stands_still_ends_itself(web_world: WebWorld) -> None:
+def test_a_web_process_with_a_blocked_loop_ends_itself(web_world: WebWorld) -> None:
     web_world.kill()
     web_world.application = "tests.fakes.web_that_stands_still:application"
     web_world.environ["SEAMLESSFLOW_WATCHDOG_S"] = "2"
@@ -62,7 +62,7 @@ def test_web_process_whose_loop_stands_still_ends_itself(web_world: WebWorld) ->
     assert "the web process's event loop has stood still" in (web_world.folder / "web.log").read_text()
 
 
-async def test_gateway_whose_lasting_task_dies_ends_itself(gateway_world: GatewayWorld) -> None:
+async def test_a_gateway_whose_long_running_task_dies_ends_itself(gateway_world: GatewayWorld) -> None:
     world = gateway_world
     await world.start_engines(lambda prompt: "yes<|im_end|>")
     world.sql("ALTER TABLE scheduling_phase RENAME TO elsewhere")  # an error that nobody foresaw
@@ -75,7 +75,7 @@ async def test_gateway_whose_lasting_task_dies_ends_itself(gateway_world: Gatewa
     assert "the task maintenance ended" in (world.folder / "gateway.log").read_text()
 
 
-async def test_livez_answers_while_the_database_is_away(
+async def test_livez_answers_while_the_database_is_unavailable(
     gateway_world: GatewayWorld, short_folder: Path
 ) -> None:
     world = gateway_world
@@ -92,7 +92,7 @@ async def test_livez_answers_while_the_database_is_away(
 
 
 @pytest.mark.parametrize("when", ["while it listens", "before it is answered"])
-async def test_half_dead_connection_that_listens_is_made_anew(
+async def test_a_half_dead_listening_connection_is_replaced(
     gateway_world: GatewayWorld, short_folder: Path, when: str
 ) -> None:
     world = gateway_world

@@ -1,6 +1,7 @@
-"""What pages, snapshots, heartbeats and the scheduler read does not grow with the past, nor with jobs elsewhere.
+"""The rows that pages, snapshots, heartbeats and the scheduler read grow neither with the past nor
+with other jobs.
 
-Rows are counted by PostgreSQL (EXPLAIN ANALYZE), so no figure here depends on how busy the machine is.
+PostgreSQL counts the rows (EXPLAIN ANALYZE), so no figure here depends on how busy the machine is.
 """
 
 from collections.abc import Callable
@@ -45,7 +46,7 @@ def execute(sql: str, values: Any) -> None:
 
 
 def world_make(cast: Cast) -> tuple[Job, list[Worker]]:
-    """A running job on two machines, and old jobs of which nothing but their rows is left."""
+    """A running job on two machines, and old jobs of which only their rows are left."""
     job = cast.job(is_running=True)
     workers = [worker_make("alpha", "rollout", "train"), worker_make("beta", "rollout")]
     Machine.objects.update(last_fence=FENCE_OF_THE_PRESENT)
@@ -103,7 +104,7 @@ def test_pages_and_snapshots_of_a_job_read_no_more_rows_in_an_aged_installation(
     assert not grown, "rows read alone, and aged"
 
 
-def test_the_snapshot_of_the_machines_reads_no_past(cast: Cast) -> None:
+def test_the_snapshot_of_the_machines_does_not_read_the_past(cast: Cast) -> None:
     job, workers = world_make(cast)
     alone = rows_read(lambda: machines_snapshot("default"))
     past_make(execute, PAST, project_id=job.project_id, machines=[worker.machine.id for worker in workers])
@@ -111,7 +112,7 @@ def test_the_snapshot_of_the_machines_reads_no_past(cast: Cast) -> None:
     assert rows_read(lambda: machines_snapshot("default")) <= 2 * alone + SLACK_ROWS
 
 
-def test_the_list_of_jobs_reads_no_past_for_the_curves_beside_them(cast: Cast) -> None:
+def test_the_list_of_jobs_does_not_read_the_past_for_its_curves(cast: Cast) -> None:
     job, workers = world_make(cast)
     listed = doors(cast, job, workers[0].machine.id)["jobs"]
     alone = rows_read(listed)
@@ -128,7 +129,7 @@ def test_the_list_of_jobs_reads_no_past_for_the_curves_beside_them(cast: Cast) -
         "scheduling/phase/?q=JOB", "policies/policyversion/", "policies/policyversion/?q=JOB",
     ],
 )  # fmt: skip
-def test_a_list_of_the_admin_site_reads_a_page_and_not_the_past(cast: Cast, path: str) -> None:
+def test_a_list_of_the_admin_site_reads_only_one_page(cast: Cast, path: str) -> None:
     job, workers = world_make(cast)
     browser = operator_browser(cast)
     path = f"/admin/{path.replace('JOB', show_id(IdKind.JOB, job.id))}"
@@ -141,7 +142,7 @@ def test_a_list_of_the_admin_site_reads_a_page_and_not_the_past(cast: Cast, path
 
 
 @pytest.mark.parametrize("path", ["storage/jobs", "storage/plan"])
-def test_storage_reads_kept_versions_and_not_those_of_which_files_were_deleted(cast: Cast, path: str) -> None:
+def test_storage_reads_only_versions_whose_files_still_exist(cast: Cast, path: str) -> None:
     job, workers = world_make(cast)
     alone = rows_read(lambda: cast.owner.call("GET", path))
     past_make(execute, LISTED_PAST, project_id=job.project_id, machines=[workers[0].machine.id])
@@ -157,7 +158,7 @@ def test_a_scrape_counts_without_reading_the_past(cast: Cast) -> None:
     assert rows_read(lambda: Client().get("/metrics")) <= 2 * alone + NUM_OLD_JOBS * 2
 
 
-def test_a_retention_plan_loads_no_upload_that_the_policy_keeps(cast: Cast) -> None:
+def test_a_retention_plan_does_not_load_uploads_that_the_policy_keeps(cast: Cast) -> None:
     job = cast.job()
     past_make(execute, KEPT_UPLOADS, project_id=job.project_id, machines=[])
 
@@ -189,7 +190,7 @@ def operator_browser(cast: Cast) -> Client:
     return browser
 
 
-def test_the_list_of_jobs_reads_the_newest_batch_of_each_and_not_their_whole_past(cast: Cast) -> None:
+def test_the_list_of_jobs_reads_only_the_newest_batch_of_each(cast: Cast) -> None:
     job, workers = world_make(cast)
     past_make(execute, PAST, project_id=job.project_id, machines=[workers[0].machine.id])
 

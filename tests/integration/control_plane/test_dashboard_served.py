@@ -1,4 +1,5 @@
-"""How the web process serves the browser application: to whom, under which content policy, cached for how long."""
+"""How the web process serves the dashboard: to whom, under which content security policy, and
+cached for how long."""
 
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def test_a_visitor_is_sent_to_sign_in(cast: Cast, built: None) -> None:
     assert response["Location"].startswith("/signin")
 
 
-def test_what_was_not_built_says_how_to_build(
+def test_without_a_built_dashboard_the_page_says_how_to_build_it(
     cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "INDEX", tmp_path / "missing.html")
@@ -50,9 +51,7 @@ def test_what_was_not_built_says_how_to_build(
 
 
 @pytest.mark.parametrize("path", ["/", "/signin", "/admin/login/", "/api/v1/jobs", "/api/v1/schema/ui"])
-def test_no_page_may_run_what_is_written_into_it_or_comes_from_elsewhere(
-    cast: Cast, built: None, path: str
-) -> None:
+def test_no_page_may_run_inline_scripts_or_scripts_from_elsewhere(cast: Cast, built: None, path: str) -> None:
     policy = Client().get(path)[HEADER]
     scripts = next(rule for rule in policy.split("; ") if rule.startswith("script-src"))
     assert scripts == "script-src 'self'"
@@ -66,7 +65,7 @@ def test_signing_out_ends_the_session(cast: Cast, built: None) -> None:
     assert client.get("/").status_code == 302
 
 
-def test_who_one_is_and_where_one_may_write(cast: Cast) -> None:
+def test_the_me_route_says_who_one_is_and_where_one_may_write(cast: Cast) -> None:
     Membership.objects.filter(user=cast.member.user).update(role=MembershipRole.VIEWER)
     me = browser(cast.member).get("/api/v1/me").json()
     assert me["username"] == cast.member.user.username
@@ -75,11 +74,11 @@ def test_who_one_is_and_where_one_may_write(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/jobsx", "/api/v1/nothing"])
-def test_what_is_no_page_is_not_found(cast: Cast, built: None, path: str) -> None:
+def test_an_address_that_is_not_a_page_is_not_found(cast: Cast, built: None, path: str) -> None:
     assert browser(cast.member).get(path).status_code == 404
 
 
-def test_the_sign_in_page_says_how(cast: Cast) -> None:
+def test_the_sign_in_page_explains_how_to_sign_in(cast: Cast) -> None:
     html = Client().get("/signin").content.decode()
     assert "one-time link" in html
     assert "<script" not in html

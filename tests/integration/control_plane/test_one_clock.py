@@ -1,4 +1,5 @@
-"""Processes whose clocks differ agree on what is healthy, how old a phase is, and what was published when."""
+"""Processes whose clocks differ agree on what is healthy, how old a phase is, and when something
+was published."""
 
 import time
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ JUST_NOW_S = 14.0  # silent for one second longer, a machine counts as lost
 
 
 def shift(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
-    """The wall clock of this process is wrong from now on."""
+    """Make the wall clock of this process wrong from now on."""
     true_now, true_time = timezone.now, time.time
 
     def now() -> datetime:
@@ -42,7 +43,7 @@ def test_a_scheduler_with_a_wrong_clock_sees_a_healthy_machine(
 
 
 @pytest.mark.parametrize("by", SHIFTS, ids=["ahead", "behind"])
-def test_a_web_process_with_a_wrong_clock_notes_the_right_moment(
+def test_a_web_process_with_a_wrong_clock_records_the_right_time(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, by: timedelta
 ) -> None:
     worker = worker_make("alpha", "rollout")
@@ -53,7 +54,7 @@ def test_a_web_process_with_a_wrong_clock_notes_the_right_moment(
 
 
 @pytest.mark.parametrize("by", SHIFTS, ids=["ahead", "behind"])
-def test_what_a_process_with_a_wrong_clock_stores_is_no_older_or_newer(
+def test_rows_of_a_process_with_a_wrong_clock_have_the_right_age(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, by: timedelta
 ) -> None:
     shift(monkeypatch, by)

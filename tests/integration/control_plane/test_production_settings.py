@@ -1,4 +1,5 @@
-"""Production settings in a process of their own: Django's own deployment checks find nothing, bad ones end it."""
+"""Production settings in a process of their own: Django's deployment checks find nothing, and bad
+settings end the process."""
 
 import os
 import subprocess
@@ -41,8 +42,8 @@ def test_deployment_checks_find_nothing_in_production(tmp_path: Path) -> None:
     assert "no issues" in done.stdout
 
 
-def test_deployment_checks_see_what_is_wrong_without_the_mode(tmp_path: Path) -> None:
-    """The check above can fail: a local installation is not one to expose."""
+def test_deployment_checks_find_faults_without_production_mode(tmp_path: Path) -> None:
+    """The check above can fail: a local installation is not fit to be exposed."""
     done = run(tmp_path, "manage.py", "check", "--deploy", "--fail-level", "WARNING", SEAMLESSFLOW_MODE=None)
 
     assert done.returncode == 1
@@ -50,7 +51,7 @@ def test_deployment_checks_see_what_is_wrong_without_the_mode(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("missing", ["SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_WEB_URL", "DATABASE_URL"])
-def test_missing_setting_ends_the_process_with_one_line(tmp_path: Path, missing: str) -> None:
+def test_a_missing_setting_ends_the_process_with_one_line(tmp_path: Path, missing: str) -> None:
     done = run(tmp_path, "manage.py", "check", **{missing: None})
 
     assert done.returncode == 1
@@ -59,7 +60,7 @@ def test_missing_setting_ends_the_process_with_one_line(tmp_path: Path, missing:
 
 
 @pytest.mark.parametrize("module", ["seamlessflow.control_plane", "seamlessflow.data_plane"])
-def test_local_installation_does_not_listen_to_other_machines(tmp_path: Path, module: str) -> None:
+def test_a_local_installation_does_not_listen_to_other_machines(tmp_path: Path, module: str) -> None:
     done = run(tmp_path, "-m", module, "--host", "0.0.0.0", "--port", "1", SEAMLESSFLOW_MODE="local")
 
     assert done.returncode == 1

@@ -1,4 +1,5 @@
-"""The Helm chart, rendered by Helm's own code and held to Kubernetes' schemas; and what it must never contain."""
+"""The Helm chart, rendered by Helm's own code and checked against Kubernetes' schemas, and what it
+must never contain."""
 
 import base64
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ def pods(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize(
     "values", [{"secrets": SECRETS}, EVERYTHING, EXISTING], ids=["defaults", "everything", "existing"]
 )
-def test_chart_renders_lints_and_fits_the_schemas(
+def test_the_chart_renders_lints_and_fits_the_schemas(
     deploy_tools: DeployTools, values: dict[str, Any], kubernetes: str
 ) -> None:
     answer = ask(deploy_tools, values, kubernetes)
@@ -77,7 +78,7 @@ def test_chart_renders_lints_and_fits_the_schemas(
     assert [message for message in answer["lint"]["messages"] if message["severity"] > 1] == []
 
 
-def test_every_plane_is_there_with_a_stand_by_a_migration_hook_and_no_privilege(
+def test_the_chart_has_every_plane_a_stand_by_a_migration_hook_and_no_privileges(
     deploy_tools: DeployTools,
 ) -> None:
     found = manifests(ask(deploy_tools, EVERYTHING))
@@ -119,7 +120,7 @@ def test_agents_mount_no_artifacts_and_their_supervisor_can_give_each_session_a_
     assert agents["automountServiceAccountToken"] is False
 
 
-def test_planes_that_stand_still_are_started_again_and_a_database_that_is_away_ends_none(
+def test_blocked_planes_are_restarted_and_an_unavailable_database_ends_none(
     deploy_tools: DeployTools,
 ) -> None:
     probes = {
@@ -134,7 +135,7 @@ def test_planes_that_stand_still_are_started_again_and_a_database_that_is_away_e
         assert readiness["httpGet"]["path"] == "/healthz", name
 
 
-def test_machines_are_given_no_secret_of_the_planes(deploy_tools: DeployTools) -> None:
+def test_machines_get_no_secret_of_the_planes(deploy_tools: DeployTools) -> None:
     found = manifests(ask(deploy_tools, EXISTING))
     workers = [pod for name, pod in pods(found) if name in ("flow-alpha", "flow-agents")]
 
@@ -152,7 +153,7 @@ def test_machines_are_given_no_secret_of_the_planes(deploy_tools: DeployTools) -
         )
 
 
-def test_secrets_are_in_secrets_alone(deploy_tools: DeployTools) -> None:
+def test_secrets_appear_only_in_secrets(deploy_tools: DeployTools) -> None:
     rendered = ask(deploy_tools, {"secrets": SECRETS})["rendered"]
     secret = SECRETS["planes"]["secretKey"]
     holding = {
@@ -178,7 +179,7 @@ def test_secrets_are_in_secrets_alone(deploy_tools: DeployTools) -> None:
         ({"secrets": SECRETS | {"workers": {"joinToken": "short", "brokerUrl": "redis://h"}}}, "joinToken"),
     ],
 )  # fmt: skip
-def test_values_that_cannot_work_are_refused_by_name(
+def test_invalid_values_are_refused_by_name(
     deploy_tools: DeployTools, values: dict[str, Any], named: str
 ) -> None:
     answer = ask(deploy_tools, values)
@@ -186,7 +187,7 @@ def test_values_that_cannot_work_are_refused_by_name(
     assert named in answer["error"]
 
 
-def test_notes_say_how_to_sign_in(deploy_tools: DeployTools) -> None:
+def test_the_notes_say_how_to_sign_in(deploy_tools: DeployTools) -> None:
     notes = ask(deploy_tools, {"secrets": SECRETS})["rendered"]["seamlessflow/templates/NOTES.txt"]
 
     assert "exec deploy/flow-web -- python -m django create_sign_in_link" in notes

@@ -1,4 +1,5 @@
-"""The compose file, loaded by Docker Compose itself; the Dockerfiles, linted; and what both must never do."""
+"""The compose file, loaded by Docker Compose itself; the Dockerfiles, linted; and what both must
+never do."""
 
 import json
 import os
@@ -80,7 +81,7 @@ def test_tags_of_machines_come_from_the_environment(deploy_tools: DeployTools, e
     assert services(deploy_tools, env_file)["worker-beta"]["command"][3] == "rollout,big"
 
 
-def test_gpu_override_gives_each_machine_a_device_of_its_own(
+def test_the_gpu_override_gives_each_machine_its_own_device(
     deploy_tools: DeployTools, env_file: Path
 ) -> None:
     loaded = services(deploy_tools, env_file, "compose.gpu.yaml")
@@ -95,7 +96,7 @@ def test_gpu_override_gives_each_machine_a_device_of_its_own(
 @pytest.mark.parametrize(
     "secret", ["SEAMLESSFLOW_SECRET_KEY", "SEAMLESSFLOW_JOIN_TOKEN", "POSTGRES_PASSWORD"]
 )
-def test_missing_secret_is_named_and_nothing_starts(
+def test_a_missing_secret_is_named_and_nothing_starts(
     deploy_tools: DeployTools, env_file: Path, secret: str
 ) -> None:
     kept = [line for line in env_file.read_text().splitlines() if not line.startswith(f"{secret}=")]
@@ -127,7 +128,7 @@ def test_our_containers_are_unprivileged_read_only_restarted_and_checked(
             assert port["host_ip"] == "127.0.0.1", name
 
 
-def test_machines_cannot_reach_the_database_nor_hold_secrets_of_the_planes(
+def test_machines_can_neither_reach_the_database_nor_know_secrets_of_the_planes(
     deploy_tools: DeployTools, env_file: Path
 ) -> None:
     loaded = services(deploy_tools, env_file)
@@ -149,7 +150,7 @@ def test_agents_mount_no_artifacts_and_their_supervisor_can_give_each_session_a_
     assert set(agents["cap_add"]) >= {"SETUID", "SETGID"}
 
 
-def test_images_of_others_are_pinned(deploy_tools: DeployTools, env_file: Path) -> None:
+def test_third_party_images_are_pinned(deploy_tools: DeployTools, env_file: Path) -> None:
     loaded = services(deploy_tools, env_file)
 
     for name in loaded.keys() - OURS:
@@ -157,14 +158,14 @@ def test_images_of_others_are_pinned(deploy_tools: DeployTools, env_file: Path) 
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.stem)
-def test_dockerfile_has_nothing_that_hadolint_minds(deploy_tools: DeployTools, path: Path) -> None:
+def test_hadolint_finds_no_fault_in_the_dockerfiles(deploy_tools: DeployTools, path: Path) -> None:
     done = deploy_tools.run("hadolint", "--no-color", "-c", str(path.with_name("hadolint.yaml")), str(path))
 
     assert (done.returncode, done.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.stem)
-def test_dockerfile_pins_its_base_and_ends_as_an_ordinary_user_without_build_tools(path: Path) -> None:
+def test_each_dockerfile_pins_its_base_and_ends_as_an_ordinary_user_without_build_tools(path: Path) -> None:
     text = path.read_text()
     (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
     last_stage = text[text.rindex("\nFROM ") :]

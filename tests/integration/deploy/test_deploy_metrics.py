@@ -1,4 +1,5 @@
-"""The Grafana board, the alerts and the scrape configuration name only what the planes really expose."""
+"""The Grafana dashboard, the alerts and the scrape configuration name only what the planes really
+expose."""
 
 import json
 import re
@@ -37,7 +38,7 @@ def alert_expressions() -> Iterator[str]:
 
 @pytest.fixture
 def exposed(cast: Cast) -> dict[str, set[str]]:
-    """Sample name → labels, of both planes, with at least one sample of each family."""
+    """Return sample name → labels, of both planes, with at least one sample of each family."""
     phase_make(cast.job(is_running=True), worker_make("beta", "rollout").machine, Role.ROLLOUT)
     gateway_metrics.RETRIES.labels("stored").inc(0)
     gateway_metrics.DRIFTS.labels("clean").inc(0)
@@ -52,7 +53,7 @@ def exposed(cast: Cast) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("source", [*BOARDS, FOLDER / "alerts.yaml"], ids=lambda path: path.name)
-def test_every_metric_and_label_that_is_asked_for_exists(source: Path, exposed: dict[str, set[str]]) -> None:
+def test_every_metric_and_label_in_use_exists(source: Path, exposed: dict[str, set[str]]) -> None:
     expressions = list(alert_expressions() if source.suffix == ".yaml" else board_expressions(source))
 
     assert expressions
@@ -68,8 +69,8 @@ def test_every_metric_and_label_that_is_asked_for_exists(source: Path, exposed: 
                 assert wanted <= of_metric | OF_PROMETHEUS, expression
 
 
-def test_board_shows_every_metric_of_the_gateway(exposed: dict[str, set[str]]) -> None:
-    """A new metric belongs on the board, or in this list with a reason."""
+def test_the_dashboard_shows_every_metric_of_the_gateway(exposed: dict[str, set[str]]) -> None:
+    """A new metric belongs on the dashboard, or in this list with a reason."""
     asked = " ".join(expression for path in BOARDS for expression in board_expressions(path))
     families = {
         re.sub(r"_(total|bucket|sum|count|created)$", "", name) for name in exposed if "gateway" in name
@@ -78,7 +79,7 @@ def test_board_shows_every_metric_of_the_gateway(exposed: dict[str, set[str]]) -
     assert {family for family in families if family not in asked} == set()
 
 
-def test_scrape_configuration_names_what_compose_starts() -> None:
+def test_the_scrape_configuration_names_what_compose_starts() -> None:
     config = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
     services = yaml.safe_load((FOLDER.parent / "compose" / "compose.yaml").read_text())["services"]
 
@@ -90,7 +91,7 @@ def test_scrape_configuration_names_what_compose_starts() -> None:
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.name)
-def test_board_is_whole(path: Path) -> None:
+def test_the_dashboard_is_complete(path: Path) -> None:
     board = json.loads(path.read_text())
     panels = [panel for panel in board["panels"] if panel["type"] != "row"]
 

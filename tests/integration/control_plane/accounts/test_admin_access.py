@@ -1,4 +1,5 @@
-"""The admin site obeys the table of operations: whoever has all of Django's permissions gains nothing by them."""
+"""The admin site obeys the table of operations: having all of Django's permissions grants nothing
+more."""
 
 import pytest
 from django.apps import apps
@@ -16,7 +17,7 @@ from tests.fixtures.control_plane import Cast
 
 @pytest.fixture
 def staff(cast: Cast) -> User:
-    """A viewer of the project who is staff, and has every permission of Django."""
+    """A viewer of the project who is staff and has every permission of Django."""
     user = User.objects.create_user("stan", is_staff=True)
     user.user_permissions.set(Permission.objects.all())
     Membership.objects.create(user=user, project=cast.owner.project, role="viewer")
@@ -34,7 +35,7 @@ def act(user: User, page: str, action: str, *ids: object) -> HttpResponse:
     return browser(user).post(f"/admin/{page}/", body, follow=True)  # type: ignore[return-value]
 
 
-def test_staff_steer_no_job_that_is_not_theirs(cast: Cast, staff: User) -> None:
+def test_staff_cannot_steer_jobs_of_others(cast: Cast, staff: User) -> None:
     job = cast.job(is_running=True)
 
     answer = act(staff, "jobs/job", "cancel", job.id)
@@ -48,7 +49,7 @@ def test_staff_steer_no_job_that_is_not_theirs(cast: Cast, staff: User) -> None:
     assert Job.objects.get(id=job.id).desired == "cancel"
 
 
-def test_staff_pin_and_revoke_nothing_that_is_not_theirs(cast: Cast, staff: User) -> None:
+def test_staff_cannot_pin_versions_or_revoke_tokens_of_others(cast: Cast, staff: User) -> None:
     job = cast.job()
     version = PolicyVersion.objects.create(
         project_id=job.project_id, job=job, version=1, batch_number=1, uri="file:///v", published_at=timezone.now()
@@ -63,7 +64,7 @@ def test_staff_pin_and_revoke_nothing_that_is_not_theirs(cast: Cast, staff: User
     assert b"you may not revoke tokens here" in answer.content
 
 
-def test_staff_give_themselves_no_powers_and_set_nobodys_password(cast: Cast, staff: User) -> None:
+def test_staff_cannot_give_themselves_powers_or_set_passwords(cast: Cast, staff: User) -> None:
     page = f"/admin/accounts/user/{staff.id}/change/"
     body = {
         "username": "stan", "is_active": "on", "is_staff": "on", "is_superuser": "on",
@@ -83,7 +84,7 @@ def test_staff_give_themselves_no_powers_and_set_nobodys_password(cast: Cast, st
     assert browser(staff).get("/admin/auth/group/").status_code == 404
 
 
-def test_staff_add_nobody_to_a_project_of_others(cast: Cast, staff: User) -> None:
+def test_staff_cannot_add_people_to_projects_of_others(cast: Cast, staff: User) -> None:
     project = cast.outsider.project
     body = {
         "slug": project.slug, "name": project.name, "memberships-TOTAL_FORMS": "1", "memberships-INITIAL_FORMS": "0",
@@ -98,7 +99,7 @@ def test_staff_add_nobody_to_a_project_of_others(cast: Cast, staff: User) -> Non
     assert Membership.objects.filter(user=cast.member.user, project=project, role="viewer").exists()
 
 
-def test_staff_edit_no_retention_policy_of_others(cast: Cast, staff: User) -> None:
+def test_staff_cannot_edit_retention_policies_of_others(cast: Cast, staff: User) -> None:
     policies = apps.get_model("storage", "RetentionPolicy").objects
 
     def policy(project: Project | None) -> int:

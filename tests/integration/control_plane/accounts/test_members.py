@@ -1,4 +1,5 @@
-"""Members of a project: who edits them, what stays with whom, and that a project keeps an owner."""
+"""Members of a project: who may edit them, what they keep, and that a project always has an
+owner."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ def call(person: Person, method: str, path: str = MEMBERS, **body: Any) -> tuple
     return answer.status_code, json.loads(answer.content or b"{}")
 
 
-def test_an_owner_adds_changes_and_removes(cast: Cast) -> None:
+def test_an_owner_adds_changes_and_removes_members(cast: Cast) -> None:
     assert members(cast.member) == {"mira": "member", "olga": "owner"}
     status, added = call(cast.owner, "POST", username="otto", role="viewer")
     assert (status, added["role"], added["sign_in_link"]) == (201, "viewer", "")
@@ -42,7 +43,7 @@ def test_an_owner_adds_changes_and_removes(cast: Cast) -> None:
     assert list(kinds) == ["member.added", "member.changed", "member.removed"]
 
 
-def test_what_is_wrong_is_said_by_field(cast: Cast) -> None:
+def test_errors_name_the_field(cast: Cast) -> None:
     status, refused = call(cast.owner, "POST", username="nobody")
     assert (status, refused["errors"][0]["field"]) == (400, "username")
     assert "there is no account 'nobody'" in refused["detail"]
@@ -53,7 +54,7 @@ def test_what_is_wrong_is_said_by_field(cast: Cast) -> None:
     assert call(cast.outsider, "GET")[0] == 404
 
 
-def test_whoever_is_invited_signs_in_once_by_the_link(cast: Cast) -> None:
+def test_an_invited_person_signs_in_once_with_the_link(cast: Cast) -> None:
     status, added = call(cast.owner, "POST", username="nina", role="viewer", invite=True)
     assert status == 201
     path = "/signin/" + added["sign_in_link"].rpartition("/signin/")[2]
@@ -65,7 +66,7 @@ def test_whoever_is_invited_signs_in_once_by_the_link(cast: Cast) -> None:
     assert not User.objects.get(username="nina").has_usable_password()
 
 
-def test_a_removed_members_tokens_end_and_do_not_come_back(cast: Cast) -> None:
+def test_the_tokens_of_a_removed_member_end_for_good(cast: Cast) -> None:
     assert cast.member.call("GET", "jobs").status_code == 200
     cast.owner.call("DELETE", f"{MEMBERS}/mira")
     assert cast.member.call("GET", "jobs").status_code == 401
@@ -74,7 +75,7 @@ def test_a_removed_members_tokens_end_and_do_not_come_back(cast: Cast) -> None:
     assert not Token.objects.filter(user=cast.member.user, revoked_at=None).exists()
 
 
-def test_a_project_keeps_an_owner(cast: Cast) -> None:
+def test_a_project_always_has_an_owner(cast: Cast) -> None:
     for method, body in (("DELETE", {}), ("PATCH", {"role": "viewer"})):
         status, refused = call(cast.owner, method, f"{MEMBERS}/olga", **body)
         assert (status, "last owner" in refused["detail"]) == (409, True)
@@ -82,7 +83,7 @@ def test_a_project_keeps_an_owner(cast: Cast) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_owners_who_remove_each_other_at_once_leave_one(cast: Cast) -> None:
+def test_of_two_owners_who_remove_each_other_at_once_one_remains(cast: Cast) -> None:
     Membership.objects.filter(user=cast.member.user).update(role="owner")
     Token.objects.filter(user__in=[cast.member.user, cast.owner.user]).update(scopes=["read", "admin"])
 
@@ -100,7 +101,7 @@ def test_two_owners_who_remove_each_other_at_once_leave_one(cast: Cast) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_members_are_edited_from_the_command_line(
+def test_the_command_line_edits_members(
     cast: Cast, live_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_WEB_URL", live_server.url)

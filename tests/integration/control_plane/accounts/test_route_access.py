@@ -1,6 +1,7 @@
-"""Every route of the web and of the gateway against the table of who may call it: role by role, scope by scope.
+"""Every route of the web process and the gateway, role by role and scope by scope, against the
+table of who may call it.
 
-The routes come from the resolvers themselves, so that one that is added without a row fails here.
+The routes come from the resolvers themselves, so a new route without a row fails here.
 """
 
 import re
@@ -61,7 +62,7 @@ def found(patterns: Any, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
 
 
 def methods_of(pattern: URLPattern) -> set[str]:
-    """Those of a class; what a function takes is asked of the table."""
+    """Return the methods of a class; for a function, the table tells."""
     view = getattr(pattern.callback, "view_class", None) or getattr(pattern.callback, "cls", None)
     return {method for method in METHODS if hasattr(view, method.lower())} if view is not None else set()
 
@@ -121,7 +122,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A thing of each kind in one project, with what `maker` made and what `other` made."""
+    """One object of each kind in one project; what `maker` created and what `other` created."""
 
     arguments: Mapping[str, str]
     others: Mapping[str, str]  # made by somebody else than any asker
@@ -134,7 +135,8 @@ class World:
 
 
 def world_of(cast: Cast, maker: User) -> World:
-    """What names a thing in addresses; jobs and tokens once as `maker`'s own and once as the cast's owner's."""
+    """Return the names of objects in addresses; jobs and tokens once as `maker`'s own and once as
+    those of the cast's owner."""
     job, other = cast.job(is_running=True), cast.job(name="another")
     type(job).objects.filter(id=job.id).update(created_by=maker)
     machine = worker_make("alpha", "rollout").machine
@@ -162,7 +164,7 @@ def world_of(cast: Cast, maker: User) -> World:
 
 
 class Askers:
-    """The credentials of one person, each made once."""
+    """The credentials of one person, each created once."""
 
     def __init__(self, cast: Cast, user: User, role: ProjectRole | None) -> None:
         self._cast, self._user, self._role = cast, user, role
@@ -171,8 +173,8 @@ class Askers:
         self._browser.force_login(user)
 
     def for_operation(self, operation: Operation) -> Iterator[Asker]:
-        """A session, a token with the one scope that is needed, one with all others; of staff the same for the
-        installation."""
+        """Return a session, a token with the one scope that is needed, and one with all others; for
+        staff, the same for the installation."""
         yield Asker("session", self._user, self._role, is_operator=self._user.is_staff, scopes=None)
         scope = RULES[operation].scope
         needed = frozenset({scope}) if scope is not None else frozenset()
@@ -182,7 +184,7 @@ class Askers:
             yield self._token(is_installation, possible - needed)
 
     def status_of(self, method: str, path: str, asker: Asker) -> tuple[int, bytes]:
-        """The answer; what it changed is taken back."""
+        """Return the status of the answer and undo what the request changed."""
         headers = {"If-Match": '"1"'}
         if asker.scopes is not None:
             headers["Authorization"] = f"Bearer {asker.secret}"
@@ -209,7 +211,7 @@ class Askers:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=str)
-def test_each_role_and_scope_is_let_in_where_the_table_says(cast: Cast, role: ProjectRole | None) -> None:
+def test_each_role_and_scope_is_admitted_where_the_table_says(cast: Cast, role: ProjectRole | None) -> None:
     faults = []
     for is_staff in (False, True):
         user = User.objects.create_user(username=f"asker{is_staff}", is_staff=is_staff)
@@ -235,7 +237,7 @@ def walk(world: World, askers: Askers, role: ProjectRole | None) -> Iterator[str
 def fault_of(
     status: int, refused: str | None, asker: Asker, operation: Operation, *, is_listed: bool
 ) -> str | None:
-    """What is wrong with an answer: nothing, or one phrase."""
+    """Return what is wrong with an answer in one phrase, or nothing."""
     if status in (401, 405, 500):
         return "was not asked at all"
     if asker.role is None and refused is not None:
@@ -265,7 +267,7 @@ def test_the_admin_site_is_for_staff(cast: Cast, role: ProjectRole | None) -> No
             assert "login" in where or where.rstrip("/") == path.rstrip("/"), (path, where)
 
 
-def test_what_is_not_for_people_lets_no_person_in(cast: Cast) -> None:
+def test_routes_that_are_not_for_people_admit_nobody(cast: Cast) -> None:
     secrets = (cast.operator.secret, cast.owner.secret, "")
     for (method, route), entry in WEB_ROUTES.items():
         if entry in (Caller.JOIN, Caller.MACHINE, Caller.PHASE):
@@ -318,7 +320,7 @@ async def may_open(connection: AsyncConnection[Any], world: GatewayWorld) -> boo
         return int(error.status) != 403  # 401 would be a fault of the test's own token
 
 
-def test_the_document_holds_the_table() -> None:
+def test_the_document_contains_the_table() -> None:
     document = (ROOT / "docs" / "operations.md").read_text()
     table = "\n".join(table_lines())
 

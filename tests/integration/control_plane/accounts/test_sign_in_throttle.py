@@ -1,4 +1,5 @@
-"""Guessing passwords: after a few failures nothing is looked at any more, whatever is sent, and one event says so."""
+"""Guessing passwords: after a few failures nothing is checked any more, whatever is sent, and one
+event says so."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,7 @@ def admin(db: None) -> User:
 
 @pytest.fixture
 def hashed() -> Iterator[list[str]]:
-    """Passwords that were hashed to be compared."""
+    """The passwords that were hashed for comparison."""
     passwords: list[str] = []
 
     def noted(password: str, *args: object, **options: object) -> bool:
@@ -53,7 +54,7 @@ def sign_in(password: str, *, name: str = "ada", address: str = "10.0.0.1") -> H
 
 
 def later(seconds: float) -> None:
-    """As if so much time had passed."""
+    """Pretend that this much time has passed."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE accounts_signincounter SET expires_at = expires_at - make_interval(secs => %s)", [seconds]
@@ -89,7 +90,7 @@ def test_a_lock_ends_and_success_forgets_failures() -> None:
 
 
 @pytest.mark.usefixtures("admin")
-def test_a_lock_is_of_one_name_at_one_address() -> None:
+def test_a_lock_applies_to_one_name_at_one_address() -> None:
     for _ in range(LIMIT + 1):
         sign_in("wrong")
     assert sign_in(PASSWORD, address="10.0.0.2").status_code == 302
@@ -114,7 +115,7 @@ def test_many_names_from_one_address_are_cut_off_and_leave_few_rows() -> None:
     }
 
 
-def test_guessed_links_count_and_a_real_one_still_opens_elsewhere(admin: User) -> None:
+def test_guessed_links_count_and_a_real_one_still_works_elsewhere(admin: User) -> None:
     def use(secret: str, address: str) -> int:
         return int(Client(REMOTE_ADDR=address).post(f"/signin/{secret}").status_code)
 
@@ -126,7 +127,7 @@ def test_guessed_links_count_and_a_real_one_still_opens_elsewhere(admin: User) -
 
 
 @pytest.mark.django_db(transaction=True)
-def test_guesses_at_the_same_moment_are_not_looked_at_more_often(hashed: list[str]) -> None:
+def test_simultaneous_guesses_are_not_checked_more_often(hashed: list[str]) -> None:
     User.objects.create_superuser("ada", password=PASSWORD)
 
     def guess(number: int) -> int:

@@ -1,4 +1,5 @@
-"""What tokens and roles open, and what they no longer do: jobs and tokens of others, machines, further tokens."""
+"""What tokens and roles allow, and what they no longer allow: jobs and tokens of others, machines,
+further tokens."""
 
 import json
 from datetime import timedelta
@@ -26,7 +27,7 @@ def token_path(person: Person) -> str:
     return f"tokens/{show_id(IdKind.TOKEN, token.id)}"
 
 
-def test_a_member_steers_own_jobs_and_no_others(cast: Cast) -> None:
+def test_a_member_steers_only_their_own_jobs(cast: Cast) -> None:
     others, own = cast.job(), cast.job(name="own")
     Job.objects.filter(id=own.id).update(created_by=cast.member.user)
 
@@ -42,8 +43,8 @@ def test_a_member_steers_own_jobs_and_no_others(cast: Cast) -> None:
     assert cast.owner.call("POST", job_path(others, "cancel")).status_code == 200
 
 
-def test_each_role_steers_and_revokes_what_it_may_and_no_more(cast: Cast) -> None:
-    """The answers for a job of one's own, a job of another, and the token of another."""
+def test_each_role_steers_and_revokes_only_what_it_may(cast: Cast) -> None:
+    """The answers are for one's own job, the job of another, and the token of another."""
     answers = {}
     for role in ("viewer", "member", "owner"):
         Membership.objects.filter(user=cast.member.user).update(role=role)
@@ -59,7 +60,7 @@ def test_each_role_steers_and_revokes_what_it_may_and_no_more(cast: Cast) -> Non
     assert answers == {"viewer": [403, 403, 403], "member": [200, 403, 403], "owner": [200, 200, 204]}
 
 
-def test_a_token_that_may_only_read_submits_nothing(cast: Cast) -> None:
+def test_a_read_only_token_cannot_submit(cast: Cast) -> None:
     made = cast.member.call("POST", "tokens", {"name": "ci", "scopes": ["read"]})
     reader = Person(cast.member.user, cast.member.project, json.loads(made.content)["secret"])
 
@@ -68,14 +69,14 @@ def test_a_token_that_may_only_read_submits_nothing(cast: Cast) -> None:
     assert reader.call("POST", "tokens", {"name": "more"}).status_code == 403
 
 
-def test_a_member_revokes_own_tokens_and_no_others(cast: Cast) -> None:
+def test_a_member_revokes_only_their_own_tokens(cast: Cast) -> None:
     assert cast.member.call("DELETE", token_path(cast.owner)).status_code == 403
     assert cast.owner.call("GET", "jobs").status_code == 200
     assert cast.owner.call("DELETE", token_path(cast.member)).status_code == 204
     assert cast.member.call("GET", "jobs").status_code == 401
 
 
-def test_the_token_of_a_project_edits_no_machine_whoever_made_it(cast: Cast) -> None:
+def test_a_project_token_cannot_edit_machines_whoever_created_it(cast: Cast) -> None:
     machine = worker_make("alpha", "rollout").machine
     path = f"machines/{show_id(IdKind.MACHINE, machine.id)}"
 
@@ -97,7 +98,7 @@ def test_the_token_of_a_project_edits_no_machine_whoever_made_it(cast: Cast) -> 
     assert edited.status_code == 200
 
 
-def test_a_new_token_ends_by_itself(cast: Cast) -> None:
+def test_a_new_token_expires(cast: Cast) -> None:
     created = json.loads(cast.member.call("POST", "tokens", {"name": "ci"}).content)
 
     assert created["expires_at"] is not None
@@ -109,7 +110,7 @@ def test_a_new_token_ends_by_itself(cast: Cast) -> None:
     assert Client().get("/api/v1/jobs", headers=headers).status_code == 401
 
 
-def test_tokens_make_no_more_than_themselves(cast: Cast) -> None:
+def test_a_token_cannot_create_a_more_powerful_token(cast: Cast) -> None:
     made = cast.member.call(
         "POST", "tokens", {"name": "ci", "scopes": ["read", "admin"], "expires_in_days": 5}
     )
@@ -131,7 +132,7 @@ def test_tokens_make_no_more_than_themselves(cast: Cast) -> None:
     assert reader.call("GET", "jobs").status_code == 200
 
 
-def test_only_operators_make_tokens_for_the_installation(cast: Cast) -> None:
+def test_only_operators_create_tokens_for_the_installation(cast: Cast) -> None:
     fields = {"name": "ops", "installation": True, "scopes": ["operate", "read"]}
     assert cast.member.call("POST", "tokens", fields).status_code == 403
     assert cast.owner.call("POST", "tokens", fields).status_code == 403
@@ -149,7 +150,7 @@ def test_only_operators_make_tokens_for_the_installation(cast: Cast) -> None:
     assert operator.call("POST", "machines", {"name": "delta", "tags": []}).status_code == 403
 
 
-def test_a_role_that_was_taken_away_counts_at_once(cast: Cast) -> None:
+def test_losing_a_role_takes_effect_at_once(cast: Cast) -> None:
     Membership.objects.filter(user=cast.member.user).update(role="viewer")
 
     assert cast.member.call("POST", "jobs", cast.spec()).status_code == 403
@@ -161,7 +162,7 @@ def test_a_role_that_was_taken_away_counts_at_once(cast: Cast) -> None:
 
 
 @pytest.mark.django_db
-def test_commands_make_tokens_with_scopes_and_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_create_tokens_with_scopes_and_an_expiry(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("ensure_owner")
     call_command("create_token", "--name", "ci")
     call_command(

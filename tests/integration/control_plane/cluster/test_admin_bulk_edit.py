@@ -36,7 +36,7 @@ def post(browser: Client, machines: list[Machine], action: str = "retag", **fiel
 
 
 def hidden(page: HttpResponse) -> dict[str, str]:
-    """What the dry run's page carries on to the edit."""
+    """Return the hidden fields that the dry run's page passes on to the edit."""
     return dict(re.findall(r'name="(seen_[^"]+)" value="([^"]*)"', page.content.decode()))
 
 
@@ -73,7 +73,7 @@ def test_a_machine_edited_after_the_dry_run_stops_all_edits(browser: Client, mac
     assert Machine.objects.filter(is_cordoned=True).count() == 2
 
 
-def test_nothing_is_applied_that_was_not_shown(browser: Client, machines: list[Machine]) -> None:
+def test_only_what_was_shown_is_applied(browser: Client, machines: list[Machine]) -> None:
     shown = post(browser, machines, step="preview", work="cordon", reason="night")
 
     unseen = post(browser, machines, step="apply", work="cordon", reason="night")

@@ -52,7 +52,7 @@ def test_machine_edit_needs_a_fresh_etag_a_reason_and_good_tags(cast: Cast) -> N
     assert event.data["before"] == {"tags": ["rollout"]}
 
 
-def test_only_staff_edits_machines_and_granted_pools_are_hidden(cast: Cast) -> None:
+def test_only_staff_edit_machines_and_granted_pools_are_hidden(cast: Cast) -> None:
     machine = worker_make("alpha", "rollout").machine
     change = {"is_cordoned": True, "reason": "test"}
 
@@ -63,7 +63,7 @@ def test_only_staff_edits_machines_and_granted_pools_are_hidden(cast: Cast) -> N
     assert json.loads(cast.member.call("GET", "machines").content)["count"] == 1
 
 
-def test_draining_cordons(cast: Cast) -> None:
+def test_draining_a_machine_cordons_it(cast: Cast) -> None:
     machine = worker_make("alpha", "rollout").machine
 
     cast.operator.call(
@@ -90,7 +90,7 @@ def test_registering_prints_a_token_and_keeps_the_machine(cast: Cast) -> None:
 
 
 @pytest.mark.django_db
-def test_first_commands_of_an_installation() -> None:
+def test_the_first_commands_of_an_installation_work() -> None:
     link, token = io.StringIO(), io.StringIO()
 
     call_command("ensure_owner")
@@ -105,7 +105,7 @@ def test_first_commands_of_an_installation() -> None:
     assert "/signin/sfl_" in link.getvalue()
 
 
-def test_sign_in_link_works_once_and_not_by_looking(cast: Cast) -> None:
+def test_a_sign_in_link_works_once_and_only_looking_at_it_does_not_use_it(cast: Cast) -> None:
     _, secret = sign_in_token_create(user=cast.member.user, author="system")
     browser, other = Client(), Client()
 
@@ -128,7 +128,7 @@ def test_browser_session_needs_the_csrf_token_to_write(cast: Cast) -> None:
     assert b"CSRF" in refused.content
 
 
-def test_token_is_shown_once_listed_without_secret_and_revocable(cast: Cast) -> None:
+def test_a_token_is_shown_once_listed_without_its_secret_and_revocable(cast: Cast) -> None:
     created = json.loads(cast.member.call("POST", "tokens", {"name": "ci"}).content)
     bearer = {"Authorization": f"Bearer {created['secret']}"}
 
@@ -157,7 +157,7 @@ def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_browser_uploads_with_its_session_and_not_without_the_token_against_forgery(cast: Cast) -> None:
+def test_a_browser_uploads_with_its_session_but_not_without_the_csrf_token(cast: Cast) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast.member.user)
     client.get("/")
@@ -190,7 +190,7 @@ def test_uploaded_model_and_tasks_make_a_job_of_their_project_only(cast: Cast) -
     assert not list(settings.INCOMING_DIR.iterdir())
 
 
-def test_uploads_are_listed_to_their_project_and_found_by_their_digest(cast: Cast) -> None:
+def test_uploads_are_listed_in_their_project_and_found_by_digest(cast: Cast) -> None:
     tasks = json.loads(upload(cast.member, "tasks.jsonl", b"{}\n").content)
     other = json.loads(upload(cast.member, "other.jsonl", b"[]\n").content)
 
@@ -219,7 +219,7 @@ def _link() -> tarfile.TarInfo:
         (b"no archive", b"not a tar"),
     ],
 )
-def test_unsafe_archive_leaves_nothing(cast: Cast, data: bytes, word: bytes) -> None:
+def test_an_unsafe_archive_leaves_nothing(cast: Cast, data: bytes, word: bytes) -> None:
     response = upload(cast.member, "model.tar", data, "?unpack=true")
 
     assert response.status_code == 400
@@ -229,7 +229,7 @@ def test_unsafe_archive_leaves_nothing(cast: Cast, data: bytes, word: bytes) -> 
     assert not list(Path(settings.ARTIFACT_ROOT, "uploads").glob("*"))
 
 
-def test_upload_that_is_too_large_is_refused_before_it_is_kept(
+def test_an_upload_that_is_too_large_is_refused_before_it_is_stored(
     cast: Cast, settings: pytest.MonkeyPatch
 ) -> None:
     settings.MAX_UPLOAD_BYTES = 100  # type: ignore[attr-defined]
@@ -241,7 +241,7 @@ def test_upload_that_is_too_large_is_refused_before_it_is_kept(
     assert not Artifact.objects.exists()
 
 
-def test_admin_edits_machines_through_the_service(cast: Cast) -> None:
+def test_the_admin_site_edits_machines_through_the_service(cast: Cast) -> None:
     cast.owner.user.is_superuser = True
     cast.owner.user.save()
     machine = worker_make("alpha", "rollout").machine
@@ -271,7 +271,7 @@ def test_admin_edits_machines_through_the_service(cast: Cast) -> None:
         "accounts/user",
     ],
 )
-def test_admin_lists_open(cast: Cast, page: str) -> None:
+def test_the_lists_of_the_admin_site_open(cast: Cast, page: str) -> None:
     cast.job()
     cast.owner.user.is_superuser = True
     cast.owner.user.save()
@@ -281,7 +281,7 @@ def test_admin_lists_open(cast: Cast, page: str) -> None:
     assert browser.get(f"/admin/{page}/").status_code == 200
 
 
-def test_metrics_and_health_answer_with_what_is_there(cast: Cast) -> None:
+def test_metrics_and_health_routes_answer(cast: Cast) -> None:
     cast.job()
     worker_make("alpha", "rollout")
 
@@ -293,14 +293,14 @@ def test_metrics_and_health_answer_with_what_is_there(cast: Cast) -> None:
     assert Client().get("/healthz").status_code == 200
 
 
-def test_schema_pages_open_without_the_internet(cast: Cast) -> None:
+def test_the_schema_pages_open_without_the_internet(cast: Cast) -> None:
     assert cast.member.call("GET", "schema").status_code == 200
     page = cast.member.call("GET", "schema/ui").content.decode()
     assert "https://" not in page.replace("https://www.w3.org", "")
 
 
 @pytest.mark.django_db
-def test_migration_leaves_partitions_ahead_and_again_makes_none() -> None:
+def test_a_migration_creates_partitions_ahead_and_a_second_one_creates_none() -> None:
     from django.utils import timezone
 
     with connection.cursor() as cursor:
@@ -309,7 +309,7 @@ def test_migration_leaves_partitions_ahead_and_again_makes_none() -> None:
     assert node_partitions_ensure(today=timezone.now().date()) == []
 
 
-def test_dead_broker_neither_blocks_nor_raises(
+def test_a_dead_broker_neither_blocks_nor_raises(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbells, "_outage", doorbells._Outage())

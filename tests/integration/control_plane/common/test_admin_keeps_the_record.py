@@ -1,4 +1,4 @@
-"""The admin site keeps what the audit trail refers to, and finds it by the identifiers that people see."""
+"""The admin site keeps what the audit trail refers to, and finds it by the ids that people see."""
 
 import pytest
 from django.test import Client

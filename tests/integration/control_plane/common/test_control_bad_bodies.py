@@ -1,4 +1,5 @@
-"""Whatever is sent to `/api/v1` and to the worker protocol, the answer is a 4xx that names what is wrong."""
+"""Whatever is sent to `/api/v1` and to the worker protocol, the answer is a 4xx that names what is
+wrong."""
 
 import gzip
 import io
@@ -64,7 +65,7 @@ def raw_post(person: Person, path: str, body: bytes, kind: str = "application/js
         b'{"name": 1' + b"0" * 5000 + b"}",
     ],
 )  # fmt: skip
-def test_json_that_is_none_or_no_mapping_is_refused(cast: Cast, path: str, body: bytes) -> None:
+def test_invalid_json_and_json_that_is_not_a_mapping_are_refused(cast: Cast, path: str, body: bytes) -> None:
     person = cast.operator if path == "machines" else cast.owner
     assert raw_post(person, path, body)[0] == 400
 
@@ -89,7 +90,7 @@ def test_json_that_is_none_or_no_mapping_is_refused(cast: Cast, path: str, body:
         (b"- a", "mapping"),
     ],
 )  # fmt: skip
-def test_yaml_that_no_spec_can_be_is_refused_by_name(cast: Cast, body: bytes, word: str) -> None:
+def test_yaml_that_cannot_be_a_spec_is_refused_by_name(cast: Cast, body: bytes, word: str) -> None:
     status, text = raw_post(cast.owner, "jobs", body, "application/yaml")
 
     assert status == 400
@@ -133,7 +134,7 @@ def test_small_bodies_with_any_value_are_accepted_or_refused(
         ({"model": {"source": "/" + "x" * 300}}, "model.source", "accepted"),
     ],
 )
-def test_a_value_out_of_range_is_named_with_what_is_accepted(
+def test_a_value_out_of_range_is_named_with_the_accepted_range(
     cast: Cast, change: dict[str, Any], field: str, word: str
 ) -> None:
     response = cast.owner.call("POST", "jobs", cast.spec(**change))
@@ -227,7 +228,7 @@ def test_queries_that_make_no_sense_are_refused_by_name(cast: Cast, query: str) 
 
 
 @pytest.mark.parametrize("tag", ["x", '"x"', "", "-1", "²", "9" * 5000, 'W/"1"'])
-def test_an_etag_that_is_no_generation_is_refused(cast: Cast, tag: str) -> None:
+def test_an_etag_that_is_not_a_generation_is_refused(cast: Cast, tag: str) -> None:
     alpha = worker_make("alpha", "rollout")
     path = f"machines/{show_id(IdKind.MACHINE, alpha.machine.id)}"
     response = cast.operator.call("PATCH", path, {"reason": "test", "is_cordoned": True}, **{"If-Match": tag})
@@ -239,7 +240,7 @@ def test_an_etag_that_is_no_generation_is_refused(cast: Cast, tag: str) -> None:
 @pytest.mark.parametrize(
     "shown", ["job_", "job_" + "0" * 26, "x" * 30, "mac_" + "0" * 26, "%00", "..%2f..", "job_" + "é" * 26]
 )
-def test_an_identifier_of_nothing_is_not_found(cast: Cast, shown: str) -> None:
+def test_an_unknown_identifier_is_not_found(cast: Cast, shown: str) -> None:
     response = cast.owner.call("GET", f"jobs/{shown}")
 
     assert response.status_code == 404
@@ -247,7 +248,7 @@ def test_an_identifier_of_nothing_is_not_found(cast: Cast, shown: str) -> None:
 
 
 @pytest.mark.parametrize("path, kind", [("/api/v1/jobs", "application/problem+json"), ("/", "text/plain")])
-def test_a_host_by_which_it_does_not_go_is_refused_by_name(cast: Cast, path: str, kind: str) -> None:
+def test_an_unknown_host_name_is_refused_by_name(cast: Cast, path: str, kind: str) -> None:
     response = Client().get(path, headers={"Host": "evil.example"})
     assert response.status_code == 400
     assert response["Content-Type"] == kind
@@ -274,9 +275,7 @@ def tar_of(*names: str) -> bytes:
         b"\x1f\x8b\x08" + b"\xff" * 64,
     ],
 )  # fmt: skip
-def test_an_archive_that_is_none_is_refused_and_leaves_nothing(
-    cast: Cast, settings: Any, body: bytes
-) -> None:
+def test_an_invalid_archive_is_refused_and_leaves_nothing(cast: Cast, settings: Any, body: bytes) -> None:
     upload = io.BytesIO(body)
     upload.name = "model.tar"
     response = Client(raise_request_exception=False).post(
@@ -303,7 +302,7 @@ def test_an_archive_that_is_none_is_refused_and_leaves_nothing(
         {"intervals": [Interval(seq=-1, state=LedgerState.SERVING, start_s=1.0, end_s=2.0)]},
     ],
 )
-def test_a_heartbeat_of_impossible_times_is_refused(cast: Cast, change: dict[str, Any]) -> None:
+def test_a_heartbeat_with_impossible_times_is_refused(cast: Cast, change: dict[str, Any]) -> None:
     alpha = worker_make("alpha", "rollout")
     fields: dict[str, Any] = {"boot_id": alpha.boot_id, "monotonic_s": 1.0} | change
     body = Heartbeat(**fields)
@@ -323,7 +322,7 @@ def test_a_worker_that_sends_nonsense_is_told_so(cast: Cast, body: bytes) -> Non
         assert worker_post(path, body, secret=credential).status_code == 400
 
 
-def test_names_and_numbers_that_no_column_holds_are_refused(cast: Cast) -> None:
+def test_names_and_numbers_that_fit_no_column_are_refused(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "train")
     credential = order_of(phase_make(job, beta.machine, Role.TRAIN)).credential
     reports = [

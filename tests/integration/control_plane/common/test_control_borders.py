@@ -1,4 +1,5 @@
-"""Who may touch what: every route of `/api/v1`, found in the resolver, against everybody who has no business there."""
+"""Who may access what: every route of `/api/v1`, found in the resolver, called by everybody who has
+no right to it."""
 
 import json
 import re
@@ -67,7 +68,8 @@ LISTS = ["jobs", "machines", "tokens"]
 
 @pytest.fixture
 def world(cast: Cast) -> dict[str, str]:
-    """One thing of each kind in the owner's project, on a machine of the project's own pool; shown ids by argument."""
+    """One object of each kind in the owner's project, on a machine of the project's own pool;
+    public ids by argument."""
     job, worker = cast.job(is_running=True), worker_make("alpha", "rollout")
     Machine.objects.filter(id=worker.machine.id).update(pool="private")
     PoolGrant.objects.create(pool="private", project=cast.owner.project)
@@ -115,7 +117,7 @@ def answer(method: str, route: str, world: dict[str, str], secret: str | None) -
     return response.status_code
 
 
-def test_routes_are_found_and_the_owner_may_read_each(cast: Cast, world: dict[str, str]) -> None:
+def test_all_routes_are_found_and_the_owner_may_read_each(cast: Cast, world: dict[str, str]) -> None:
     assert {"jobs", "groups/<group:group_id>", "phases/<phase:phase_id>/logs"} <= set(ROUTES)
     for route in ROUTES:
         status = cast.owner.call("GET", address(route, world)).status_code
@@ -123,7 +125,7 @@ def test_routes_are_found_and_the_owner_may_read_each(cast: Cast, world: dict[st
 
 
 @pytest.mark.parametrize("route", DETAILS)
-def test_an_outsider_is_told_that_nothing_is_there(cast: Cast, world: dict[str, str], route: str) -> None:
+def test_an_outsider_is_told_that_nothing_exists(cast: Cast, world: dict[str, str], route: str) -> None:
     answers = {method: answer(method, route, world, cast.outsider.secret) for method in METHODS}
 
     assert set(answers.values()) <= {404, 405}
@@ -131,9 +133,7 @@ def test_an_outsider_is_told_that_nothing_is_there(cast: Cast, world: dict[str, 
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_parameter_that_no_operation_has_is_refused_by_name(
-    cast: Cast, world: dict[str, str], route: str
-) -> None:
+def test_an_unknown_query_parameter_is_refused_by_name(cast: Cast, world: dict[str, str], route: str) -> None:
     for method in METHODS:
         response = cast.owner.call(method, f"{address(route, world)}?nonsense=1")
         if response.status_code == 405:
@@ -144,7 +144,7 @@ def test_a_parameter_that_no_operation_has_is_refused_by_name(
         assert "is not a parameter of this address; accepted: " in fault["detail"]
 
 
-def test_lists_hold_nothing_for_an_outsider(cast: Cast, world: dict[str, str]) -> None:
+def test_lists_are_empty_for_an_outsider(cast: Cast, world: dict[str, str]) -> None:
     for name in LISTS:
         body = orjson.loads(cast.outsider.call("GET", name).content)
         own = [row for row in body["results"] if row.get("project") == cast.outsider.project.slug]
@@ -152,7 +152,7 @@ def test_lists_hold_nothing_for_an_outsider(cast: Cast, world: dict[str, str]) -
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_nobody_enters_without_an_api_token(cast: Cast, world: dict[str, str], route: str) -> None:
+def test_nobody_gets_access_without_an_api_token(cast: Cast, world: dict[str, str], route: str) -> None:
     signed = order_of_world(world).credential
     for secret in (None, world["machine_token"], signed, "sft_unknown"):
         answers = {method: answer(method, route, world, secret) for method in METHODS}
@@ -164,7 +164,7 @@ def order_of_world(world: dict[str, str]) -> Any:
     return order_of(Phase.objects.get(id=parse_id(IdKind.PHASE, world["phase_id"])))
 
 
-def test_people_have_no_business_with_the_worker_protocol(
+def test_people_cannot_use_the_worker_protocol(
     cast: Cast, world: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "JOIN_TOKEN", "a join token that is nobody's")
@@ -174,14 +174,14 @@ def test_people_have_no_business_with_the_worker_protocol(
             assert worker_post(path, b"{}", secret=secret).status_code == 401, route
 
 
-def test_a_member_may_not_register_machines_and_a_project_is_not_anothers(cast: Cast) -> None:
+def test_a_member_cannot_register_machines_or_use_the_project_of_another(cast: Cast) -> None:
     assert cast.member.call("POST", "machines", {"name": "gamma"}).status_code == 403
     assert cast.outsider.call("POST", "jobs?project=default", cast.spec()).status_code == 400
     assert cast.outsider.call("POST", "tokens", {"name": "x", "project": "default"}).status_code == 400
     assert not Job.objects.exists()
 
 
-def test_an_artifact_of_another_project_is_not_found_by_a_spec(cast: Cast) -> None:
+def test_a_spec_cannot_use_an_artifact_of_another_project(cast: Cast) -> None:
     artifact = Artifact.objects.create(
         project=cast.owner.project, name="model", uri=cast.model.as_uri(), is_archive=True, num_bytes=1,
         sha256="0" * 64,
@@ -196,7 +196,7 @@ def test_an_artifact_of_another_project_is_not_found_by_a_spec(cast: Cast) -> No
     assert accepted.status_code == 201
 
 
-def test_artifacts_are_out_of_reach_by_path_even_under_a_model_root(cast: Cast) -> None:
+def test_artifacts_cannot_be_reached_by_path_even_under_a_model_root(cast: Cast) -> None:
     stolen = settings.ARTIFACT_ROOT / "uploads" / str(uuid4())
     stolen.parent.mkdir(parents=True)
     cast.model.rename(stolen)
@@ -227,7 +227,7 @@ def test_a_shared_machine_does_not_name_the_jobs_of_others(cast: Cast) -> None:
         assert secrets[1] in own, path
 
 
-def test_a_phase_does_not_publish_over_anothers_files(cast: Cast) -> None:
+def test_a_phase_cannot_publish_over_the_files_of_another(cast: Cast) -> None:
     mine, other, beta = cast.job(is_running=True), cast.job(is_running=True), worker_make("beta", "train")
     order = order_of(phase_make(mine, beta.machine, Role.TRAIN))
     uri = f"{settings.ARTIFACT_ROOT_URL}/{other.id}/versions/1"
@@ -245,7 +245,7 @@ def test_a_phase_does_not_publish_over_anothers_files(cast: Cast) -> None:
     assert worker_post("publications", body, secret=order.credential).status_code == 400
 
 
-def test_a_phase_that_is_over_reports_no_metrics(cast: Cast) -> None:
+def test_a_phase_that_is_over_cannot_report_metrics(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "train")
     phase = phase_make(job, beta.machine, Role.TRAIN)
     credential = order_of(phase).credential
@@ -256,7 +256,7 @@ def test_a_phase_that_is_over_reports_no_metrics(cast: Cast) -> None:
     assert worker_post("metrics", body, secret=credential).status_code == 409
 
 
-def test_a_machine_neither_reports_for_nor_logs_to_anothers_phase(cast: Cast) -> None:
+def test_a_machine_can_neither_report_for_nor_log_to_the_phase_of_another(cast: Cast) -> None:
     job, alpha, beta = (
         cast.job(is_running=True),
         worker_make("alpha", "rollout"),

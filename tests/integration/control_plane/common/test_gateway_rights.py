@@ -1,4 +1,5 @@
-"""The gateway has a role that cannot change people, and no event waits for another to be committed."""
+"""The gateway has a role that cannot change people, and no event waits until another is
+committed."""
 
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from seamlessflow.control_plane.common.services import event_record
 from tests.fixtures.gateway_world import GatewayWorld
 
 
-async def test_a_gateway_works_by_a_role_that_may_not_change_people(gateway_world: GatewayWorld) -> None:
+async def test_a_gateway_works_with_a_role_that_cannot_change_people(gateway_world: GatewayWorld) -> None:
     await gateway_world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
     own = "SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -24,7 +25,7 @@ async def test_a_gateway_works_by_a_role_that_may_not_change_people(gateway_worl
     assert may_change_people == (False,)
 
 
-async def test_without_a_role_of_its_own_the_gateway_goes_on_and_says_so(gateway_world: GatewayWorld) -> None:
+async def test_a_gateway_without_a_role_of_its_own_works_and_says_so(gateway_world: GatewayWorld) -> None:
     gateway_world.gateway_database_url = ""
     await gateway_world.start_engines(lambda prompt: "yes<|im_end|>", environment="external")
 
@@ -36,8 +37,9 @@ async def test_without_a_role_of_its_own_the_gateway_goes_on_and_says_so(gateway
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_event_notifies_no_channel_that_nobody_listens_to() -> None:
-    """A NOTIFY takes one lock over the whole server at commit, so each event would queue behind every other."""
+def test_an_event_does_not_notify_a_channel_without_listeners() -> None:
+    """At commit, a NOTIFY takes one lock over the whole server, so each event would wait for all
+    others."""
     name = connection.settings_dict
     with psycopg.connect(
         host=name["HOST"], user=name["USER"], dbname=name["NAME"], autocommit=True

@@ -1,4 +1,4 @@
-"""The gateway's own role in the database: what it is granted, and what PostgreSQL refuses it."""
+"""The gateway's own database role: what it is granted, and what PostgreSQL refuses it."""
 
 from collections.abc import Iterator
 
@@ -47,12 +47,12 @@ def role_url(migrated_database_url: str, embedded_services: dict[str, str]) -> s
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_what_the_gateway_does_not_need_it_is_refused(role_url: str, statement: str) -> None:
+def test_the_gateway_is_refused_what_it_does_not_need(role_url: str, statement: str) -> None:
     with psycopg.connect(role_url) as opened, pytest.raises(errors.InsufficientPrivilege):
         opened.execute(statement)
 
 
-def test_the_database_holds_the_stated_grants_and_no_others(migrated_database_url: str) -> None:
+def test_the_database_has_exactly_the_stated_grants(migrated_database_url: str) -> None:
     with psycopg.connect(migrated_database_url) as opened:
         rows = opened.execute(
             "SELECT table_name, privilege_type, column_name FROM information_schema.column_privileges "
@@ -80,7 +80,7 @@ def test_the_database_holds_the_stated_grants_and_no_others(migrated_database_ur
     assert {table for (table,) in deletes} == {table for table, grant in GRANTS.items() if grant.is_delete}
 
 
-async def test_the_launcher_falls_back_to_the_owner_where_the_role_cannot_be_used(
+async def test_the_launcher_falls_back_to_the_owner_if_the_role_cannot_be_used(
     migrated_database_url: str, role_url: str
 ) -> None:
     absent = role_url.replace(GATEWAY_ROLE, "nobody_made_this")
@@ -94,7 +94,7 @@ async def test_the_launcher_falls_back_to_the_owner_where_the_role_cannot_be_use
 
 @pytest.fixture
 def limited_owner(db: None) -> Iterator[None]:
-    """The connection as a role without CREATEROLE, as managed databases give it."""
+    """The connection of a role without CREATEROLE, as managed databases provide it."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE ROLE limited_owner")
         cursor.execute("SET ROLE limited_owner")
@@ -104,7 +104,7 @@ def limited_owner(db: None) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("limited_owner")
-def test_where_no_role_can_be_made_nothing_changes_and_one_sentence_says_so(settings: Settings) -> None:
+def test_if_no_role_can_be_created_nothing_changes_and_one_sentence_says_so(settings: Settings) -> None:
     settings.GATEWAY_DATABASE = DatabaseAddress("some_gateway", "a password", "", "", "x", {})
 
     outcome = gateway_role_grant()
@@ -114,7 +114,7 @@ def test_where_no_role_can_be_made_nothing_changes_and_one_sentence_says_so(sett
 
 
 @pytest.mark.django_db
-def test_a_role_with_a_password_is_made_once_and_gets_the_newest_password(settings: Settings) -> None:
+def test_a_role_with_a_password_is_created_once_and_gets_the_newest_password(settings: Settings) -> None:
     settings.GATEWAY_DATABASE = DatabaseAddress("some_gateway", "first", "", "", "x", {})
     verifiers = []
     for password in ("first", "second"):
@@ -128,7 +128,7 @@ def test_a_role_with_a_password_is_made_once_and_gets_the_newest_password(settin
     assert all(verifier.startswith("SCRAM-SHA-256$") for verifier in verifiers)
 
 
-def test_statements_take_back_before_they_give() -> None:
+def test_statements_revoke_before_they_grant() -> None:
     statements = grant_statements("a role", {"jobs_job", "django_session"})
 
     assert statements[1:] == [

@@ -1,4 +1,4 @@
-"""A database of the time before the first release is refused in one sentence and left as it is."""
+"""A database from before the first release is refused in one sentence and left unchanged."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_an_older_database_is_refused_in_one_sentence(
     assert "was made before the first release" in sentence
 
 
-def test_a_database_of_today_is_migrated_as_often_as_one_likes(
+def test_a_current_database_can_be_migrated_repeatedly(
     migrated_database_url: str, embedded_services: dict[str, str], tmp_path: Path
 ) -> None:
     services = embedded_services | {"DATABASE_URL": migrated_database_url}

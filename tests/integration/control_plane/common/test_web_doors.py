@@ -1,4 +1,5 @@
-"""What comes in at the web process is bounded before it is stored, and what is left half-way leaves nothing."""
+"""The web process limits requests before it stores anything, and an interrupted request leaves
+nothing behind."""
 
 import contextlib
 import io
@@ -16,7 +17,7 @@ MEBIBYTE = 1024**2
 
 
 def chunked(num_bytes: int) -> io.BytesIO:
-    """A body whose length nobody announces: http.client sends it in chunks."""
+    """Send a body without announcing its length; http.client sends it in chunks."""
     return io.BytesIO(b" " * num_bytes)
 
 
@@ -40,7 +41,7 @@ def until(condition: Callable[[], bool], *, what: str) -> None:
         ("POST", "/nothing/is/here", 8 * MEBIBYTE),
     ],
 )
-def test_a_body_beyond_what_its_route_takes_is_refused(
+def test_a_body_larger_than_its_route_accepts_is_refused(
     web_world: WebWorld, method: str, path: str, num_bytes: int
 ) -> None:
     whole = web_world.ask(method, path, b" " * num_bytes)
@@ -54,14 +55,14 @@ def test_a_body_beyond_what_its_route_takes_is_refused(
     assert in_chunks.status == 413
 
 
-def test_a_body_announced_too_large_is_refused_before_it_comes(web_world: WebWorld) -> None:
+def test_a_body_announced_as_too_large_is_refused_before_it_arrives(web_world: WebWorld) -> None:
     with contextlib.closing(
         web_world.head_sent("POST", "/healthz", "Content-Length: 2147483648")
     ) as connection:
         assert status_read(connection, timeout_s=10) == 413
 
 
-def test_a_json_body_of_very_many_values_takes_no_memory(web_world: WebWorld) -> None:
+def test_a_json_body_of_very_many_values_uses_little_memory(web_world: WebWorld) -> None:
     body = b'{"a": [' + b"{}," * 650_000 + b"0]}"
     web_world.peak_bytes()
     before = web_world.peak_bytes()
@@ -72,7 +73,7 @@ def test_a_json_body_of_very_many_values_takes_no_memory(web_world: WebWorld) ->
     assert grown < 40 * MEBIBYTE, f"a body of {len(body) >> 20} MiB took {grown // MEBIBYTE} MiB"
 
 
-def test_uploads_of_nobody_are_refused_before_they_come(web_world: WebWorld) -> None:
+def test_uploads_of_unknown_callers_are_refused_before_they_arrive(web_world: WebWorld) -> None:
     length = f"Content-Length: {64 * MEBIBYTE}"
     kind = "Content-Type: multipart/form-data; boundary=a-line-that-no-file-holds"
     for extra in ([], ["Authorization: Bearer sft_wrong"], ["Cookie: seamlessflow_session=wrong"]):
@@ -82,7 +83,9 @@ def test_uploads_of_nobody_are_refused_before_they_come(web_world: WebWorld) -> 
             assert status_read(nobody, timeout_s=10) == 401, extra
 
 
-def test_an_upload_waits_in_the_configured_folder_and_goes_with_its_client(web_world: WebWorld) -> None:
+def test_an_upload_is_kept_in_the_configured_folder_and_removed_if_its_client_disconnects(
+    web_world: WebWorld,
+) -> None:
     connection = web_world.head_sent(
         "POST",
         "/api/v1/uploads",
@@ -99,7 +102,7 @@ def test_an_upload_waits_in_the_configured_folder_and_goes_with_its_client(web_w
     assert list(web_world.incoming.iterdir()) == []
 
 
-def test_an_upload_is_taken_whole_and_once(web_world: WebWorld) -> None:
+def test_an_upload_is_stored_completely_and_once(web_world: WebWorld) -> None:
     content = os.urandom(6 * MEBIBYTE)
     part = b'--a-line-that-no-file-holds\r\nContent-Disposition: form-data; name="file"; filename="t"\r\n\r\n'
     taken = web_world.ask(
@@ -114,7 +117,7 @@ def test_an_upload_is_taken_whole_and_once(web_world: WebWorld) -> None:
     assert list(web_world.incoming.iterdir()) == []
 
 
-def test_leftovers_of_a_killed_process_go_at_the_next_start(web_world: WebWorld) -> None:
+def test_leftovers_of_a_killed_process_are_removed_at_the_next_start(web_world: WebWorld) -> None:
     web_world.kill()
     (web_world.incoming / "half-unpacked" / "model").mkdir(parents=True)
     for path in (
@@ -132,7 +135,9 @@ def test_leftovers_of_a_killed_process_go_at_the_next_start(web_world: WebWorld)
 WORKER_BODY = b'{"protocol_version": 2}'
 
 
-def test_a_database_that_is_away_is_told_with_503_and_nothing_is_half_made(web_world: WebWorld) -> None:
+def test_requests_get_503_while_the_database_is_unavailable_and_nothing_is_half_made(
+    web_world: WebWorld,
+) -> None:
     num_jobs = web_world.rows.sql("SELECT count(*) FROM jobs_job")
     spec = json.dumps(web_world.rows.sql("SELECT spec_submitted FROM jobs_job")[0][0]).encode()
     kind = {"Content-Type": "application/json"}
@@ -165,7 +170,7 @@ def test_a_database_that_is_away_is_told_with_503_and_nothing_is_half_made(web_w
     assert list(web_world.incoming.iterdir()) == []
 
 
-def test_a_database_that_stands_still_is_told_with_503_too(web_world: WebWorld) -> None:
+def test_requests_get_503_while_the_database_hangs(web_world: WebWorld) -> None:
     questions: list[tuple[str, dict[str, str]]] = [
         ("/api/v1/jobs", web_world.bearer),
         ("/api/v1/machines", web_world.bearer),

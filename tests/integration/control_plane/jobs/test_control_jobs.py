@@ -21,7 +21,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 from tests.fixtures.control_plane import Cast
 
 
-def test_submitted_job_is_queued_with_its_version_zero_and_an_event(cast: Cast) -> None:
+def test_a_submitted_job_is_queued_with_version_zero_and_an_event(cast: Cast) -> None:
     response = cast.member.call("POST", "jobs", cast.spec())
 
     assert response.status_code == 201, response.content
@@ -35,7 +35,7 @@ def test_submitted_job_is_queued_with_its_version_zero_and_an_event(cast: Cast) 
     assert (event.to_state, event.author, event.job_id) == ("queued", "user:mira", job.id)
 
 
-def test_yaml_body_is_accepted(cast: Cast) -> None:
+def test_a_yaml_body_is_accepted(cast: Cast) -> None:
     text = f"""
 name: calculator
 model: {{source: {cast.model}}}
@@ -62,7 +62,7 @@ environment: {{name: calculator, tasks: {cast.tasks}}}
         ("environment", {"name": "calculator", "tasks": "tasks.jsonl"}, "environment.tasks", "absolute"),
     ],
 )
-def test_bad_spec_is_refused_naming_the_field(
+def test_a_bad_spec_is_refused_and_the_field_is_named(
     cast: Cast, section: str, change: dict[str, object], field: str, word: str
 ) -> None:
     response = cast.owner.call("POST", "jobs", cast.spec(**{section: change}))
@@ -96,7 +96,7 @@ def test_bad_spec_is_refused_naming_the_field(
         ({"name": "grpo", "kl_estimator": "k1"}, "algorithm.kl_estimator", "'k2', 'k3'"),
     ],
 )
-def test_options_that_cannot_act_are_refused_at_submission_and_load_where_they_are_stored(
+def test_options_without_effect_are_refused_at_submission_but_stored_ones_load(
     cast: Cast, algorithm: dict[str, object], field: str, word: str
 ) -> None:
     response = cast.owner.call("POST", "jobs", cast.spec(algorithm=algorithm))
@@ -118,11 +118,11 @@ def test_options_that_cannot_act_are_refused_at_submission_and_load_where_they_a
         {"name": "dapo", "kl_estimator": "k1"},
     ],
 )
-def test_options_that_act_are_accepted(cast: Cast, algorithm: dict[str, object]) -> None:
+def test_options_with_an_effect_are_accepted(cast: Cast, algorithm: dict[str, object]) -> None:
     assert cast.owner.call("POST", "jobs", cast.spec(algorithm=algorithm)).status_code == 201
 
 
-def test_path_that_leaves_the_model_roots_by_a_link_is_refused(cast: Cast, tmp_path: Path) -> None:
+def test_a_path_that_leaves_the_model_roots_through_a_link_is_refused(cast: Cast, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
 
     response = cast.owner.call("POST", "jobs", cast.spec(model={"source": str(tmp_path / "link")}))
@@ -131,7 +131,7 @@ def test_path_that_leaves_the_model_roots_by_a_link_is_refused(cast: Cast, tmp_p
     assert b"not under MODEL_ROOTS" in response.content
 
 
-def test_model_folder_without_tokenizer_is_named(cast: Cast) -> None:
+def test_a_model_folder_without_a_tokenizer_is_named(cast: Cast) -> None:
     (cast.model / "tokenizer.json").unlink()
 
     response = cast.owner.call("POST", "jobs", cast.spec())
@@ -141,7 +141,7 @@ def test_model_folder_without_tokenizer_is_named(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize("line", ["[1]", "{", '"text"'])
-def test_first_bad_line_of_tasks_is_named(cast: Cast, line: str) -> None:
+def test_the_first_bad_line_of_the_tasks_is_named(cast: Cast, line: str) -> None:
     cast.tasks.write_text(f'{{"a": 1}}\n{line}\n{{"b": 2}}\n')
 
     response = cast.owner.call("POST", "jobs", cast.spec())
@@ -150,14 +150,14 @@ def test_first_bad_line_of_tasks_is_named(cast: Cast, line: str) -> None:
     assert "environment.tasks: line 2" in json.loads(response.content)["detail"]
 
 
-def test_nul_character_is_refused_before_it_reaches_the_database(cast: Cast) -> None:
+def test_a_nul_character_is_refused_before_it_reaches_the_database(cast: Cast) -> None:
     response = cast.owner.call("POST", "jobs", cast.spec(name="a\x00b"))
 
     assert response.status_code == 400
     assert b"NUL" in response.content
 
 
-def test_outsider_sees_nothing_of_a_job(cast: Cast) -> None:
+def test_an_outsider_sees_nothing_of_a_job(cast: Cast) -> None:
     shown = show_id(IdKind.JOB, cast.job().id)
     parts = ("", "/versions", "/metrics", "/events", "/phases", "/ledger")
 
@@ -172,7 +172,7 @@ def test_outsider_sees_nothing_of_a_job(cast: Cast) -> None:
     assert json.loads(cast.member.call("GET", "jobs").content)["count"] == 1
 
 
-def test_events_are_read_by_what_they_are_about(cast: Cast) -> None:
+def test_events_can_be_filtered_by_subject(cast: Cast) -> None:
     shown = json.loads(cast.member.call("POST", "jobs", cast.spec()).content)["id"]
     path = f"jobs/{shown}/events"
 
@@ -188,7 +188,7 @@ def test_events_are_read_by_what_they_are_about(cast: Cast) -> None:
     assert "'grup' is not a subject; accepted: job, phase, version, group" in refused.content.decode()
 
 
-def test_artifact_of_another_project_is_not_found(cast: Cast) -> None:
+def test_an_artifact_of_another_project_is_not_found(cast: Cast) -> None:
     response = cast.outsider.call(
         "POST", "jobs", cast.spec(model={"source": "artifact://art_00000000000000000000000000"})
     )
@@ -196,7 +196,7 @@ def test_artifact_of_another_project_is_not_found(cast: Cast) -> None:
     assert b"no artifact" in response.content
 
 
-def test_steering_refuses_a_key_it_does_not_know(cast: Cast) -> None:
+def test_steering_a_job_refuses_an_unknown_key(cast: Cast) -> None:
     path = f"jobs/{show_id(IdKind.JOB, cast.job().id)}/pause"
 
     refused = cast.owner.call("POST", path, {"reson": "lunch"})
@@ -205,7 +205,7 @@ def test_steering_refuses_a_key_it_does_not_know(cast: Cast) -> None:
     assert cast.owner.call("POST", path).status_code == 200, "a reason may be left out"
 
 
-def test_cancel_edits_the_desired_state_once(cast: Cast) -> None:
+def test_cancelling_edits_the_desired_state_once(cast: Cast) -> None:
     job = cast.job()
     path = f"jobs/{show_id(IdKind.JOB, job.id)}"
 
@@ -219,7 +219,7 @@ def test_cancel_edits_the_desired_state_once(cast: Cast) -> None:
     assert Event.objects.filter(kind="job.desired", reason="wrong model").count() == 1
 
 
-def test_job_moves_only_along_the_table_and_reaches_one_terminal_state(cast: Cast) -> None:
+def test_a_job_moves_only_as_the_table_allows_and_reaches_one_terminal_state(cast: Cast) -> None:
     job = cast.job(is_running=True)
 
     assert job_move(job_id=job.id, to=JobState.COMPLETED, reason="done", author="scheduler")
@@ -238,7 +238,7 @@ def test_job_moves_only_along_the_table_and_reaches_one_terminal_state(cast: Cas
     ]
 
 
-def test_list_filters_and_counts_with_a_fixed_number_of_queries(cast: Cast) -> None:
+def test_the_list_filters_and_counts_with_a_fixed_number_of_queries(cast: Cast) -> None:
     for _ in range(3):
         cast.job()
     with CaptureQueriesContext(connection) as few:
@@ -262,7 +262,7 @@ def test_list_filters_and_counts_with_a_fixed_number_of_queries(cast: Cast) -> N
         ("GET", "jobs?limit=x", 400),
     ],
 )
-def test_every_refusal_is_a_problem(cast: Cast, method: str, path: str, status: int) -> None:
+def test_every_refusal_is_an_rfc_9457_problem(cast: Cast, method: str, path: str, status: int) -> None:
     response = cast.owner.call(method, path)
 
     body = json.loads(response.content)
@@ -280,7 +280,7 @@ def test_missing_and_unknown_tokens_are_refused(cast: Cast) -> None:
     assert missing["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_body_that_is_not_json_is_a_problem(cast: Cast) -> None:
+def test_a_body_that_is_not_json_is_answered_with_a_problem(cast: Cast) -> None:
     response = Client().post(
         "/api/v1/jobs",
         "{",
@@ -299,7 +299,7 @@ def test_body_that_is_not_json_is_a_problem(cast: Cast) -> None:
         ("{}\n", "has the domain 'coding'; its tasks name none"),
     ],
 )
-def test_a_stage_without_tasks_is_refused_before_the_job_comes_to_it(
+def test_a_stage_without_tasks_is_refused_before_the_job_reaches_it(
     cast: Cast, tasks: str, words: str
 ) -> None:
     cast.tasks.write_text(tasks)
@@ -340,7 +340,7 @@ def test_a_stage_is_switched_by_name_with_an_event_and_an_author(cast: Cast) -> 
     assert Job.objects.get().stage_request == 1
 
 
-def test_submission_that_is_sent_again_under_its_key_is_the_same_job(cast: Cast) -> None:
+def test_a_submission_repeated_with_its_key_is_the_same_job(cast: Cast) -> None:
     key = {"Idempotency-Key": "ci-run-17"}
 
     first = cast.member.call("POST", "jobs", cast.spec(), **key)
@@ -353,7 +353,7 @@ def test_submission_that_is_sent_again_under_its_key_is_the_same_job(cast: Cast)
     assert Event.objects.filter(kind="job.state").count() == 2
 
 
-def test_key_is_of_one_spec_and_of_one_project(cast: Cast) -> None:
+def test_a_key_belongs_to_one_spec_and_one_project(cast: Cast) -> None:
     key = {"Idempotency-Key": "ci-run-17"}
     cast.member.call("POST", "jobs", cast.spec(), **key)
 
@@ -369,7 +369,7 @@ def test_key_is_of_one_spec_and_of_one_project(cast: Cast) -> None:
     assert Job.objects.count() == 2
 
 
-def test_refused_submission_leaves_its_key_free(cast: Cast) -> None:
+def test_a_refused_submission_does_not_use_up_its_key(cast: Cast) -> None:
     key = {"Idempotency-Key": "ci-run-17"}
 
     assert cast.member.call("POST", "jobs", cast.spec(model={"source": "/etc"}), **key).status_code == 400
@@ -377,7 +377,7 @@ def test_refused_submission_leaves_its_key_free(cast: Cast) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_requests_with_one_key_at_once_make_one_job(cast: Cast, live_server: LiveServer) -> None:
+def test_many_simultaneous_requests_with_one_key_create_one_job(cast: Cast, live_server: LiveServer) -> None:
     def send(_: int) -> tuple[int, str]:
         answer = httpx.post(
             f"{live_server.url}/api/v1/jobs",

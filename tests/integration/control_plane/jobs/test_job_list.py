@@ -1,4 +1,4 @@
-"""The list of jobs as the dashboard asks for it: several states, a search, the curve of rewards."""
+"""The list of jobs as the dashboard requests it: several states, a search, the reward curve."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def batched(job: Job, *, index: int, batch: int, reward: float) -> None:
     RolloutGroup.objects.filter(job=job, index=index).update(batch_number=batch, reward_mean=reward)
 
 
-def test_several_states_are_one_filter(cast: Cast) -> None:
+def test_several_states_can_be_one_filter(cast: Cast) -> None:
     cast.job(name="waits")
     cast.job(name="runs", is_running=True)
     assert names(cast, "state=queued,running") == ["runs", "waits"]
@@ -49,7 +49,7 @@ def test_several_states_are_one_filter(cast: Cast) -> None:
     assert "'sleeping' is not a state" in refused.content.decode()
 
 
-def test_a_search_looks_at_names_owners_and_whole_ids(cast: Cast) -> None:
+def test_a_search_covers_names_owners_and_complete_ids(cast: Cast) -> None:
     first, second = cast.job(name="Arithmetic, long"), cast.job(name="calculator")
     assert names(cast, "search=arith") == ["Arithmetic, long"]
     assert names(cast, f"search={show_id(IdKind.JOB, second.id)}") == ["calculator"]
@@ -57,7 +57,7 @@ def test_a_search_looks_at_names_owners_and_whole_ids(cast: Cast) -> None:
     assert names(cast, "search=nothing-like-it") == []
 
 
-def test_a_curve_has_published_updates_only(cast: Cast) -> None:
+def test_a_curve_contains_only_published_updates(cast: Cast) -> None:
     job = cast.job()
     for index, reward in enumerate((0.0, 1.0, 0.25, 0.75)):
         batched(job, index=index, batch=1 + index // 2, reward=reward)
@@ -101,8 +101,8 @@ def test_a_publication_extends_the_stored_curve(cast: Cast) -> None:
     assert [row["reward_curve"] for row in listed(cast, "")] == [[[1, 0.5], [2, 0.5]]]
 
 
-def test_what_a_stored_curve_lacks_is_read_from_the_groups(cast: Cast) -> None:
-    """As while an older release still publishes."""
+def test_points_missing_from_a_stored_curve_are_read_from_the_groups(cast: Cast) -> None:
+    """This happens while an older release still publishes."""
     job = cast.job()
     for index in range(3):
         batched(job, index=index, batch=1 + index, reward=index)
@@ -111,7 +111,7 @@ def test_what_a_stored_curve_lacks_is_read_from_the_groups(cast: Cast) -> None:
     assert job_reward_curves([job.id])[job.id] == [(1, 0.0), (2, 1.0), (3, 2.0)]
 
 
-def test_rewards_know_when_their_update_was_published(cast: Cast) -> None:
+def test_rewards_contain_the_time_at_which_their_update_was_published(cast: Cast) -> None:
     job = cast.job()
     batched(job, index=0, batch=1, reward=0.5)
     Job.objects.filter(id=job.id).update(published_batch=1)
@@ -123,8 +123,8 @@ def test_rewards_know_when_their_update_was_published(cast: Cast) -> None:
     assert rewards_after([job.id], 1) == {}
 
 
-def test_rewards_come_with_percentiles_that_no_group_lies_beyond(cast: Cast) -> None:
-    """A mean less its deviation would be below 0 here."""
+def test_rewards_have_percentiles_within_the_range_of_the_groups(cast: Cast) -> None:
+    """The mean minus its deviation would be below 0 here."""
     job = cast.job()
     for index, reward in enumerate((0.0, 0.0, 0.0, 0.0, 1.0)):
         batched(job, index=index, batch=1, reward=reward)

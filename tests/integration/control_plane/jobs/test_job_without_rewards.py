@@ -1,4 +1,5 @@
-"""A job whose agents bring no rewards pauses itself, says why, and tries again when it is resumed."""
+"""A job whose agents return no rewards pauses itself, says why, and tries again when it is
+resumed."""
 
 import asyncio
 import json
@@ -31,7 +32,7 @@ JOB = "SELECT desired, state, state_reason FROM jobs_job"
 
 
 async def fail_groups(world: GatewayWorld, agent: PhaseClaims, *, num_groups: int) -> None:
-    """Every session of every group fails until so many groups are dropped."""
+    """Let every session of every group fail until this many groups are dropped."""
     while world.sql("SELECT count(*) FROM trajectory_group WHERE state = 'dropped'")[0][0] < num_groups:
         groups = await world.lease(agent)
         sessions = [session["session_id"] for group in groups for session in group["sessions"]]
@@ -61,7 +62,7 @@ job_desire(job_id=sys.argv[1], desired=DesiredJobState.RUN, reason="mended", aut
 """
 
 
-async def test_job_whose_agents_always_crash_pauses_itself_and_says_why(
+async def test_a_job_whose_agents_always_crash_pauses_itself_and_says_why(
     gateway_world: GatewayWorld, embedded_valkey: ValkeyUrls, tmp_path: Path
 ) -> None:
     world = gateway_world
@@ -99,7 +100,8 @@ async def test_job_whose_agents_always_crash_pauses_itself_and_says_why(
 
 
 def finalize(job: Job, causes: Sequence[str]) -> None:
-    """Groups that finalize one after another now: '' had its rewards, the others were dropped for that cause."""
+    """Finalize groups one after another: '' means that the group had its rewards, others were
+    dropped for that cause."""
     first = RolloutGroup.objects.filter(job=job).count()
     for index, cause in enumerate(causes, start=first):
         group = group_make(job, index)
@@ -123,7 +125,7 @@ def finalize(job: Job, causes: Sequence[str]) -> None:
 
 
 def cycle(job: Job) -> str:
-    """One cycle of the scheduler; what is asked of the job then."""
+    """Run one cycle of the scheduler and return the job's desired state."""
     from seamlessflow.control_plane.jobs.self_pause import barren_jobs_pause
 
     barren_jobs_pause()
@@ -132,7 +134,7 @@ def cycle(job: Job) -> str:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_only_groups_without_rewards_in_a_row_count_and_a_resume_counts_anew(cast: Cast) -> None:
+def test_only_consecutive_groups_without_rewards_count_and_resuming_restarts_the_count(cast: Cast) -> None:
     job = cast.job(is_running=True)
     barren = ["too_few_rewarded"] * 7
     for cause in ("", "no_contrast", "stale"):
@@ -164,7 +166,7 @@ def test_only_groups_without_rewards_in_a_row_count_and_a_resume_counts_anew(cas
 
 
 @pytest.mark.django_db(transaction=True)
-def test_held_out_tasks_without_rewards_pause_nothing_and_the_number_is_the_jobs(cast: Cast) -> None:
+def test_held_out_tasks_without_rewards_do_not_pause_a_job_and_the_job_sets_the_number(cast: Cast) -> None:
     spec = {"name": "calculator", "tasks": str(cast.tasks), "pause_after_dropped_groups": 2}
     job = cast.job(is_running=True, environment=spec)
     finalize(job, ["too_few_rewarded"])

@@ -1,4 +1,5 @@
-"""Which recorded sessions a job trains: those that its data section names, of its own project, fixed at submission."""
+"""Which recorded sessions a job trains on: those that its data section names, of its own project,
+fixed at submission."""
 
 import json
 from collections import Counter
@@ -27,7 +28,7 @@ NO_BOUND = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A session as the test made it, to be judged by plain Python."""
+    """A session as the test created it, so that plain Python can judge it."""
 
     session_id: UUID
     place: int  # of its job among the sources
@@ -92,7 +93,7 @@ def node_write(session: Session, index: int, low: int, high: int, *, is_partial:
 
 
 def outcome(session: Recorded, data: Mapping[str, Any]) -> str | None:
-    """Why a session is left out, before any rank; None: it is not."""
+    """Return why a session is left out before ranking, or None if it is not."""
     if session.state == "open":
         return "open"
     if session.reward is None:
@@ -118,7 +119,8 @@ def outcome(session: Recorded, data: Mapping[str, Any]) -> str | None:
 def chosen_by_hand(
     sessions: list[Recorded], data: Mapping[str, Any]
 ) -> tuple[list[tuple[UUID, list[UUID]]], Counter[str]]:
-    """Groups in order with their sessions, and how many were left out for what."""
+    """Return groups in order with their sessions, and how many sessions were left out for which
+    reason."""
     left_out: Counter[str] = Counter()
     groups: dict[tuple[Any, ...], list[Recorded]] = {}
     for session in sessions:
@@ -164,7 +166,7 @@ CHOICES: list[dict[str, Any]] = [
 ]
 
 
-def test_exactly_the_sessions_that_the_data_section_names_are_taken(cast: Cast) -> None:
+def test_exactly_the_sessions_that_the_data_section_names_are_selected(cast: Cast) -> None:
     rng = np.random.default_rng(5)
     sources = [cast.job(), cast.job(name="second", environment={"name": "external"})]
     record(cast.job(name="not named"), 9, rng, num_groups=4)
@@ -204,7 +206,7 @@ def test_what_a_source_records_later_changes_nothing(cast: Cast) -> None:
     assert list(DatasetGroup.objects.filter(job=job).values_list("group_id", "session_ids")) == before
 
 
-def test_fewer_updates_than_the_epochs_have_may_be_asked_for(cast: Cast) -> None:
+def test_a_job_may_have_fewer_updates_than_its_epochs(cast: Cast) -> None:
     source = cast.job()
     record(source, 0, np.random.default_rng(2), num_groups=8)
     spec = imitation(cast, shown(source), min_reward=None, groups_per_batch=2)
@@ -220,7 +222,7 @@ def submit(cast: Cast, spec: dict[str, Any]) -> Job:
 
 
 def refused(cast: Cast, spec: dict[str, Any]) -> tuple[str, str]:
-    """Field and words of the only fault; nothing is left behind."""
+    """Return the field and the text of the only error; check that nothing is left behind."""
     num_jobs = Job.objects.count()
     response = cast.member.call("POST", "jobs", spec)
     assert response.status_code == 400, response.content
@@ -243,7 +245,7 @@ def test_jobs_of_other_projects_do_not_exist(cast: Cast) -> None:
         assert detail == f"there is no job {reference!r} in this project; accepted: a job's id or name"
 
 
-def test_a_name_that_several_jobs_have_is_refused_with_their_ids(cast: Cast) -> None:
+def test_an_ambiguous_job_name_is_refused_and_the_ids_are_listed(cast: Cast) -> None:
     jobs = [cast.job(), cast.job()]
     field, detail = refused(cast, imitation(cast, "calculator"))
     assert field == "data.jobs.0"
@@ -258,7 +260,7 @@ def test_a_job_named_twice_is_refused(cast: Cast) -> None:
     )
 
 
-def test_nothing_left_to_train_is_said_with_its_reasons(cast: Cast) -> None:
+def test_an_empty_selection_is_refused_with_its_reasons(cast: Cast) -> None:
     source = cast.job()
     assert refused(cast, imitation(cast, shown(source))) == (
         "data",
@@ -272,7 +274,7 @@ def test_nothing_left_to_train_is_said_with_its_reasons(cast: Cast) -> None:
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
 def test_tokens_of_another_tokenizer_are_refused(cast: Cast, is_forgotten: bool) -> None:
-    """Also where the source was submitted before digests were kept."""
+    """This includes sources that were submitted before digests were stored."""
     source = cast.job()
     if is_forgotten:
         Job.objects.filter(id=source.id).update(tokenizer_sha256="")
@@ -284,7 +286,7 @@ def test_tokens_of_another_tokenizer_are_refused(cast: Cast, is_forgotten: bool)
     assert "a tokenizer other than" in detail
 
 
-def test_a_source_whose_tokens_nobody_can_read_any_more_is_refused(cast: Cast, tmp_path: Path) -> None:
+def test_a_source_whose_tokens_can_no_longer_be_read_is_refused(cast: Cast, tmp_path: Path) -> None:
     source = cast.job()
     Job.objects.filter(id=source.id).update(tokenizer_sha256="", model_path=str(tmp_path / "gone"))
     field, detail = refused(cast, imitation(cast, shown(source)))

@@ -1,4 +1,5 @@
-"""A crowd at a web process: each socket gets its snapshot, then every delta; in the end each is told to come again."""
+"""Many sockets at one web process: each gets its snapshot, then every delta; at the end each is
+told to reconnect."""
 
 import asyncio
 import json
@@ -95,7 +96,7 @@ async def web(migrated_database_url: str, embedded_valkey: ValkeyUrls, tmp_path:
 
 
 async def address_told(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    """The system chose the port; the server says which once it listens."""
+    """The system chose the port; the server reports it once it listens."""
     async with asyncio.timeout(HANG_S):
         while not (told := re.search(r"running on (http://\S+)", log.read_text())):
             assert process.poll() is None, log.read_text()
@@ -104,7 +105,7 @@ async def address_told(process: "subprocess.Popen[bytes]", log: Path) -> str:
 
 
 class Teller:
-    """Says deltas on all topics of the crowd, as the feeder does."""
+    """Publishes deltas on all topics of the crowd, as the feeder does."""
 
     def __init__(self, events_url: str, topics: list[str]) -> None:
         self._redis = redis.asyncio.Redis.from_url(redis_url(events_url))
@@ -131,7 +132,7 @@ class Teller:
 
 @dataclass
 class Crowd:
-    """What its sockets heard: by topic, the number of the snapshot, then those of the deltas."""
+    """What its sockets received: by topic, the number of the snapshot, then those of the deltas."""
 
     teller: Teller
     heard: list[dict[str, list[int]]] = field(default_factory=list)
@@ -191,7 +192,7 @@ async def test_many_sockets_at_once_all_get_their_snapshot_and_then_every_delta(
             assert numbers == list(range(numbers[0], crowd.last[topic] + 1))
 
 
-async def test_a_web_process_that_is_told_to_stop_closes_its_sockets_and_waits_for_none_that_is_mute(
+async def test_a_web_process_that_stops_closes_its_sockets_and_does_not_wait_for_silent_ones(
     web: Web,
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -212,7 +213,7 @@ async def test_a_web_process_that_is_told_to_stop_closes_its_sockets_and_waits_f
         await mute.close()
 
 
-async def test_a_request_whose_head_is_never_whole_is_closed_and_sockets_stay(web: Web) -> None:
+async def test_a_request_with_an_incomplete_head_is_closed_and_sockets_stay_open(web: Web) -> None:
     address = urlsplit(web.base_url)
     async with (
         aiohttp.ClientSession() as http,

@@ -1,4 +1,5 @@
-"""Sockets end when what opened them ends, and machines are shown to those whose projects they were granted to."""
+"""Sockets end when the credentials that opened them end, and show machines only to projects with
+access to their pool."""
 
 import asyncio
 import contextlib
@@ -22,7 +23,7 @@ CLOSED_WITHIN_S = 5.0
 
 
 async def close_code(browser: Browser) -> int | None:
-    """The code with which the server ends the socket; None if it goes on listening."""
+    """Return the code with which the server closes the socket, or None if it stays open."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CLOSED_WITHIN_S):
             while True:
@@ -52,7 +53,7 @@ def close_account(cast: Cast) -> None:
 @pytest.mark.parametrize(
     "change, code", [(revoke, 4401), (expire, 4401), (close_account, 4401), (leave, 4403)]
 )
-async def test_a_socket_ends_with_what_opened_it(
+async def test_a_socket_ends_with_the_credentials_that_opened_it(
     cast: Cast, change: Callable[[Cast], None], code: int
 ) -> None:
     async with Browser() as browser, Browser() as other:
@@ -133,7 +134,7 @@ async def test_machines_of_a_granted_pool_are_shown_to_its_projects_only(cast: C
     feeder.close()
 
 
-async def test_a_caller_without_the_open_pool_still_hears_the_beat(cast: Cast) -> None:
+async def test_a_caller_without_the_open_pool_still_receives_the_beat(cast: Cast) -> None:
     await PoolGrant.objects.acreate(pool="default", project=cast.owner.project)
     async with Browser() as browser:
         await browser.say(token=cast.outsider.secret, subscribe=["machines"])

@@ -1,4 +1,5 @@
-"""Snapshots of live topics hold the newest rows of each kind and say which kinds have older ones."""
+"""Snapshots of live topics contain the newest rows of each kind and say which kinds have older
+ones."""
 
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from seamlessflow.core.types.tags import Role
 from tests.fixtures.control_plane import Cast, group_make, phase_make, worker_make
 
 
-def test_a_small_job_is_told_whole(cast: Cast) -> None:
+def test_the_snapshot_of_a_small_job_is_complete(cast: Cast) -> None:
     job = cast.job(is_running=True)
     phase_make(job, worker_make("alpha", "rollout").machine, Role.ROLLOUT)
     group_make(job, 0)
@@ -26,7 +27,7 @@ def test_a_small_job_is_told_whole(cast: Cast) -> None:
     assert selectors.machines_snapshot("default")["truncated"] == []
 
 
-def test_what_has_older_rows_is_named(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_with_older_rows_are_named(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MAX_JOBS", "MAX_EVENTS", "MAX_PHASES", "MAX_METRICS", "MAX_GROUPS", "MAX_UPDATES"):
         monkeypatch.setattr(selectors, limit, 2, raising=False)
     jobs = [cast.job(is_running=True) for _ in range(3)]

@@ -1,4 +1,5 @@
-"""The live socket on a real broker and database: snapshot, numbered deltas, replay, isolation, an outage."""
+"""The live socket on a real broker and database: snapshot, numbered deltas, replay, isolation, an
+outage."""
 
 import asyncio
 import json
@@ -47,7 +48,7 @@ async def empty_broker(embedded_valkey: ValkeyUrls, settings: Settings) -> Async
 
 
 class Browser:
-    """A client of the socket, signed in by session if `user` is given."""
+    """A client of the socket, which is signed in with a session if `user` is given."""
 
     def __init__(self, user: object = None) -> None:
         scope = {"type": "websocket", "path": "/ws/live", "user": user or AnonymousUser()}
@@ -67,7 +68,7 @@ class Browser:
         await self.socket.send_input({"type": "websocket.receive", "text": json.dumps(message)})
 
     async def hear(self) -> dict[str, Any]:
-        """The next frame; a message holds one per line."""
+        """Return the next frame; a message contains one per line."""
         if not self.lines:
             self.lines = (await self.socket.receive_output(timeout=5))["text"].split("\n")
         frame: dict[str, Any] = json.loads(self.lines.pop(0))
@@ -80,7 +81,7 @@ async def tick(feeder: Feeder) -> int:
 
 
 async def feeder_make() -> Feeder:
-    """A feeder that has said what there is."""
+    """Return a feeder that has published the current state."""
     feeder: Feeder = await database_sync_to_async(Feeder)()
     await tick(feeder)
     return feeder
@@ -109,7 +110,7 @@ async def test_a_subscriber_gets_a_snapshot_then_numbered_deltas(cast: Cast) -> 
     feeder.close()
 
 
-async def test_a_client_that_comes_back_gets_the_deltas_it_lacks(cast: Cast) -> None:
+async def test_a_client_that_reconnects_gets_the_deltas_it_missed(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     topic = name = f"job:{show_id(IdKind.JOB, job.id)}"
     feeder = await feeder_make()
@@ -143,7 +144,7 @@ async def test_another_project_sees_nothing(cast: Cast) -> None:
         assert listed["data"] == {"jobs": [], "truncated": []}
 
 
-async def test_nobody_is_told_to_sign_in_and_sent_away(cast: Cast) -> None:
+async def test_an_anonymous_caller_is_told_to_sign_in_and_disconnected(cast: Cast) -> None:
     async with Browser() as browser:
         await browser.say(subscribe=["jobs"])
         assert "sign in" in (await browser.hear())["data"]["detail"]
@@ -157,10 +158,10 @@ async def test_a_signed_in_browser_needs_no_token(cast: Cast) -> None:
         assert told == {"machines": [], "intervals": [], "edits": [], "truncated": []}
 
 
-async def test_a_socket_that_cannot_be_told_is_closed_and_the_page_opens_another(
+async def test_a_socket_that_cannot_be_written_to_is_closed_so_that_the_page_opens_another(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It went quiet before: nothing told its page that nothing would come any more."""
+    """It used to go quiet: nothing told its page that no more would come."""
     job = await database_sync_to_async(cast.job)()
     feeder = await feeder_make()
 
@@ -179,7 +180,7 @@ async def test_a_socket_that_cannot_be_told_is_closed_and_the_page_opens_another
     assert (closed["type"], closed["code"]) == ("websocket.close", 1011)
 
 
-async def test_a_client_that_left_in_the_middle_of_a_frame_is_no_error(
+async def test_a_client_that_disconnects_during_a_frame_causes_no_error(
     cast: Cast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """ASGI raises OSError for what is sent afterwards; the socket still leaves the hub."""
@@ -217,7 +218,9 @@ async def test_a_silent_socket_stays_open(cast: Cast) -> None:
     feeder.close()
 
 
-async def test_a_broker_that_is_away_is_said_and_snapshots_still_come(cast: Cast, settings: Settings) -> None:
+async def test_an_unavailable_broker_is_reported_and_snapshots_still_work(
+    cast: Cast, settings: Settings
+) -> None:
     settings.EVENTS_URL = f"unix:///nonexistent/{uuid4().hex}.sock"
     async with Browser(cast.owner.user) as browser:
         await browser.say(subscribe=["machines"])
@@ -226,7 +229,7 @@ async def test_a_broker_that_is_away_is_said_and_snapshots_still_come(cast: Cast
         assert kinds["snapshot"]["machines"] == []
 
 
-async def test_a_feeder_repeats_what_the_broker_did_not_take(cast: Cast, settings: Settings) -> None:
+async def test_a_feeder_repeats_what_the_broker_did_not_accept(cast: Cast, settings: Settings) -> None:
     job = await database_sync_to_async(cast.job)()
     feeder = await feeder_make()
     await rename(job, "unheard")
@@ -239,7 +242,7 @@ async def test_a_feeder_repeats_what_the_broker_did_not_take(cast: Cast, setting
     feeder.close()
 
 
-async def test_a_quiet_platform_is_heard_from_every_few_seconds(cast: Cast) -> None:
+async def test_a_quiet_platform_sends_a_frame_every_few_seconds(cast: Cast) -> None:
     feeder = await feeder_make()
     async with Browser(cast.owner.user) as browser:
         await browser.say(subscribe=["machines"])
@@ -250,7 +253,7 @@ async def test_a_quiet_platform_is_heard_from_every_few_seconds(cast: Cast) -> N
     feeder.close()
 
 
-async def test_groups_are_rows_and_their_moves_no_events(cast: Cast) -> None:
+async def test_groups_are_sent_as_rows_and_their_moves_are_not_events(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     feeder = await feeder_make()
     await database_sync_to_async(group_make)(job, 0)

@@ -1,4 +1,5 @@
-"""A stored version over REST as a folder that transformers or peft loads, with the same logits."""
+"""A stored version is exported over REST as a folder that transformers or peft loads, with the same
+logits."""
 
 import asyncio
 import io
@@ -51,7 +52,7 @@ def tiny_model(seed: int) -> PreTrainedModel:
 
 @pytest.fixture
 def base(cast: Cast) -> PreTrainedModel:
-    """The model of the cast's jobs, for once with weights that can be loaded."""
+    """The model of the cast's jobs, here with weights that can be loaded."""
     model = tiny_model(0)
     model.save_pretrained(cast.model)
     (cast.model / "tokenizer.json").write_text('{"version": "1.0"}')
@@ -68,7 +69,7 @@ def version_make(job: Job, version: int) -> tuple[Path, PolicyVersion]:
 
 
 def publish_whole(job: Job, model: PreTrainedModel, *, dtype: str, max_shard_bytes: int = 2**31) -> None:
-    """As version 1, with the head beside the embedding, as a trainer does."""
+    """Publish version 1, with the head beside the embedding, as a trainer does."""
     folder, _ = version_make(job, 1)
     tensors = {}
     for name, tensor in model.state_dict().items():
@@ -112,7 +113,7 @@ def logits(model: torch.nn.Module) -> torch.Tensor:
 
 
 def load(folder: Path) -> PreTrainedModel:
-    """In the number format that the folder itself names."""
+    """Load in the number format that the folder itself names."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     assert isinstance(model, PreTrainedModel)
     return model
@@ -141,7 +142,7 @@ def test_whole_weights_load_with_the_same_logits(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_adapter_is_merged_and_given_alone(
+def test_an_adapter_is_exported_merged_or_alone(
     cast: Cast, base: PreTrainedModel, tmp_path: Path, dtype: str
 ) -> None:
     spec: dict[str, Any] = {
@@ -172,13 +173,13 @@ def test_adapter_is_merged_and_given_alone(
     assert (logits(over_base) - logits(base)).abs().max() > 0.1  # the adapter shows
 
 
-def test_initial_model_is_version_0(cast: Cast, base: PreTrainedModel, tmp_path: Path) -> None:
+def test_the_initial_model_is_version_0(cast: Cast, base: PreTrainedModel, tmp_path: Path) -> None:
     folder = unpacked(ask(cast.owner, cast.job(), 0), tmp_path / "out")
     assert torch.equal(logits(load(folder)), logits(base))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_sums_are_those_of_the_engines(dtype: str) -> None:
+def test_merged_weights_equal_those_of_the_engines(dtype: str) -> None:
     torch.manual_seed(3)
     base, down, up = torch.randn(48, 40), torch.randn(4, 40).to(DTYPES[dtype]), torch.randn(48, 4)
     change = engine_weights.LowRank(down=down, up=up, scale=0.7)
@@ -192,7 +193,7 @@ def test_sums_are_those_of_the_engines(dtype: str) -> None:
 
 
 @pytest.mark.usefixtures("base")
-def test_what_cannot_be_given_is_said_in_one_sentence(cast: Cast) -> None:
+def test_an_impossible_export_is_refused_in_one_sentence(cast: Cast) -> None:
     job = cast.job()
     publish_whole(job, tiny_model(1), dtype="float32")
     _, gone = version_make(job, 2)

@@ -1,4 +1,5 @@
-"""Gangs in the control plane: leases of several machines under one fence, what members are told, and their ends."""
+"""Gangs in the control plane: leases of several machines under one fence, what members are told,
+and how gangs end."""
 
 from uuid import UUID
 
@@ -49,7 +50,7 @@ def gang_job(cast: Cast) -> Job:
 
 
 def orders_in_training(cast: Cast) -> tuple[Job, dict[str, Worker], dict[str, PhaseOrder]]:
-    """A job whose two machines were just leased to train together, and what they were told."""
+    """A job whose two machines were just leased to train together, and their orders."""
     workers, job = cluster(), gang_job(cast)
     cycle()
     activate()
@@ -126,7 +127,7 @@ def test_members_are_told_of_one_another_and_the_leader_alone_may_publish(cast: 
     assert worker_post("publications", body, secret=orders["alpha"].credential).status_code == 200
 
 
-def test_a_lost_machine_ends_the_gang_which_counts_as_one_failure_and_is_formed_again(cast: Cast) -> None:
+def test_losing_a_machine_ends_the_gang_counts_as_one_failure_and_the_gang_forms_again(cast: Cast) -> None:
     job, workers, orders = orders_in_training(cast)
     for name in ("alpha", "beta"):
         workers[name].heartbeat(phases=[report(orders[name], PhaseState.ACTIVE)])
@@ -151,7 +152,7 @@ def test_a_lost_machine_ends_the_gang_which_counts_as_one_failure_and_is_formed_
     assert again.secret != gang_in(orders["beta"]).secret
 
 
-def test_all_or_none_where_a_machine_was_taken_in_between(cast: Cast) -> None:
+def test_no_member_is_leased_if_one_machine_was_taken_in_between(cast: Cast) -> None:
     workers, job = cluster(), gang_job(cast)
     cycle()
     activate()
@@ -172,7 +173,7 @@ def test_all_or_none_where_a_machine_was_taken_in_between(cast: Cast) -> None:
     assert not Phase.objects.filter(role=Role.TRAIN).exists()
 
 
-def test_each_machine_rolls_out_again_as_soon_as_its_part_is_over(cast: Cast) -> None:
+def test_each_machine_rolls_out_again_as_soon_as_its_phase_ends(cast: Cast) -> None:
     _, workers, orders = orders_in_training(cast)
     for name in ("alpha", "beta"):
         workers[name].heartbeat(phases=[report(orders[name], PhaseState.ACTIVE)])

@@ -1,4 +1,5 @@
-"""Dry runs over REST: computed by the scheduler, shown with what is in flight, changing nothing."""
+"""Dry runs over REST: the scheduler computes them, they show the work in flight, and they change
+nothing."""
 
 import json
 from typing import Any
@@ -27,7 +28,7 @@ def cycle() -> None:
 
 
 def running_job(cast: Cast) -> tuple[Job, dict[str, Worker]]:
-    """On alpha {rollout, train}, beta {rollout} and gamma {agent}, all phases active."""
+    """A job on alpha {rollout, train}, beta {rollout} and gamma {agent}, all phases active."""
     tags = {"alpha": ("rollout", "train"), "beta": ("rollout",), "gamma": ("agent",)}
     workers = {name: worker_make(name, *wanted) for name, wanted in tags.items()}
     for worker in workers.values():
@@ -59,7 +60,7 @@ def report_requests(worker: Worker, number: int) -> None:
     worker.heartbeat(phases=[report])
 
 
-def test_the_dry_run_of_a_retag_says_what_happens_to_each_running_thing(cast: Cast) -> None:
+def test_the_dry_run_of_a_retag_says_what_happens_to_each_phase(cast: Cast) -> None:
     _, workers = running_job(cast)
     report_requests(workers["alpha"], 12)
 
@@ -137,7 +138,7 @@ def test_a_dry_run_changes_nothing_and_hides_the_jobs_of_others(cast: Cast) -> N
     assert before == (list(Machine.objects.values()), list(Phase.objects.values()), Event.objects.count())
 
 
-def test_a_dry_run_is_for_staff_and_refuses_what_the_edit_would(cast: Cast) -> None:
+def test_a_dry_run_is_for_staff_and_refuses_what_the_edit_would_refuse(cast: Cast) -> None:
     running_job(cast)
     path = f"machines/{machine_id('alpha')}/preview"
 
@@ -150,7 +151,7 @@ def test_a_dry_run_is_for_staff_and_refuses_what_the_edit_would(cast: Cast) -> N
     assert (refused.status_code, b"once" in refused.content) == (400, True)
 
 
-def test_the_dry_run_agrees_with_what_the_scheduler_then_does(cast: Cast) -> None:
+def test_the_dry_run_agrees_with_what_the_scheduler_does_afterwards(cast: Cast) -> None:
     _, workers = running_job(cast)
     edits: dict[str, dict[str, Any]] = {
         "alpha": {"tags": ["rollout"]},
@@ -177,8 +178,9 @@ def test_the_dry_run_agrees_with_what_the_scheduler_then_does(cast: Cast) -> Non
     assert drained == ending == {"gamma"}
 
 
-def test_the_same_dry_run_says_the_same_all_through_a_cycle(cast: Cast) -> None:
-    """Twenty times: alpha rolls out, turns to training and back; requests come and go, groups become ready."""
+def test_a_dry_run_gives_the_same_answer_throughout_a_cycle(cast: Cast) -> None:
+    """Twenty times, alpha rolls out, trains and rolls out again; requests come and go, and groups
+    become ready."""
     job, workers = running_job(cast)
     moments = [
         (role, state, num_ready)
@@ -209,7 +211,7 @@ def test_the_same_dry_run_says_the_same_all_through_a_cycle(cast: Cast) -> None:
     assert [answer for answer in answers if answer != answers[0]] == []
 
 
-def test_the_events_of_a_machine_tell_who_edited_it_and_why(cast: Cast) -> None:
+def test_the_events_of_a_machine_say_who_edited_it_and_why(cast: Cast) -> None:
     worker_make("alpha", "rollout")
     path = f"machines/{machine_id('alpha')}"
 

@@ -1,4 +1,5 @@
-"""Transactions of scheduler and machines that meet on the same rows wait for one another, and never in a circle."""
+"""Transactions of scheduler and machines that use the same rows wait for one another without
+deadlock."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +24,7 @@ def somebody_waits_for_a_lock() -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def test_heartbeat_that_fails_a_phase_commits_while_its_machine_is_leased(cast: Cast) -> None:
+def test_a_heartbeat_that_fails_a_phase_commits_while_its_machine_is_leased(cast: Cast) -> None:
     job = cast.job(is_running=True)
     worker = worker_make("alpha", "rollout")
     worker.heartbeat()

@@ -1,4 +1,5 @@
-"""The scheduler against PostgreSQL: what a cycle leases, drains and tells; races, queries, fences."""
+"""The scheduler with PostgreSQL: what a cycle leases, drains and reports; races, queries,
+fences."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -96,7 +97,7 @@ def test_a_job_goes_from_queued_to_running_and_multiplexes(cast: Cast) -> None:
 
 
 def turn_to_training(cast: Cast, cluster: dict[str, Worker]) -> tuple[Job, Phase]:
-    """A job at work whose alpha has been told to hand over, because a batch is ready."""
+    """Return an active job whose alpha has been told to hand over, because a batch is ready."""
     job = cast.job(rollout={"groups_per_batch": 2, "group_size": 2})
     cycle()
     activate()
@@ -111,7 +112,7 @@ def ended(phase: Phase) -> PhaseReport:
     return PhaseReport(phase_id=phase.id, fence=phase.fence, state=PhaseState.ENDED)
 
 
-def test_the_answer_to_a_phases_end_holds_the_next_order_there_and_back(cast: Cast) -> None:
+def test_the_reply_to_the_end_of_a_phase_contains_the_next_order_in_both_directions(cast: Cast) -> None:
     workers = cluster()
     _, rollout = turn_to_training(cast, workers)
 
@@ -125,7 +126,7 @@ def test_the_answer_to_a_phases_end_holds_the_next_order_there_and_back(cast: Ca
     assert (back.role, back.fence) == (Role.ROLLOUT, train.fence + 1)
 
 
-def test_an_end_that_is_reported_again_leases_nothing_more(cast: Cast) -> None:
+def test_reporting_an_end_again_leases_nothing_more(cast: Cast) -> None:
     workers = cluster()
     _, rollout = turn_to_training(cast, workers)
     first = workers["alpha"].heartbeat(phases=[ended(rollout)])
@@ -134,7 +135,7 @@ def test_an_end_that_is_reported_again_leases_nothing_more(cast: Cast) -> None:
     assert Phase.objects.filter(machine__name="alpha").count() == 2
 
 
-def test_what_was_decided_ahead_is_not_leased_once_it_no_longer_fits(cast: Cast) -> None:
+def test_a_phase_decided_ahead_is_not_leased_once_it_no_longer_fits(cast: Cast) -> None:
     workers = cluster()
     job, rollout = turn_to_training(cast, workers)
     Machine.objects.filter(name="alpha").update(tags=["rollout"])
@@ -155,7 +156,7 @@ def test_a_job_without_machines_says_why_it_waits(cast: Cast) -> None:
     assert "role agent: agent" in job.waiting_reason
 
 
-def test_cancel_drains_and_ends(cast: Cast) -> None:
+def test_cancelling_drains_and_ends_a_job(cast: Cast) -> None:
     cluster()
     job = cast.job()
     cycle()
@@ -186,7 +187,7 @@ def test_a_silent_machine_is_evicted_by_the_servers_clock(cast: Cast) -> None:
     assert job.num_failures == 1
 
 
-def test_a_plan_that_lost_the_race_changes_nothing(cast: Cast) -> None:
+def test_a_plan_that_lost_a_race_changes_nothing(cast: Cast) -> None:
     cluster()
     cast.job()
     plan: Plan = decide(snapshot_load())
@@ -214,7 +215,7 @@ def is_unheard(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("change", [cannot_run_engines, is_granted_to_others, is_unheard])
-def test_a_lease_checks_on_locked_rows_all_that_the_decision_did(
+def test_a_lease_repeats_all_checks_of_the_decision_on_locked_rows(
     cast: Cast, change: Callable[[Machine], None]
 ) -> None:
     workers = cluster()
@@ -254,7 +255,7 @@ DISK_IS_FULL = (
 )
 
 
-def test_a_job_that_cannot_write_its_weights_ends_with_that_reason_and_others_go_on(cast: Cast) -> None:
+def test_a_job_that_cannot_write_its_weights_ends_with_that_reason_and_others_continue(cast: Cast) -> None:
     workers = cluster()
     job, other = cast.job(), cast.job(name="other")
     ready_groups(job, 16)
@@ -278,7 +279,8 @@ def test_a_job_that_cannot_write_its_weights_ends_with_that_reason_and_others_go
 
 
 def train_phase_fail(workers: dict[str, Worker], job: Job) -> int:
-    """The job's train phase, if there is one, is reported failed by its machine, as a supervisor does."""
+    """Report the job's train phase, if there is one, as failed by its machine, as a supervisor
+    does."""
     phase = Phase.objects.filter(job=job, role="train", state__in=LIVE_PHASE_STATES).first()
     if phase is None:
         for draining in Phase.objects.filter(state=PhaseState.DRAINING):

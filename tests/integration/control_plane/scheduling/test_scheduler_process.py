@@ -1,4 +1,5 @@
-"""`run_scheduler` as a process: it leads, a second stands by and takes over, SIGTERM ends it, outages pass."""
+"""`run_scheduler` as a process: it leads, a second one stands by and takes over, SIGTERM ends it,
+and it survives outages."""
 
 import os
 import signal
@@ -66,7 +67,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def test_a_standby_takes_over_and_outages_pass(
+def test_a_stand_by_takes_over_and_survives_outages(
     start: Callable[[str], Process], fresh_database_url: str
 ) -> None:
     first = start("first")
@@ -91,7 +92,7 @@ def test_a_standby_takes_over_and_outages_pass(
     assert not second.says("Traceback")
 
 
-def test_leader_and_stand_by_show_that_they_turn_and_a_stopped_one_does_not(
+def test_leader_and_stand_by_show_that_they_run_and_a_stopped_one_does_not(
     start: Callable[[str], Process],
 ) -> None:
     leader, stand_by = start("one"), start("two")

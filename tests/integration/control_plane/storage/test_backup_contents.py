@@ -1,4 +1,4 @@
-"""What a back-up finds missing, what it leaves out, and what a restore does about both."""
+"""What a back-up finds missing, what it leaves out, and how a restore handles both."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from tests.integration.control_plane.storage.test_retention import file_write
 
 
 def trained_job(cast: Cast, *, batches: int, forgotten: int) -> Job:
-    """Two published versions; batches up to `forgotten` have no bytes any more."""
+    """A job with two published versions; batches up to `forgotten` have no bytes any more."""
     job = cast.job(is_running=True)
     for number in (1, 2):
         folder = job_folder(job.id) / "versions" / str(number)
@@ -50,7 +50,7 @@ def trained_job(cast: Cast, *, batches: int, forgotten: int) -> Job:
     return Job.objects.get(id=job.id)
 
 
-def test_the_copy_leaves_out_what_is_ahead_of_the_database_and_holds_what_its_trainer_deletes(
+def test_the_copy_omits_what_is_ahead_of_the_database_and_contains_what_the_trainer_deletes(
     cast: Cast,
 ) -> None:
     job = trained_job(cast, batches=3, forgotten=1)
@@ -76,7 +76,7 @@ def test_the_copy_leaves_out_what_is_ahead_of_the_database_and_holds_what_its_tr
     assert not (root / ".back-up").exists()
 
 
-def test_a_version_that_is_not_there_is_named_and_pauses_its_job(cast: Cast) -> None:
+def test_a_missing_version_is_named_and_its_job_is_paused(cast: Cast) -> None:
     job = trained_job(cast, batches=2, forgotten=0)
     gone = job_folder(job.id) / "versions" / "2" / "model.safetensors"
     gone.unlink()
@@ -102,7 +102,7 @@ def test_a_version_that_is_not_there_is_named_and_pauses_its_job(cast: Cast) -> 
     assert Event.objects.filter(kind="job.desired", reason=job.pause_reason).exists()
 
 
-def test_places_follow_the_store(cast: Cast) -> None:
+def test_paths_are_changed_to_the_new_store(cast: Cast) -> None:
     job = trained_job(cast, batches=2, forgotten=0)
     root = settings.ARTIFACT_ROOT.resolve()
     Job.objects.filter(id=job.id).update(model_path=f"{root}/uploads/x/content")
@@ -118,7 +118,7 @@ def test_places_follow_the_store(cast: Cast) -> None:
     assert job.tasks_path == str(cast.tasks), "a folder of MODEL_ROOTS stays where it is"
 
 
-def test_folders_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
+def test_invalid_folders_are_refused_by_name(tmp_path: Path) -> None:
     root = tmp_path / "artifacts"
     taken = tmp_path / "taken"
     file_write(taken / "holiday.jpg", 3)

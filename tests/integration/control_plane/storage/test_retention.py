@@ -1,4 +1,5 @@
-"""Deleting by policy and by hand: what goes, what stays, and what a crash in the middle leaves."""
+"""Deleting by policy and by hand: what is deleted, what stays, and what a crash in the middle
+leaves."""
 
 import json
 from collections.abc import Mapping
@@ -32,14 +33,14 @@ BACK_UP_LOCK = 0x5EA71E57  # what a back-up holds in the database while it copie
 
 
 def background_run() -> None:
-    """Everything that the background process does by the clock, once."""
+    """Run everything that the background process does periodically, once."""
     app.loader.import_default_modules()
     for entry in app.conf.beat_schedule.values():
         app.tasks[entry["task"]]()
 
 
 def ended_job(cast: Cast, *, ago: timedelta = LONG_AGO, versions: int = 3, **changes: Any) -> Job:
-    """With weights on disk, of which each version has ten bytes, and two checkpoints."""
+    """An ended job with weights on disk, ten bytes per version, and two checkpoints."""
     job = cast.job(**changes)
     for number in range(1, versions + 1):
         folder = job_folder(job.id) / "versions" / str(number)
@@ -113,7 +114,7 @@ def of_job(job: Job, kind: str = "job", **fields: object) -> dict[str, object]:
     return {"kind": kind, "id": show_id(IdKind.JOB, job.id), **fields}
 
 
-def test_what_an_ended_job_left_on_disk_shrinks_to_its_last_version(cast: Cast) -> None:
+def test_the_files_of_an_ended_job_shrink_to_its_last_version(cast: Cast) -> None:
     job = ended_job(cast, train={"num_updates": 3, "keep_versions": 3})
 
     background_run()
@@ -123,7 +124,7 @@ def test_what_an_ended_job_left_on_disk_shrinks_to_its_last_version(cast: Cast) 
     assert list(kept.values_list("version", flat=True)) == [3]
 
 
-def test_an_upload_goes_when_no_job_uses_it_and_stays_while_one_does(cast: Cast) -> None:
+def test_an_upload_is_deleted_when_no_job_uses_it_and_stays_while_one_does(cast: Cast) -> None:
     (used, _), (unused, folder) = upload_make(cast), upload_make(cast)
     job = ended_job(cast)
     job.spec["environment"]["tasks"] = f"artifact://{show_id(IdKind.ARTIFACT, used.id)}"
@@ -137,7 +138,7 @@ def test_an_upload_goes_when_no_job_uses_it_and_stays_while_one_does(cast: Cast)
     assert not Artifact.objects.filter(id=unused.id).exists()
 
 
-def test_logs_events_points_and_ledger_of_long_ago_do_not_stay_for_ever(cast: Cast) -> None:
+def test_old_logs_events_points_and_ledger_rows_are_reduced(cast: Cast) -> None:
     job, alpha = ended_job(cast), worker_make("alpha", "rollout")
     phase = phase_make(job, alpha.machine, Role.ROLLOUT)
     phase.state = "ended"
@@ -170,7 +171,7 @@ def test_logs_events_points_and_ledger_of_long_ago_do_not_stay_for_ever(cast: Ca
     assert left == {"ledger": 4, "logs": 0, "events": 0, "points": 500}
 
 
-def test_points_that_were_rolled_up_are_answered_as_before(cast: Cast) -> None:
+def test_rolled_up_points_are_returned_as_before(cast: Cast) -> None:
     job = ended_job(cast)
     MetricPoint.objects.bulk_create(
         MetricPoint(project_id=job.project_id, job=job, name="train/loss", step=step, value=(step * 7) % 31)
@@ -235,7 +236,7 @@ def test_a_dry_run_says_what_a_deletion_frees_and_changes_nothing(cast: Cast) ->
     assert (event.author, event.reason, event.data["number"]) == ("user:olga", "not needed", 2)
 
 
-def test_a_deleted_job_is_gone_at_once_and_everything_of_it_soon(cast: Cast) -> None:
+def test_a_deleted_job_disappears_at_once_and_its_data_soon_after(cast: Cast) -> None:
     job, other = ended_job(cast, ago=timedelta(hours=1)), ended_job(cast, name="other")
     session = nodes_make(job)
     shown = show_id(IdKind.JOB, job.id)
@@ -266,7 +267,7 @@ def deletions(person: Person) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("killed_at", ["rename", "rmtree", "rows"])
-def test_whoever_is_killed_half_way_is_finished_by_the_next_run(
+def test_a_deletion_killed_halfway_is_completed_by_the_next_run(
     cast: Cast, killed_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from seamlessflow.control_plane.storage import carrying_out, services
@@ -297,7 +298,7 @@ def test_whoever_is_killed_half_way_is_finished_by_the_next_run(
     assert not Job.objects.filter(id=job.id).exists()
 
 
-def test_trajectories_go_and_figures_stay(cast: Cast) -> None:
+def test_trajectories_are_deleted_and_figures_stay(cast: Cast) -> None:
     job = ended_job(cast, ago=timedelta(hours=1))
     session = nodes_make(job)
     before = cast.owner.call("GET", f"jobs/{show_id(IdKind.JOB, job.id)}/summary").content
@@ -313,7 +314,7 @@ def test_trajectories_go_and_figures_stay(cast: Cast) -> None:
     assert "trees_are_whole" not in [check["name"] for check in audit["checks"]]
 
 
-def test_a_month_goes_as_a_whole_once_nobody_keeps_a_session_of_it(cast: Cast) -> None:
+def test_a_month_is_dropped_as_a_whole_once_nobody_keeps_a_session_of_it(cast: Cast) -> None:
     month_make("2024-03-01", "2024-04-01")
     first, second = ended_job(cast, ago=timedelta(hours=1)), ended_job(cast, ago=timedelta(hours=1))
     for job in (first, second):
@@ -328,7 +329,7 @@ def test_a_month_goes_as_a_whole_once_nobody_keeps_a_session_of_it(cast: Cast) -
     assert not has_table("trajectory_node_2024_03")
 
 
-def test_trajectories_of_long_ago_become_parquet_files_and_their_month_goes(cast: Cast) -> None:
+def test_old_trajectories_become_parquet_files_and_their_month_is_dropped(cast: Cast) -> None:
     month_make("2024-03-01", "2024-04-01")
     job = ended_job(cast)
     nodes_make(job, month="2024-03-01")
@@ -355,7 +356,7 @@ def has_table(name: str) -> bool:
         return bool(cursor.fetchone() == (True,))
 
 
-def test_nothing_goes_while_a_back_up_copies(cast: Cast) -> None:
+def test_nothing_is_deleted_while_a_back_up_copies(cast: Cast) -> None:
     job = ended_job(cast)
     with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": psycopg.Cursor}) as backup:
         backup.execute("SELECT pg_advisory_lock(%s)", [BACK_UP_LOCK])
@@ -365,7 +366,7 @@ def test_nothing_goes_while_a_back_up_copies(cast: Cast) -> None:
     assert bytes_under(job_folder(job.id)) == 10
 
 
-def test_a_policy_is_a_projects_own_over_that_of_the_installation(cast: Cast) -> None:
+def test_a_project_can_override_the_policy_of_the_installation(cast: Cast) -> None:
     def policy(person: Person, query: str = "", **body: object) -> tuple[int, Any]:
         answer = person.call("PATCH" if body else "GET", f"storage/policy{query}", body or None)
         return answer.status_code, json.loads(answer.content)
@@ -391,7 +392,7 @@ def test_a_policy_is_a_projects_own_over_that_of_the_installation(cast: Cast) ->
     assert Event.objects.filter(kind="retention.edited").count() == 3
 
 
-def test_storage_is_shown_by_project_and_kind_without_a_look_at_the_disk(
+def test_storage_is_shown_by_project_and_kind_without_reading_the_disk(
     cast: Cast, settings: Settings
 ) -> None:
     job = ended_job(cast, ago=timedelta(hours=1))
@@ -412,7 +413,7 @@ def test_storage_is_shown_by_project_and_kind_without_a_look_at_the_disk(
     assert theirs["num_bytes"] == 0
 
 
-def test_each_part_of_a_job_is_told_with_what_it_frees_or_why_it_stays(cast: Cast) -> None:
+def test_each_part_of_a_job_is_listed_with_what_it_frees_or_why_it_stays(cast: Cast) -> None:
     job = ended_job(cast, ago=timedelta(hours=1))
     background_run()  # keeps the newer checkpoint
     PolicyVersion.objects.filter(job=job, version=2).update(is_pinned=True)
@@ -435,7 +436,7 @@ def test_each_part_of_a_job_is_told_with_what_it_frees_or_why_it_stays(cast: Cas
     assert cast.outsider.call("GET", address).status_code == 404
 
 
-def test_uploads_are_told_by_size_with_the_job_that_uses_them(cast: Cast) -> None:
+def test_uploads_are_listed_by_size_with_the_job_that_uses_each(cast: Cast) -> None:
     small, _ = upload_make(cast, ago=timedelta())
     large, _ = upload_make(cast, ago=timedelta())
     Artifact.objects.filter(id=large.id).update(num_bytes=30)
@@ -454,7 +455,7 @@ def test_uploads_are_told_by_size_with_the_job_that_uses_them(cast: Cast) -> Non
     assert cast.outsider.call("GET", "storage/uploads?project=default").status_code == 400
 
 
-def test_members_delete_what_they_made_and_owners_anything(cast: Cast) -> None:
+def test_members_delete_what_they_created_and_owners_anything(cast: Cast) -> None:
     job = ended_job(cast, ago=timedelta(hours=1))
     assert delete(cast.member, of_job(job))[0] == 403
     assert (

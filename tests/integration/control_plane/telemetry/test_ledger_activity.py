@@ -1,4 +1,5 @@
-"""Where the time of machines went, over REST: judged by arithmetic on the intervals and lulls behind it."""
+"""How machines spent their time, over REST, checked by arithmetic on the intervals and lulls behind
+it."""
 
 import json
 from datetime import datetime, timedelta
@@ -31,7 +32,7 @@ def kinds(body: dict[str, Any]) -> list[tuple[str, str, float]]:
 
 
 def machines_seconds(ledger: dict[str, Any], state: str) -> dict[str, float]:
-    """Of all machines of a job, by cause."""
+    """Return the seconds of all machines of a job, by cause."""
     seconds: dict[str, float] = {}
     for total in (total for machine in ledger["machines"] for total in machine["totals"]):
         if total["state"] == state:
@@ -40,7 +41,7 @@ def machines_seconds(ledger: dict[str, Any], state: str) -> dict[str, float]:
 
 
 def reported(job: Job, worker: Worker) -> None:
-    """50 s of a machine of 64 slots that ends now."""
+    """Return an interval of 50 s, on a machine with 64 slots, that ends now."""
     pieces = [
         (LedgerState.SYNCING, None, 4.0, None),
         (LedgerState.SERVING, None, 10.0, 63.0),
@@ -62,7 +63,7 @@ def reported(job: Job, worker: Worker) -> None:
     worker.heartbeat(intervals=intervals)
 
 
-def test_time_is_told_in_one_order_and_one_request_makes_no_full_machine(cast: Cast) -> None:
+def test_time_is_listed_in_one_order_and_one_request_does_not_make_a_machine_full(cast: Cast) -> None:
     job, alpha = cast.job(is_running=True), worker_make("alpha", "rollout", "train")
     reported(job, alpha)
 
@@ -84,7 +85,7 @@ def test_time_is_told_in_one_order_and_one_request_makes_no_full_machine(cast: C
 
 
 def lull_make(job: Job, began_at: datetime, ended_at: datetime | None) -> None:
-    """In a release that records them."""
+    """Create a lull, as a release that records them does."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass('trajectory_lull') IS NOT NULL")
         if cursor.fetchone() == (True,):
@@ -115,7 +116,7 @@ def test_a_lull_of_the_job_makes_a_draining_tail(cast: Cast) -> None:
     ]
 
 
-def test_a_job_is_told_the_time_of_its_machines_without_what_they_did_for_others(cast: Cast) -> None:
+def test_the_time_of_a_job_excludes_what_its_machines_did_for_others(cast: Cast) -> None:
     job, other = cast.job(is_running=True), cast.job(is_running=True)
     workers = [worker_make("alpha", "rollout", "train"), worker_make("beta", "rollout", "train")]
     for worker, of in zip(workers, (job, other), strict=True):

@@ -1,4 +1,5 @@
-"""Metrics over REST: buckets over the whole range, exact points page by page. Judged by arithmetic on the rows."""
+"""Metrics over REST: buckets over the whole range, and exact points page by page, checked by
+arithmetic on the rows."""
 
 import json
 import math
@@ -37,7 +38,7 @@ def wave(step: int) -> float:
 
 
 def many_points_make(job: Job, num_names: int, num_steps: int) -> None:
-    """The value of a point is its step."""
+    """The value of each point is its step."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO telemetry_metricpoint (project_id, job_id, name, step, value, at) "
@@ -47,7 +48,7 @@ def many_points_make(job: Job, num_names: int, num_steps: int) -> None:
         )
 
 
-def test_newest_value_of_a_long_job_is_its_newest(cast: Cast) -> None:
+def test_the_newest_value_of_a_long_job_is_returned(cast: Cast) -> None:
     job = cast.job()
     many_points_make(job, num_names=30, num_steps=2_000)
 
@@ -85,7 +86,7 @@ def test_buckets_are_the_arithmetic_of_their_points(cast: Cast) -> None:
         assert row["mean"] == pytest.approx(sum(numbers) / len(numbers))
 
 
-def test_a_short_series_comes_point_by_point(cast: Cast) -> None:
+def test_a_short_series_is_returned_point_by_point(cast: Cast) -> None:
     job = cast.job()
     points_make(job, "reward/mean", {1: 0.25, 2: 0.5, 9: 1.0})
 
@@ -97,7 +98,7 @@ def test_a_short_series_comes_point_by_point(cast: Cast) -> None:
     assert columns["value"] == columns["min"] == columns["max"] == columns["mean"] == [0.25, 0.5, 1.0]
 
 
-def test_a_row_that_was_rolled_up_counts_as_all_of_its_points(cast: Cast) -> None:
+def test_a_rolled_up_row_counts_as_all_of_its_points(cast: Cast) -> None:
     job = cast.job()
     MetricPoint.objects.create(
         project=job.project, job=job, name="train/loss", step=64, value=4.0,
@@ -114,7 +115,7 @@ def test_a_row_that_was_rolled_up_counts_as_all_of_its_points(cast: Cast) -> Non
     assert (exact["step"], exact["count"], exact["mean"]) == ([64, 65, 130], [64, 1, 1], [2.0, 1.0, 7.0])
 
 
-def test_pages_of_exact_points_hold_every_point_once(cast: Cast) -> None:
+def test_pages_of_exact_points_contain_every_point_once(cast: Cast) -> None:
     job = cast.job()
     for name in ("train/a", "train/b", "train/c"):
         points_make(job, name, {step: wave(step) for step in range(1, 11)})
@@ -136,7 +137,7 @@ def test_pages_of_exact_points_hold_every_point_once(cast: Cast) -> None:
     ]
 
 
-def test_the_largest_numbers_make_no_infinity(cast: Cast) -> None:
+def test_the_largest_numbers_do_not_become_infinite(cast: Cast) -> None:
     job = cast.job()
     points_make(job, "train/loss", {1: 1.7e308, 2: 1.7e308, 3: -1.7e308})
 
@@ -165,7 +166,7 @@ def test_a_job_without_points_says_so(cast: Cast) -> None:
         ("?points=exact&limit=50001", "limit"),
     ],
 )
-def test_what_is_not_accepted_is_named(cast: Cast, query: str, field: str) -> None:
+def test_bad_parameters_are_named(cast: Cast, query: str, field: str) -> None:
     path = f"jobs/{show_id(IdKind.JOB, cast.job().id)}/metrics{query}"
 
     response = cast.owner.call("GET", path)
@@ -174,7 +175,7 @@ def test_what_is_not_accepted_is_named(cast: Cast, query: str, field: str) -> No
     assert [fault["field"] for fault in json.loads(response.content)["errors"]] == [field]
 
 
-def test_number_of_queries_does_not_grow_with_names(cast: Cast) -> None:
+def test_the_number_of_queries_does_not_grow_with_the_names(cast: Cast) -> None:
     job = cast.job()
 
     def num_queries() -> int:

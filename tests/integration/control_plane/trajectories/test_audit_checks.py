@@ -88,7 +88,7 @@ def failed(job: Job) -> set[str]:
     return {check.name for check in report.checks if not check.ok}
 
 
-def test_a_whole_job_passes_every_check(job: Job) -> None:
+def test_an_intact_job_passes_every_check(job: Job) -> None:
     assert failed(job) == set()
 
 
@@ -108,7 +108,7 @@ def test_a_whole_job_passes_every_check(job: Job) -> None:
         ("UPDATE trajectory_batch SET policy_version = 9", "staleness_bound_kept"),
     ],
 )
-def test_damage_is_found_by_its_check(job: Job, damage: str, check: str) -> None:
+def test_each_kind_of_damage_is_found_by_its_check(job: Job, damage: str, check: str) -> None:
     execute(damage)
     assert check in failed(job)
 
@@ -152,7 +152,7 @@ def test_the_tree_of_a_session_has_spans_tokens_and_messages(cast: Cast, job: Jo
     assert cast.outsider.call("GET", f"sessions/{shown}").status_code == 404
 
 
-def test_groups_are_listed_and_shown_to_their_project_only(cast: Cast, job: Job) -> None:
+def test_groups_are_shown_only_to_their_project(cast: Cast, job: Job) -> None:
     shown = show_id(IdKind.JOB, job.id)
     page = json.loads(cast.member.call("GET", f"jobs/{shown}/groups?state=batched").content)
     assert page["count"] == 1

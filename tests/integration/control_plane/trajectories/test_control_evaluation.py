@@ -49,7 +49,7 @@ def got(cast: Cast, job: Job, path: str = "") -> Any:
     return json.loads(response.content)
 
 
-def test_held_out_tasks_are_resolved_and_faults_named_by_their_field(cast: Cast) -> None:
+def test_held_out_tasks_are_resolved_and_errors_name_their_field(cast: Cast) -> None:
     assert evaluated_job(cast).evaluation_tasks_path == str(cast.tasks)
     assert cast.job().evaluation_tasks_path == ""
     bad = cast.tasks.with_name("bad.jsonl")
@@ -66,7 +66,7 @@ def test_held_out_tasks_are_resolved_and_faults_named_by_their_field(cast: Cast)
         assert detail in fault.detail
 
 
-def test_the_best_version_is_by_pass_at_1_then_reward_then_age(cast: Cast) -> None:
+def test_the_best_version_is_chosen_by_pass_at_1_then_reward_then_age(cast: Cast) -> None:
     job, other = evaluated_job(cast), evaluated_job(cast, name="other")
     assert got(cast, job)["best_version"] is None
     measured(other, 7, 1.0, 1.0)
@@ -82,7 +82,7 @@ def test_the_best_version_is_by_pass_at_1_then_reward_then_age(cast: Cast) -> No
     assert job_row(job_objects().get(id=job.id))["best_version"] == 2
 
 
-def test_evaluations_are_listed_with_their_progress_to_those_who_may_see_them(cast: Cast) -> None:
+def test_evaluations_are_listed_with_their_progress_for_people_with_access(cast: Cast) -> None:
     job = evaluated_job(cast)
     measured(job, 0, 0.25, 0.4)
     measured(job, 2, None, state="running")
@@ -98,7 +98,7 @@ def test_evaluations_are_listed_with_their_progress_to_those_who_may_see_them(ca
     assert outside.status_code == 404
 
 
-def test_groups_that_train_and_held_out_ones_are_listed_apart(cast: Cast) -> None:
+def test_training_groups_and_held_out_groups_are_listed_separately(cast: Cast) -> None:
     job = evaluated_job(cast)
     trained = group_make(job, 0)
     measured(job, 2, 0.5)
@@ -113,7 +113,7 @@ def test_groups_that_train_and_held_out_ones_are_listed_apart(cast: Cast) -> Non
     assert b"'best' is not accepted" in refused.content
 
 
-def test_retention_spares_the_best_version_and_one_that_is_measured(cast: Cast) -> None:
+def test_retention_keeps_the_best_version_and_one_being_measured(cast: Cast) -> None:
     job = evaluated_job(cast)
     for version in range(1, 8):
         publication = publication_of(job, version)
@@ -162,7 +162,7 @@ def test_a_job_waits_for_the_evaluation_of_its_last_version(cast: Cast) -> None:
         "UPDATE trajectory_evaluation SET num_tasks = 2",
     ],
 )
-def test_the_audit_finds_held_out_groups_that_are_not_whole(cast: Cast, damage: str) -> None:
+def test_the_audit_finds_incomplete_held_out_groups(cast: Cast, damage: str) -> None:
     job = evaluated_job(cast)
     measured(job, 0, 0.5)
 

@@ -71,7 +71,7 @@ def columns_of(header: dict[str, Any], raw: bytes) -> dict[str, Any]:
     return columns
 
 
-async def test_a_forest_leaves_as_columns_that_say_what_the_rows_say(cast: Cast) -> None:
+async def test_a_forest_is_sent_as_columns_that_match_the_rows(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)(algorithm={"advantage_norm": "mean"})
     forest = await write(job, num_sessions=3, num_nodes=90)
     shown = show_id(IdKind.GROUP, forest.group_id)
@@ -103,7 +103,7 @@ def _rows(statement: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-async def test_pages_of_a_forest_join_without_gap_or_repeat(cast: Cast) -> None:
+async def test_pages_of_a_forest_have_no_gaps_or_repetitions(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     forest = await write(job, num_sessions=3, num_nodes=90)
     shown = show_id(IdKind.GROUP, forest.group_id)
@@ -119,7 +119,7 @@ async def test_pages_of_a_forest_join_without_gap_or_repeat(cast: Cast) -> None:
     assert seen == sorted(set(seen))
 
 
-async def test_a_session_that_is_longer_than_an_answer_says_that_more_nodes_follow(cast: Cast) -> None:
+async def test_a_truncated_session_says_that_more_nodes_follow(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     forest = await write(job, num_sessions=1, num_nodes=5_040)
     path = f"sessions/{show_id(IdKind.SESSION, forest.session_ids[0])}"
@@ -137,7 +137,7 @@ async def test_a_session_that_is_longer_than_an_answer_says_that_more_nodes_foll
     assert body["next_node"] is None
 
 
-async def test_tokens_come_in_parts_whatever_node_they_belong_to(cast: Cast) -> None:
+async def test_tokens_come_in_pages_whatever_node_they_belong_to(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     forest = await write(job, num_sessions=1, num_nodes=12, long_branch=1000)
     session = await Session.objects.aget(id=forest.session_ids[0])
@@ -157,7 +157,7 @@ async def test_tokens_come_in_parts_whatever_node_they_belong_to(cast: Cast) -> 
     assert (sampled[60:1060] <= 0).all()
 
 
-async def test_a_vocabulary_spells_what_the_tokenizer_decodes(cast: Cast, tmp_path: Path) -> None:
+async def test_a_vocabulary_matches_what_the_tokenizer_decodes(cast: Cast, tmp_path: Path) -> None:
     from seamlessflow.data_plane.turns.rendering.model_text import model_text_load
 
     text = model_text_load(write_tiny_text(tmp_path / "model"))
@@ -206,7 +206,9 @@ async def test_bad_numbers_are_named(cast: Cast) -> None:
         assert json.loads(answer.content)["errors"][0]["field"] == field
 
 
-async def test_a_watched_forest_tells_new_nodes_and_outcomes(cast: Cast, embedded_valkey: ValkeyUrls) -> None:
+async def test_a_watched_forest_reports_new_nodes_and_outcomes(
+    cast: Cast, embedded_valkey: ValkeyUrls
+) -> None:
     job = await database_sync_to_async(cast.job)(algorithm={"advantage_norm": "mean"})
     forest = await write(job, num_sessions=2, num_nodes=8)
     await Session.objects.filter(id=forest.session_ids[1]).aupdate(state="open", reward=None, closed_at=None)
@@ -252,7 +254,7 @@ def _copy_node(session_id: UUID) -> None:
         )
 
 
-async def test_many_sockets_of_one_group_are_one_watch(cast: Cast, embedded_valkey: ValkeyUrls) -> None:
+async def test_many_sockets_on_one_group_are_one_watch(cast: Cast, embedded_valkey: ValkeyUrls) -> None:
     job = await database_sync_to_async(cast.job)()
     forest = await write(job)
     name = f"group:{show_id(IdKind.GROUP, forest.group_id)}"
@@ -266,7 +268,7 @@ async def test_many_sockets_of_one_group_are_one_watch(cast: Cast, embedded_valk
         feeder.close()
 
 
-async def test_one_page_of_an_empty_group_is_empty(cast: Cast) -> None:
+async def test_the_only_page_of_an_empty_group_is_empty(cast: Cast) -> None:
     job = await database_sync_to_async(cast.job)()
     forest = await write(job, num_sessions=0)
     group = await RolloutGroup.objects.select_related("job").aget(id=forest.group_id)

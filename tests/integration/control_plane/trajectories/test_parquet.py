@@ -37,7 +37,7 @@ def read(answer: Any) -> Any:
     return pq.read_table(io.BytesIO(asyncio.run(whole())))
 
 
-def test_what_retention_deletes_is_in_parquet_files_first(cast: Cast) -> None:
+def test_retention_writes_parquet_files_before_it_deletes(cast: Cast) -> None:
     job = ended_job(cast)
     session = nodes_make(job)
     shown = show_id(IdKind.JOB, job.id)
@@ -55,7 +55,7 @@ def test_what_retention_deletes_is_in_parquet_files_first(cast: Cast) -> None:
     assert before["sessions"].column("reward").to_pylist() == [1.0]
 
 
-def test_no_row_goes_while_its_parquet_file_cannot_be_written(
+def test_no_row_is_deleted_while_its_parquet_file_cannot_be_written(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = ended_job(cast)
@@ -74,7 +74,7 @@ def test_no_row_goes_while_its_parquet_file_cannot_be_written(
     assert (job_folder(job.id) / "trajectories" / "nodes.parquet").is_file()
 
 
-def test_what_people_delete_or_the_policy_does_not_want_is_not_kept(cast: Cast) -> None:
+def test_no_parquet_is_written_for_deletions_by_hand_or_against_the_policy(cast: Cast) -> None:
     by_hand, by_policy = ended_job(cast, ago=timedelta(hours=1)), ended_job(cast, name="other")
     for job in (by_hand, by_policy):
         nodes_make(job)
@@ -91,7 +91,7 @@ def test_what_people_delete_or_the_policy_does_not_want_is_not_kept(cast: Cast) 
     assert (other.status_code, b"sessions.parquet, nodes.parquet" in other.content) == (404, True)
 
 
-def test_parquet_holds_the_tokens_of_each_node_with_version_and_mask(cast: Cast) -> None:
+def test_parquet_contains_the_tokens_of_each_node_with_version_and_mask(cast: Cast) -> None:
     job = ended_job(cast, ago=timedelta(hours=1))
     session = nodes_make(job)
     with connection.cursor() as cursor:

@@ -1,4 +1,5 @@
-"""A host that joins by the installation's join token: over the real REST API, by the real command's function."""
+"""A host joins with the installation's join token, over the real REST API, through the real
+command's function."""
 
 import json
 from datetime import timedelta
@@ -50,7 +51,7 @@ def join(name: str = "gpu-1", **fields: Any) -> Joined:
 
 
 def silent_for(seconds: float) -> None:
-    """As if the machine had not been heard of, and nobody had joined, for so long."""
+    """Pretend that the machine was not heard from, and that nobody joined, for this long."""
     ago = F("received_at") - timedelta(seconds=seconds)
     MachineHeartbeat.objects.update(received_at=ago)
     Token.objects.update(created_at=F("created_at") - timedelta(seconds=seconds))
@@ -63,7 +64,7 @@ def heartbeat_status(token: str) -> int:
 
 
 @pytest.mark.usefixtures("cast", "joining")
-def test_newcomer_gets_a_token_that_the_worker_api_accepts_and_the_tags_it_asked_for() -> None:
+def test_a_new_machine_gets_a_token_that_the_worker_api_accepts_and_the_tags_it_asked_for() -> None:
     joined = join(tags=["train", "rollout"])
 
     assert joined.tags == ["rollout", "train"]
@@ -71,7 +72,7 @@ def test_newcomer_gets_a_token_that_the_worker_api_accepts_and_the_tags_it_asked
 
 
 @pytest.mark.usefixtures("cast", "joining")
-def test_machine_that_joins_again_keeps_its_edited_tags_and_its_old_token_ends() -> None:
+def test_a_machine_that_joins_again_keeps_its_edited_tags_and_its_old_token_ends() -> None:
     first = join(tags=["rollout"])
     machine = Machine.objects.get(name="gpu-1")
     machine_edit(machine_id=machine.id, edit=MachineEdit(tags=["agent"]), reason="moved", author="user:olga")
@@ -84,7 +85,7 @@ def test_machine_that_joins_again_keeps_its_edited_tags_and_its_old_token_ends()
 
 
 @pytest.mark.usefixtures("cast", "joining")
-def test_the_join_token_takes_no_machine_over_that_is_heard_of() -> None:
+def test_the_join_token_cannot_take_over_a_machine_that_is_heard_from() -> None:
     first = join()
     assert join_asked().status_code == HTTPStatus.CONFLICT, "joined a moment ago, not heard of yet"
     assert heartbeat_status(first.token) == HTTPStatus.OK
@@ -100,7 +101,7 @@ def test_the_join_token_takes_no_machine_over_that_is_heard_of() -> None:
 
 
 @pytest.mark.usefixtures("cast", "joining")
-def test_the_host_itself_comes_back_at_once_and_another_once_the_machine_is_lost() -> None:
+def test_the_same_host_rejoins_at_once_and_another_one_after_the_machine_is_lost() -> None:
     first = join()
     again = join(stored_token=first.token)
     assert heartbeat_status(again.token) == HTTPStatus.OK
@@ -114,7 +115,7 @@ def test_the_host_itself_comes_back_at_once_and_another_once_the_machine_is_lost
 
 
 @pytest.mark.usefixtures("cast", "joining")
-def test_wrong_join_token_bad_name_and_bad_tag_are_refused_and_leave_nothing() -> None:
+def test_a_wrong_join_token_a_bad_name_and_a_bad_tag_are_refused_and_leave_nothing() -> None:
     def status(secret: str, name: str, tag: str) -> tuple[int, bytes]:
         body = msgspec.json.encode(Join(name=name, tags=[tag]))
         response = worker_post("join", body, secret=secret)
@@ -127,7 +128,7 @@ def test_wrong_join_token_bad_name_and_bad_tag_are_refused_and_leave_nothing() -
 
 
 @pytest.mark.usefixtures("cast")
-def test_installation_without_a_join_token_lets_nobody_join_by_themselves() -> None:
+def test_without_a_join_token_no_machine_can_join() -> None:
     response = worker_post("join", msgspec.json.encode(Join(name="gpu-1")), secret="")
     also = worker_post("join", msgspec.json.encode(Join(name="gpu-1")), secret="anything-at-all-" * 3)
 
@@ -137,7 +138,7 @@ def test_installation_without_a_join_token_lets_nobody_join_by_themselves() -> N
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("joining")
-def test_command_keeps_the_token_for_its_user_alone_and_says_what_was_refused(
+def test_the_command_stores_the_token_for_its_user_only_and_says_what_was_refused(
     live_server: LiveServer, tmp_path: Path
 ) -> None:
     given = {"name": "gpu-1", "tags": ["rollout"], "control_plane_url": live_server.url}

@@ -1,4 +1,4 @@
-"""The worker protocol: heartbeats, orders, warm_processes, publications, metrics and logs."""
+"""The worker protocol: heartbeats, orders, warm processes, publications, metrics and logs."""
 
 import json
 from datetime import timedelta
@@ -63,7 +63,7 @@ def publish(publication: Publication, credential: str) -> tuple[int, bytes]:
     return response.status_code, response.content
 
 
-def test_how_a_version_came_to_an_engine_is_measured_and_a_failed_transfer_is_an_event(cast: Cast) -> None:
+def test_weight_transfers_are_measured_and_a_failed_one_leaves_an_event(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
     phase = phase_make(job, beta.machine, Role.ROLLOUT)
 
@@ -121,7 +121,7 @@ def test_orders_repeat_until_the_phase_is_over(cast: Cast) -> None:
     assert list(moves) == ["starting", "active", "draining", "ended"]
 
 
-def test_report_with_an_old_fence_changes_nothing(cast: Cast) -> None:
+def test_a_report_with_an_old_fence_changes_nothing(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
     phase = phase_make(job, beta.machine, Role.ROLLOUT)
     stale = msgspec.structs.replace(report(phase, PhaseState.FAILED), fence=phase.fence - 1)
@@ -132,7 +132,7 @@ def test_report_with_an_old_fence_changes_nothing(cast: Cast) -> None:
     assert phase.state == "leased"
 
 
-def test_new_boot_fails_what_the_old_one_had_taken_and_keeps_what_it_had_not(cast: Cast) -> None:
+def test_a_new_boot_fails_the_phases_that_the_old_one_had_started_and_keeps_the_others(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
     taken = phase_make(job, beta.machine, Role.ROLLOUT)
     beta.heartbeat()
@@ -174,14 +174,14 @@ def test_a_job_behind_many_that_do_not_fit_is_kept_warm(cast: Cast) -> None:
     assert [warm_process.job_id for warm_process in beta.heartbeat().warm_processes] == [fits.id]
 
 
-def test_paused_job_has_no_warm_processes(cast: Cast) -> None:
+def test_a_paused_job_has_no_warm_processes(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
     Job.objects.filter(id=job.id).update(desired="pause")
 
     assert beta.heartbeat().warm_processes == []
 
 
-def test_intervals_are_stored_once_and_touch(cast: Cast) -> None:
+def test_intervals_are_stored_once_and_are_adjacent(cast: Cast) -> None:
     beta = worker_make("beta", "rollout")
     first = [idle(0, 90.0, 95.25), idle(1, 95.25, 99.5)]
 
@@ -195,7 +195,7 @@ def test_intervals_are_stored_once_and_touch(cast: Cast) -> None:
     assert (rows[-1].ended_at - rows[0].started_at).total_seconds() == pytest.approx(13.0)
 
 
-def test_ledger_of_a_restarted_machine_sums_to_wall_time(cast: Cast) -> None:
+def test_the_ledger_of_a_restarted_machine_adds_up_to_wall_time(cast: Cast) -> None:
     beta = worker_make("beta", "rollout")
     beta.heartbeat(
         intervals=[idle(0, 60.0, 99.0)],
@@ -233,7 +233,7 @@ def test_ledger_of_a_restarted_machine_sums_to_wall_time(cast: Cast) -> None:
     }
 
 
-def test_steady_heartbeat_needs_few_queries_and_tells_nobody(cast: Cast) -> None:
+def test_a_heartbeat_without_changes_needs_few_queries_and_notifies_nobody(cast: Cast) -> None:
     job, beta = cast.job(is_running=True), worker_make("beta", "rollout")
     phase = phase_make(job, beta.machine, Role.ROLLOUT)
     active = report(phase, PhaseState.ACTIVE, endpoint="http://127.0.0.1:9", served_version=0)
@@ -247,7 +247,7 @@ def test_steady_heartbeat_needs_few_queries_and_tells_nobody(cast: Cast) -> None
     assert not any("pg_notify" in query for query in queries)
 
 
-def test_machine_with_an_unknown_token_or_a_broken_body_is_refused(cast: Cast) -> None:
+def test_a_machine_with_an_unknown_token_or_a_broken_body_is_refused(cast: Cast) -> None:
     beta = worker_make("beta", "rollout")
 
     unknown = worker_post("heartbeat", b"{}", secret="sfm_unknown")
@@ -269,7 +269,7 @@ def train_phase(cast: Cast) -> tuple[Job, Worker, Phase, str]:
     return job, alpha, phase, order_of(phase).credential
 
 
-def test_publication_moves_job_engines_and_metrics_in_one_step(cast: Cast) -> None:
+def test_a_publication_updates_job_engines_and_metrics_in_one_step(cast: Cast) -> None:
     job, _, _, credential = train_phase(cast)
     Job.objects.filter(id=job.id).update(num_failures=2)
     beta = worker_make("beta", "rollout")
@@ -289,7 +289,7 @@ def test_publication_moves_job_engines_and_metrics_in_one_step(cast: Cast) -> No
     assert publish(publication_of(job, 2), credential)[1] == b'{"version":2,"is_job_complete":true}'
 
 
-def test_same_publication_again_is_answered_alike_and_stored_once(cast: Cast) -> None:
+def test_a_repeated_publication_gets_the_same_answer_and_is_stored_once(cast: Cast) -> None:
     job, _, phase, credential = train_phase(cast)
     first = publish(publication_of(job, 1), credential)
     assert phase_move(phase_id=phase.id, to=PhaseState.ENDED, reason="over", author="system")
@@ -307,7 +307,7 @@ def test_same_publication_again_is_answered_alike_and_stored_once(cast: Cast) ->
         ({"uri": "s3://bucket/weights"}, b"ARTIFACT_ROOT"),
     ],
 )
-def test_publication_out_of_order_or_place_is_refused(
+def test_a_publication_out_of_order_or_in_the_wrong_place_is_refused(
     cast: Cast, changes: dict[str, object], word: bytes
 ) -> None:
     job, _, _, credential = train_phase(cast)
@@ -319,7 +319,7 @@ def test_publication_out_of_order_or_place_is_refused(
     assert PolicyVersion.objects.filter(job=job).count() == 1
 
 
-def test_replaced_trainer_cannot_publish(cast: Cast) -> None:
+def test_a_replaced_trainer_cannot_publish(cast: Cast) -> None:
     job, _, phase, credential = train_phase(cast)
     Job.objects.filter(id=job.id).update(train_fence=phase.fence + 1)
     fenced_off = publish(publication_of(job, 1), credential)
@@ -346,7 +346,7 @@ def test_metrics_of_a_phase_are_readable_as_columns(cast: Cast) -> None:
     assert (columns["step"], columns["value"]) == ([1, 2], [0.5, 1.0])
 
 
-def test_log_chunks_join_by_offset_whatever_is_sent_twice(cast: Cast) -> None:
+def test_log_chunks_are_joined_by_offset_whatever_is_sent_twice(cast: Cast) -> None:
     _, alpha, phase, _ = train_phase(cast)
     path = f"phases/{phase.id}/logs?stream=train&offset="
 
@@ -365,7 +365,7 @@ def test_log_chunks_join_by_offset_whatever_is_sent_twice(cast: Cast) -> None:
 
 
 def log_parts_read(cast: Cast, phase: Phase) -> list[dict[str, Any]]:
-    """Everything that is kept, part by part, as a reader of the API goes through it."""
+    """Return everything that is kept, part by part, as a reader of the API gets it."""
     parts: list[dict[str, Any]] = []
     offset = 0
     while True:
@@ -377,7 +377,7 @@ def log_parts_read(cast: Cast, phase: Phase) -> list[dict[str, Any]]:
         offset = part["next_offset"]
 
 
-def test_the_last_lines_of_a_crash_are_there_after_a_long_log(cast: Cast) -> None:
+def test_the_last_lines_before_a_crash_are_kept_after_a_long_log(cast: Cast) -> None:
     _, alpha, phase, _ = train_phase(cast)
     line, crash = b"step 000001: all is well\n" * 40_000, b"RuntimeError: this is why\n"
     path = f"phases/{phase.id}/logs?stream=train&offset="
@@ -393,7 +393,7 @@ def test_the_last_lines_of_a_crash_are_there_after_a_long_log(cast: Cast) -> Non
     assert len(text) <= 16 * 1024 * 1024
 
 
-def test_a_log_keeps_head_and_tail_and_says_what_is_missing(
+def test_a_log_keeps_its_beginning_and_end_and_says_what_is_missing(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(telemetry_services, "LOG_HEAD_BYTES", 4)
@@ -410,7 +410,7 @@ def test_a_log_keeps_head_and_tail_and_says_what_is_missing(
     assert {part["end"] for part in parts} == {20}
 
 
-def test_a_log_goes_on_after_what_its_machine_has_lost(cast: Cast) -> None:
+def test_a_log_continues_after_what_its_machine_has_lost(cast: Cast) -> None:
     _, alpha, phase, _ = train_phase(cast)
     path = f"phases/{phase.id}/logs?stream=train"
     alpha.post(f"{path}&offset=0", b"head")
@@ -449,7 +449,7 @@ def test_retention_keeps_the_newest_the_pinned_and_those_in_use(cast: Cast) -> N
     assert cast.model.is_dir()
 
 
-def test_pruning_spares_what_is_served_and_what_a_checkpoint_goes_on_from(cast: Cast) -> None:
+def test_pruning_keeps_what_is_served_and_what_a_checkpoint_continues_from(cast: Cast) -> None:
     job, beta, gamma = (
         cast.job(is_running=True),
         worker_make("beta", "train"),
@@ -475,8 +475,9 @@ def test_pruning_spares_what_is_served_and_what_a_checkpoint_goes_on_from(cast: 
     assert sorted(entry.name for entry in versions.iterdir()) == ["2", "3", "4", "5", "6"]
 
 
-def test_pruning_spares_what_an_engine_may_be_loading(cast: Cast) -> None:
-    """One serves version 2 and was told of 3, 4 … since; one was leased at version 4 and serves nothing yet."""
+def test_pruning_keeps_what_an_engine_may_be_loading(cast: Cast) -> None:
+    """One engine serves version 2 and was told of versions 3, 4 … since; one was leased at version
+    4 and serves nothing yet."""
     job = cast.job(is_running=True)
     credential = order_of(phase_make(job, worker_make("beta", "train").machine, Role.TRAIN)).credential
     engines: list[Phase] = []
@@ -503,7 +504,7 @@ def test_pruning_spares_what_an_engine_may_be_loading(cast: Cast) -> None:
     assert left() == ["8", "9"]
 
 
-def test_half_made_folders_of_jobs_that_ended_are_cleared(cast: Cast) -> None:
+def test_half_made_folders_of_ended_jobs_are_removed(cast: Cast) -> None:
     ended, alive = cast.job(), cast.job(is_running=True)
     now = timezone.now()
     Job.objects.filter(id=ended.id).update(ended_at=now - timedelta(minutes=5))
