@@ -1,4 +1,5 @@
-"""The benchmark of an aged installation knows a value for each parameter of the addresses that it fetches."""
+"""The benchmark of an aged installation knows a value for each parameter in the addresses that it
+fetches."""
 
 from tests.benchmarks.aged_pages import rest_paths
 

@@ -1,4 +1,4 @@
-"""What the benchmark of the algorithms submits."""
+"""The jobs that the benchmark of the algorithms submits."""
 
 from pathlib import Path
 

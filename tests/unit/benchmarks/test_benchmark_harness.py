@@ -1,4 +1,5 @@
-"""The benchmark harness on made-up benchmarks: its JSON, its table, its order, and what it refuses."""
+"""The benchmark harness on invented benchmarks: its JSON, its table, its order, and what it
+refuses."""
 
 import json
 import sys
@@ -48,7 +49,7 @@ def test_a_benchmark_prints_its_table_and_writes_its_json(
 
 
 @pytest.mark.parametrize("arguments", [[], ["gatewey"]])
-def test_a_missing_or_unknown_name_is_answered_with_the_names(
+def test_a_missing_or_unknown_name_is_answered_with_the_list_of_names(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = tmp_path / "bench"

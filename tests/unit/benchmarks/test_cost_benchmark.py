@@ -1,4 +1,4 @@
-"""The benchmark of what the planes cost: how readings become rows."""
+"""How the benchmark of the planes' cost turns readings into rows."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.benchmarks.report import Measured
         ("python -m seamlessflow.cli up", OTHER),
     ],
 )
-def test_processes_are_told_apart_by_their_command_line(line: str, kind: str) -> None:
+def test_processes_are_distinguished_by_their_command_lines(line: str, kind: str) -> None:
     assert kind_of(line.split()) == kind
 
 
@@ -30,7 +30,7 @@ def test_a_stretch_counts_what_was_used_between_its_readings() -> None:
     )
 
 
-def test_rows_set_updates_against_the_single_process_and_calls_against_the_whole() -> None:
+def test_rows_compare_updates_with_the_single_process_and_calls_with_the_total() -> None:
     ours = [{"gateway": 100.0, PLANES: 100.0, WHOLE: 300.0, CALLS: 10.0, COMMITS: 20.0}] * 3
     rows = {row.metric: row for row in rows_of(ours, Measured([200.0] * 3))}
     assert rows["gateway: an update"].ratio == pytest.approx(0.5)

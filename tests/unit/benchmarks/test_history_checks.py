@@ -1,4 +1,4 @@
-"""The history checker of the faults finds each kind of violation, and nothing in a history that is whole."""
+"""The history checker of the faults finds each kind of violation, and none in an intact history."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,7 +60,7 @@ WHOLE = History(
 )
 
 
-def test_a_whole_history_has_no_faults() -> None:
+def test_an_intact_history_has_no_faults() -> None:
     assert faults_found(WHOLE) == []
 
 

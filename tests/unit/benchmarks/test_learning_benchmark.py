@@ -1,4 +1,4 @@
-"""When a reward counts as reached: the benchmark's own rule."""
+"""The benchmark's own rule for when a reward counts as reached."""
 
 import math
 
@@ -10,11 +10,11 @@ def curve(*rewards: float) -> list[Point]:
     return [Point(float(second), reward) for second, reward in enumerate(rewards, start=1)]
 
 
-def test_a_single_lucky_update_is_not_reached() -> None:
+def test_a_single_lucky_update_does_not_reach_the_reward() -> None:
     assert time_to(curve(0.1, 1.0, 0.1, 0.75, 0.85, 0.95), 0.8) == 6.0
 
 
-def test_a_reward_that_never_comes_takes_for_ever() -> None:
+def test_a_reward_that_is_never_reached_takes_forever() -> None:
     assert time_to(curve(0.1, 0.2, 0.3), 0.8) == math.inf
     assert time_to(curve(1.0, 1.0), 0.8) == math.inf
 
@@ -25,7 +25,7 @@ def test_time_before_the_curves_clock_counts_in_one_figure_only() -> None:
     assert (sample["first"], sample["time_after_first"]) == (1.0, 3.0)
 
 
-def test_a_curve_is_shown_by_what_its_newest_updates_reached() -> None:
+def test_a_curve_shows_what_its_newest_updates_reached() -> None:
     slow = [Point(5.0, 0.2), Point(7.0, 0.4)]
     table = curves_table({"quick": [curve(0.0, 0.5, 1.0, 0.9)], "slow": [slow]}, ["quick", "slow"])
     assert table.splitlines() == [

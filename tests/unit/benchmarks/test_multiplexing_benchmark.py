@@ -75,7 +75,7 @@ def test_the_bound_is_that_of_machines_that_only_work() -> None:
     assert bound_of([figures({ROLLOUT_S: 300.0, TRAIN_S: 100.0})], num_machines=2) == pytest.approx(5000.0)
 
 
-def test_the_gap_is_to_what_work_costs_where_it_is_least_disturbed() -> None:
+def test_the_gap_is_measured_from_the_cheapest_cost_of_the_work() -> None:
     entries = [
         entry(UNBOUNDED, {ROLLOUT_S: 300.0, TRAIN_S: 150.0, THROUGHPUT: 2500.0}),
         entry(MULTIPLEXED, {ROLLOUT_S: 400.0, TRAIN_S: 100.0, THROUGHPUT: 4000.0}),
@@ -86,7 +86,7 @@ def test_the_gap_is_to_what_work_costs_where_it_is_least_disturbed() -> None:
     assert gaps[UNBOUNDED.name] == pytest.approx([50.0])
 
 
-def test_each_side_has_every_metric_against_the_synchronous_baseline() -> None:
+def test_each_side_has_every_metric_relative_to_the_synchronous_baseline() -> None:
     sides = (MULTIPLEXED, SYNCHRONOUS, UNBOUNDED)
     entries = [entry(side, round_number=number) for side in sides for number in range(REAL[0].num_rounds)]
     rows = rows_of(REAL[0], entries)
@@ -95,7 +95,7 @@ def test_each_side_has_every_metric_against_the_synchronous_baseline() -> None:
     assert sum(GAP in row.metric for row in rows) == 3
 
 
-def test_tables_tell_what_is_measured_so_far() -> None:
+def test_tables_show_what_is_measured_so_far() -> None:
     table = tables_of([entry(MULTIPLEXED, {THROUGHPUT: 1234.0})], WORKLOADS)
     assert f"## {REAL[0].name}" in table
     assert PACED[0].name not in table
@@ -104,7 +104,7 @@ def test_tables_tell_what_is_measured_so_far() -> None:
     assert "gateway 30.0 %" in table
 
 
-def test_shares_are_of_all_machines_time() -> None:
+def test_shares_are_shares_of_the_time_of_all_machines() -> None:
     window = WINDOW
     assert window.share("idle") == pytest.approx(0.15)
     assert window.time_shares()["idle: no_batch"] == pytest.approx(0.05)
@@ -139,14 +139,14 @@ def test_a_side_is_an_assignment_of_tags() -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_jobs_are_without_a_reference_model_and_have_no_end(workload: Workload, tmp_path: Path) -> None:
+def test_jobs_have_no_reference_model_and_no_end(workload: Workload, tmp_path: Path) -> None:
     spec = JobSpec.model_validate(workload.spec(tmp_path, tmp_path / "tasks", max_staleness=1))
     assert not spec.algorithm.needs_reference
     assert spec.algorithm.max_staleness == 1
     assert spec.train.num_updates > 100 * workload.num_versions
 
 
-def test_every_round_measures_each_side_and_every_other_one_backwards() -> None:
+def test_every_round_measures_each_side_and_every_other_round_runs_backwards() -> None:
     steps = steps_of([(workload, (MULTIPLEXED, SYNCHRONOUS)) for workload in (REAL[0], PACED[0])])
     assert [str(step) for step in steps] == [
         "real, 1:1; multiplexed; round 1",
@@ -158,14 +158,14 @@ def test_every_round_measures_each_side_and_every_other_one_backwards() -> None:
     ]
 
 
-def test_what_remains_takes_what_it_took_in_another_round() -> None:
+def test_remaining_runs_are_expected_to_take_as_long_as_in_another_round() -> None:
     entries = [entry(MULTIPLEXED, took_s=10.0), entry(SYNCHRONOUS, took_s=30.0)]
     remaining = [Step(REAL[0], SYNCHRONOUS, 1), Step(REAL[0], UNBOUNDED, 0)]
     assert remaining_s(remaining, entries) == pytest.approx(30.0 + 20.0)
 
 
 class Runs:
-    """Stands for installations and runs; `failures` counts how often a side fails."""
+    """Stands for installations and runs; `failures` says how often a side fails."""
 
     def __init__(self, **failures: int) -> None:
         self.failures = failures
@@ -199,7 +199,7 @@ async def test_a_run_that_failed_is_tried_again_on_a_new_installation(tmp_path: 
     assert len(journal.entries) == 3
 
 
-async def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
+async def test_measured_runs_are_kept_and_not_measured_again(tmp_path: Path) -> None:
     runs = Runs(multiplexed=2)
     with pytest.raises(RunFailed, match=r"failed 2 times: real, 1:1; multiplexed; round 1;"):
         await runs.measure(Journal(tmp_path, digest="a"))
@@ -214,7 +214,7 @@ async def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) 
     assert len(Journal(tmp_path, digest="a").entries) == 3
 
 
-def test_other_code_and_what_was_put_aside_begin_anew(tmp_path: Path) -> None:
+def test_other_code_or_a_finished_journal_begins_a_new_one(tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "a.py").write_text("x = 1")

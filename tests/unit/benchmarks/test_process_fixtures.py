@@ -1,4 +1,5 @@
-"""What the tests see of processes: one that has only just been forked is not mistaken for the one that forked it."""
+"""What the process fixtures see: a process that was only just forked is not mistaken for its
+parent."""
 
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from tests.fixtures.processes import pid_by_words, processes_of, until
 FORKS_WITHOUT_EXEC = "import os, sys; pid = os.fork(); pid and print('forked', flush=True); sys.stdin.read()"
 
 
-def test_copy_that_has_not_executed_its_program_is_not_the_process(tmp_path: Path) -> None:
+def test_a_fork_that_has_not_executed_its_program_is_not_the_process(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", FORKS_WITHOUT_EXEC, "--name", "alpha"],
         cwd=tmp_path,
@@ -28,7 +29,7 @@ def test_copy_that_has_not_executed_its_program_is_not_the_process(tmp_path: Pat
             pid_by_words(tmp_path, "--name beta")
 
 
-def test_two_processes_of_the_same_words_are_refused(tmp_path: Path) -> None:
+def test_two_processes_with_the_same_words_are_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.stdin.read()", "--name", "alpha"]
     with (
         subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE),

@@ -1,4 +1,5 @@
-"""The command on a machine's image, which holds no database driver, no broker of the planes and no Django."""
+"""The command in a machine's image, which contains no database driver, no broker client of the
+planes and no Django."""
 
 import subprocess
 import sys
@@ -14,7 +15,7 @@ main()
 """
 
 
-def test_worker_starts_without_what_only_the_planes_have() -> None:
+def test_the_worker_starts_without_the_packages_that_only_the_planes_have() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(names=NOT_ON_A_MACHINE)],
         env={"PYTHONPATH": ":".join(sys.path)},

@@ -1,4 +1,4 @@
-"""The demo's judgement and summary, from made-up numbers."""
+"""The demo's judgement and summary, from invented numbers."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_a_run_too_short_to_learn_promises_only_its_end_and_a_clean_audit() -> N
     assert "19 of 20 versions" in shortfalls(latest_version=19, **few)
 
 
-def test_a_layout_without_machines_of_two_roles_need_not_hand_over() -> None:
+def test_a_layout_without_machines_of_two_roles_needs_no_hand_over() -> None:
     assert shortfalls(is_handing_over=False, num_turns_continued=0) == ""
 
 
@@ -94,5 +94,5 @@ def test_shares_are_listed_largest_first_with_their_causes() -> None:
     assert any("1000 sampled (100/s)" in line for line in lines)
 
 
-def test_sparkline_spans_the_bars() -> None:
+def test_a_sparkline_uses_the_full_range_of_bars() -> None:
     assert sparkline([0.0, 0.5, 1.0]) == " ▄█"

@@ -1,4 +1,5 @@
-"""The decisions around the processes: addresses, environments, ports, locks, tokens."""
+"""Decisions around the processes of an installation: addresses, environments, ports, locks,
+tokens."""
 
 import fcntl
 import json
@@ -39,7 +40,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path).create()
 
 
-def test_named_servers_are_used_and_nothing_is_started(home: Home) -> None:
+def test_configured_servers_are_used_and_nothing_is_started(home: Home) -> None:
     named = {"DATABASE_URL": "postgresql://me@db/rl", "BROKER_URL": "redis://broker/0"}
     services = plan_services(home, environ=named)
     assert services.specs == ()
@@ -47,7 +48,7 @@ def test_named_servers_are_used_and_nothing_is_started(home: Home) -> None:
     assert services.urls.events_url == services.urls.background_broker_url == "redis://broker/0"
 
 
-def test_named_broker_leaves_the_database_embedded(home: Home) -> None:
+def test_a_configured_broker_leaves_the_database_embedded(home: Home) -> None:
     services = plan_services(
         home, environ={"BROKER_URL": "redis://broker/0", "EVENTS_URL": "redis://events/0"}
     )
@@ -72,13 +73,13 @@ def test_machines_inherit_no_secret_of_the_planes(home: Home) -> None:
     assert machines["PATH"] == "/bin"
 
 
-def test_secret_is_made_once_for_its_owner_alone(home: Home) -> None:
+def test_a_secret_is_created_once_and_readable_only_by_its_owner(home: Home) -> None:
     assert home.secret("secret-key") == home.secret("secret-key")
     assert len(home.secret("secret-key")) >= 32
     assert stat.S_IMODE((home.root / "secret-key.secret").stat().st_mode) == 0o600
 
 
-def test_second_launcher_is_refused_while_the_first_lives(home: Home) -> None:
+def test_a_second_launcher_is_refused_while_the_first_runs(home: Home) -> None:
     run = RunInfo(
         os.getpid(), "2026-01-01T00:00:00+00:00", "http://w", "http://g", "postgresql://", "redis://"
     )
@@ -92,7 +93,7 @@ def test_second_launcher_is_refused_while_the_first_lives(home: Home) -> None:
         assert home.is_locked()
 
 
-def test_run_file_of_a_killed_launcher_counts_as_none(home: Home) -> None:
+def test_the_run_file_of_a_killed_launcher_is_ignored(home: Home) -> None:
     home.run_file.write_text(
         json.dumps(
             dict.fromkeys(("started_at", "web_url", "gateway_url", "database_url", "broker_url"), "")
@@ -103,7 +104,7 @@ def test_run_file_of_a_killed_launcher_counts_as_none(home: Home) -> None:
     assert not home.request_stop(timeout_s=1)
 
 
-def test_run_file_of_a_killed_launcher_is_not_taken_for_that_of_the_next(home: Home) -> None:
+def test_the_run_file_of_a_killed_launcher_is_not_mistaken_for_that_of_the_next(home: Home) -> None:
     stale = RunInfo(1, "2026-01-01T00:00:00+00:00", "http://w", "http://g", "postgresql://", "redis://")
     home.write_run(stale)
     with home.lock():
@@ -113,7 +114,9 @@ def test_run_file_of_a_killed_launcher_is_not_taken_for_that_of_the_next(home: H
         assert home.holder() == os.getpid()
 
 
-def test_who_only_looks_keeps_no_launcher_from_starting(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_only_reads_the_home_does_not_prevent_a_start(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (home.root / "lock").open("a") as looker:
         fcntl.flock(looker, fcntl.LOCK_SH)
         assert not home.is_locked()
@@ -124,7 +127,7 @@ def test_who_only_looks_keeps_no_launcher_from_starting(home: Home, monkeypatch:
             assert home.is_locked()
 
 
-def test_launcher_that_is_still_starting_can_be_stopped(home: Home) -> None:
+def test_a_launcher_that_is_still_starting_can_be_stopped(home: Home) -> None:
     holding = (
         "import sys, time; from pathlib import Path; from seamlessflow.cli.local.state import Home\n"
         "with Home(Path(sys.argv[1])).lock(): print('held', flush=True); time.sleep(600)"
@@ -138,14 +141,14 @@ def test_launcher_that_is_still_starting_can_be_stopped(home: Home) -> None:
     assert launcher.returncode == -signal.SIGTERM
 
 
-def test_logs_artifacts_and_addresses_are_for_the_owner_alone(home: Home) -> None:
+def test_logs_artifacts_and_addresses_are_readable_only_by_the_owner(home: Home) -> None:
     for folder in (home.logs, home.artifacts, home.machines):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     home.write_run(RunInfo(1, "", "", "", "postgresql://me:secret@db/rl", ""))
     assert stat.S_IMODE(home.run_file.stat().st_mode) == 0o600
 
 
-def test_busy_port_is_passed_over() -> None:
+def test_a_busy_port_is_skipped() -> None:
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen()
@@ -154,7 +157,7 @@ def test_busy_port_is_passed_over() -> None:
             assert busy < port < busy + 200
 
 
-def test_port_on_which_nothing_listens_yet_is_given_to_one_launcher_only() -> None:
+def test_a_port_on_which_nothing_listens_yet_is_given_to_one_launcher_only() -> None:
     with held_port(PREFERRED_WEB_PORT) as first:
         with held_port(first) as second:
             assert second > first
@@ -163,7 +166,7 @@ def test_port_on_which_nothing_listens_yet_is_given_to_one_launcher_only() -> No
         assert int(other.stdout) > first
 
 
-def test_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     assert private_folder(tmp_path / "ours", owner=US) == private_folder(tmp_path / "ours", owner=US)
     (tmp_path / "open").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to(tmp_path / "ours")
@@ -172,7 +175,7 @@ def test_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
             private_folder(tmp_path / name, owner=US)
 
 
-async def test_token_is_asked_for_once_per_database(home: Home) -> None:
+async def test_a_token_is_requested_once_per_database(home: Home) -> None:
     asked = []
 
     async def register(machine: LocalMachine) -> str:
@@ -188,14 +191,14 @@ async def test_token_is_asked_for_once_per_database(home: Home) -> None:
     assert stat.S_IMODE(token_file(home, alpha).stat().st_mode) == 0o600
 
 
-def test_machine_beyond_the_last_core_is_left_unpinned() -> None:
+def test_a_machine_beyond_the_last_core_is_not_pinned() -> None:
     cores = sorted(os.sched_getaffinity(0))
     assert usable_core(0) == cores[0]
     assert usable_core(len(cores)) is None
     assert usable_core(None) is None
 
 
-def test_launcher_can_be_imported_without_django_or_torch() -> None:
+def test_the_launcher_can_be_imported_without_django_or_torch() -> None:
     heavy = {"django", "torch", "celery"}
     code = f"import sys, seamlessflow.cli.local.stack; print({heavy!r}.isdisjoint(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from seamlessflow.cli.local.log_files import NUM_GENERATIONS, RotatedLog, log_tail
 
 
-def test_full_log_is_renamed_away_and_the_oldest_is_forgotten(tmp_path: Path) -> None:
+def test_a_full_log_is_renamed_and_the_oldest_is_deleted(tmp_path: Path) -> None:
     log = RotatedLog(tmp_path / "web.log", max_bytes=10)
     for number in range(8):
         log.write(f"line {number}\n".encode())
@@ -18,7 +18,7 @@ def test_full_log_is_renamed_away_and_the_oldest_is_forgotten(tmp_path: Path) ->
     assert len(list(tmp_path.iterdir())) == NUM_GENERATIONS + 1
 
 
-def test_log_of_an_earlier_run_is_continued(tmp_path: Path) -> None:
+def test_the_log_of_an_earlier_run_is_continued(tmp_path: Path) -> None:
     for word in ("first\n", "second\n"):
         log = RotatedLog(tmp_path / "web.log")
         log.write(word.encode())
@@ -28,7 +28,7 @@ def test_log_of_an_earlier_run_is_continued(tmp_path: Path) -> None:
 
 @contextmanager
 def files_of_at_most(num_bytes: int) -> Iterator[None]:
-    """As on a full disk: what does not fit is cut, then refused."""
+    """Behave as a full disk: a write that does not fit is cut, then refused."""
     former, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
     try:
@@ -37,7 +37,7 @@ def files_of_at_most(num_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (former, hard))
 
 
-def test_a_full_disk_costs_lines_that_the_log_owns_up_to_and_stops_nobody(tmp_path: Path) -> None:
+def test_a_full_disk_costs_lines_which_the_log_reports_and_blocks_nobody(tmp_path: Path) -> None:
     log = RotatedLog(tmp_path / "web.log")
     log.write(b"before\n")
     with files_of_at_most(10):
@@ -51,7 +51,7 @@ def test_a_full_disk_costs_lines_that_the_log_owns_up_to_and_stops_nobody(tmp_pa
     assert notice.startswith("[14 bytes of this log were lost: ")
 
 
-def test_tail_quotes_the_end_only(tmp_path: Path) -> None:
+def test_the_tail_contains_only_the_end(tmp_path: Path) -> None:
     path = tmp_path / "web.log"
     path.write_text("early\n" * 1000 + "late\n")
     assert log_tail(path, num_bytes=11) == "early\nlate"

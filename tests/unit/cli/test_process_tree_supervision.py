@@ -50,14 +50,14 @@ def program(name: str, folder: Path, code: str = SLEEPER, *, stop_timeout_s: flo
 
 
 async def eventually(condition: Callable[[], bool], *, what: str) -> None:
-    """As `until`, for conditions that the loop's own tasks bring about."""
+    """Like `until`, for conditions that the loop's own tasks bring about."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - what is waited for happens outside the loop
             await asyncio.sleep(0.02)
     assert condition(), what
 
 
-async def test_child_that_dies_is_started_again_and_counted(tmp_path: Path) -> None:
+async def test_a_child_that_dies_is_restarted_and_counted(tmp_path: Path) -> None:
     async with ProcessTree(log_dir=tmp_path / "logs") as tree:
         await tree.start(program("worker", tmp_path))
         (worker,) = tree.processes
@@ -68,7 +68,7 @@ async def test_child_that_dies_is_started_again_and_counted(tmp_path: Path) -> N
         assert (worker.num_restarts, worker.state) == (1, ProcessState.READY)
 
 
-async def test_children_end_in_the_opposite_order_of_their_start(tmp_path: Path) -> None:
+async def test_children_end_in_the_reverse_order_of_their_start(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     code = (
         "import signal, sys, time\n"
@@ -83,7 +83,7 @@ async def test_children_end_in_the_opposite_order_of_their_start(tmp_path: Path)
     assert processes_of(tmp_path) == {}
 
 
-async def test_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
+async def test_a_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
     async with ProcessTree(log_dir=tmp_path / "logs") as tree:
         await tree.start(program("deaf", tmp_path, DEAF, stop_timeout_s=0.2))
         log = tmp_path / "logs" / "deaf.log"
@@ -98,7 +98,7 @@ async def test_grandchildren_end_with_their_parent(tmp_path: Path) -> None:
     assert processes_of(tmp_path) == {}
 
 
-async def test_program_that_cannot_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
+async def test_a_program_that_cannot_start_is_reported_with_its_last_output(tmp_path: Path) -> None:
     async with ProcessTree(log_dir=tmp_path / "logs") as tree:
         with pytest.raises(
             ProcessDidNotStart, match=r"^web ended with status 3 while starting: no such port"
@@ -117,7 +117,7 @@ async def never_ready() -> bool:
     return False
 
 
-async def test_program_that_does_not_answer_in_time_is_killed_and_reported(tmp_path: Path) -> None:
+async def test_a_program_that_does_not_answer_in_time_is_killed_and_reported(tmp_path: Path) -> None:
     spec = ProcessSpec(
         name="web",
         command=(sys.executable, "-c", SLEEPER),
@@ -132,7 +132,7 @@ async def test_program_that_does_not_answer_in_time_is_killed_and_reported(tmp_p
         assert processes_of(tmp_path) == {}
 
 
-async def test_command_that_fails_is_reported_by_its_last_line(tmp_path: Path) -> None:
+async def test_a_command_that_fails_is_reported_with_its_last_line(tmp_path: Path) -> None:
     failing = program("migrate", tmp_path, "import sys; sys.exit('no such table')")
     async with ProcessTree(log_dir=tmp_path / "logs") as tree:
         with pytest.raises(CommandFailed, match="migrate ended with status 1: no such table"):
@@ -141,7 +141,7 @@ async def test_command_that_fails_is_reported_by_its_last_line(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_a_launcher_that_ends_in_any_way(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_launcher_leaves_nothing_behind_however_it_ends(tmp_path: Path, number: signal.Signals) -> None:
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     launcher = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, str(tmp_path)],

@@ -1,4 +1,4 @@
-"""The control plane's environment: each bad value is named with the accepted ones."""
+"""The control plane's environment: each bad value is named, together with the accepted ones."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ from seamlessflow.core.protocol.live_events import redis_url
         (lambda env: env.secret("X"), "short", "32 characters"),
     ],
 )
-def test_bad_value_is_refused_with_the_accepted_ones(
+def test_a_bad_value_is_refused_with_the_accepted_ones(
     read: Callable[[Environment], object], value: str, accepted: str
 ) -> None:
     with pytest.raises(InvalidSetting) as caught:
@@ -39,7 +39,7 @@ def test_bad_value_is_refused_with_the_accepted_ones(
     assert accepted in str(caught.value)
 
 
-def test_missing_value_is_named_and_a_secret_is_never_shown() -> None:
+def test_a_missing_value_is_named_and_a_secret_is_never_shown() -> None:
     with pytest.raises(InvalidSetting, match="X is not set"):
         Environment({}).database("X")
     with pytest.raises(InvalidSetting) as caught:
@@ -47,7 +47,7 @@ def test_missing_value_is_named_and_a_secret_is_never_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_database_on_a_socket_and_on_a_host() -> None:
+def test_a_database_can_be_on_a_socket_or_on_a_host() -> None:
     assert database_address_parse("postgresql://me@/db?host=/run/pg&sslmode=disable") == DatabaseAddress(
         user="me", password="", host="/run/pg", port="", name="db", options={"sslmode": "disable"}
     )
@@ -56,7 +56,7 @@ def test_database_on_a_socket_and_on_a_host() -> None:
     )
 
 
-def test_folder_may_be_a_path_or_a_url() -> None:
+def test_a_folder_may_be_a_path_or_a_url() -> None:
     assert (
         Environment({"X": "file:///a%20b"}).folder("X")
         == Environment({"X": "/a b"}).folder("X")
@@ -64,6 +64,6 @@ def test_folder_may_be_a_path_or_a_url() -> None:
     )
 
 
-def test_celery_socket_address_becomes_one_for_redis() -> None:
+def test_a_celery_socket_address_is_converted_for_redis() -> None:
     assert redis_url("redis+socket:///run/v.sock?virtual_host=2") == "unix:///run/v.sock?db=2"
     assert redis_url("redis://host:6379/1") == "redis://host:6379/1"

@@ -1,4 +1,4 @@
-"""Who may be listened to, and what production demands."""
+"""Where a process may listen, and what production mode requires."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def exposed(secret_key: str = STRONG, **changes: str) -> Exposure:
         ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("web", False), ("", False),
     ],
 )  # fmt: skip
-def test_only_what_is_known_to_be_loopback_counts_as_such(host: str, expected: bool) -> None:
+def test_only_known_loopback_addresses_count_as_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
     assert (binding_refusal(host, mode=Mode.LOCAL) is None) is expected
     assert binding_refusal(host, mode=Mode.PRODUCTION) is None
 
 
-def test_refusal_to_bind_names_the_address_and_what_is_accepted() -> None:
+def test_a_refusal_to_bind_names_the_address_and_the_accepted_ones() -> None:
     assert binding_refusal("0.0.0.0", mode=Mode.LOCAL) == (
         "--host '0.0.0.0' is reachable from other machines; accepted in mode local: 127.0.0.1, ::1, localhost. "
         "To open it, set SEAMLESSFLOW_MODE=production and the settings that this mode requires"
@@ -52,7 +52,7 @@ def test_production_behind_tls_secures_cookies_redirects_and_keeps_to_named_host
     assert exposure.trusted_origins == ["https://flow.example.org", "https://other.example.org"]
 
 
-def test_trial_of_production_on_this_machine_needs_no_tls() -> None:
+def test_a_trial_of_production_mode_on_this_host_needs_no_tls() -> None:
     exposure = exposed(SEAMLESSFLOW_WEB_URL="http://localhost:8000")
 
     assert (exposure.is_https, exposure.redirects_to_https, exposure.hsts_s) == (False, False, 0)
@@ -69,7 +69,7 @@ def test_trial_of_production_on_this_machine_needs_no_tls() -> None:
         (STRONG[:49], {}, "SEAMLESSFLOW_SECRET_KEY is '49 characters long'"),
     ],
 )
-def test_production_refuses_what_would_weaken_it(secret: str, changes: dict[str, str], named: str) -> None:
+def test_production_refuses_weak_settings(secret: str, changes: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         exposed(secret, **changes)
 
@@ -86,7 +86,7 @@ def gateway_faults(host: str, **environ: str) -> str:
     return ""
 
 
-def test_gateway_listens_to_others_only_in_production_with_a_strong_secret() -> None:
+def test_the_gateway_listens_to_other_hosts_only_in_production_with_a_strong_secret() -> None:
     production = {"SEAMLESSFLOW_MODE": "production"}
 
     assert gateway_faults("127.0.0.1") == ""

@@ -1,4 +1,4 @@
-"""The job specification: strict, complete, and refused in words."""
+"""The job specification: strict, complete, and refused with a sentence."""
 
 import json
 from typing import Any
@@ -23,13 +23,13 @@ def problems(**changes: Any) -> dict[str, str]:
     return {problem.field: problem.detail for problem in caught.value.problems}
 
 
-def test_smallest_spec_gets_every_default() -> None:
+def test_the_smallest_spec_gets_every_default() -> None:
     parsed = job_spec_parse(spec())
 
     assert (parsed.spec_version, parsed.rollout.group_size, parsed.algorithm.name) == (1, 8, "grpo")
 
 
-def test_resolved_spec_parsed_again_is_the_same() -> None:
+def test_a_resolved_spec_parsed_again_is_the_same() -> None:
     parsed = job_spec_parse(spec())
 
     assert job_spec_parse(json.loads(json.dumps(parsed.model_dump(mode="json")))) == parsed
@@ -44,18 +44,20 @@ def test_resolved_spec_parsed_again_is_the_same() -> None:
         ({"train": {"lora": {"rnk": 1}}}, "train.lora.rnk", "rank"),
     ],
 )
-def test_unknown_key_is_refused_with_the_nearest_name(changes: dict[str, Any], field: str, near: str) -> None:
+def test_an_unknown_key_is_refused_with_the_nearest_name(
+    changes: dict[str, Any], field: str, near: str
+) -> None:
     assert f"did you mean '{near}'" in problems(**changes)[field]
 
 
-def test_unknown_key_like_no_other_lists_the_known_ones() -> None:
+def test_an_unknown_key_without_a_similar_name_is_refused_with_the_known_ones() -> None:
     detail = problems(rollout={"zzz": 1})["rollout.zzz"]
 
     assert "group_size" in detail
     assert "temperature" in detail
 
 
-def test_every_fault_is_named_with_its_value() -> None:
+def test_every_error_is_named_with_its_value() -> None:
     found = problems(rollout={"group_size": 0, "temperature": -1}, train={"zero_stage": 9})
 
     assert set(found) == {"rollout.group_size", "rollout.temperature", "train.zero_stage"}
@@ -69,7 +71,7 @@ def test_every_fault_is_named_with_its_value() -> None:
         ({"name": "calculator"}, "tasks"),
     ],
 )
-def test_environment_that_lacks_what_it_needs_is_refused(environment: dict[str, Any], word: str) -> None:
+def test_an_environment_that_lacks_something_is_refused(environment: dict[str, Any], word: str) -> None:
     assert any(word in detail for detail in problems(environment=environment).values())
 
 
@@ -86,7 +88,7 @@ def test_environment_that_lacks_what_it_needs_is_refused(environment: dict[str, 
         ),
     ],
 )
-def test_losses_that_are_no_sums_over_branches_are_refused_by_leaves(
+def test_by_leaves_refuses_losses_that_are_not_sums_over_branches(
     algorithm: dict[str, Any], train: dict[str, Any], words: str
 ) -> None:
     found = problems(algorithm=algorithm, train={"objective": "by_leaves", **train})
@@ -98,7 +100,7 @@ def test_external_environment_needs_no_tasks() -> None:
     assert job_spec_parse(spec(environment={"name": "external"})).environment.tasks is None
 
 
-def test_only_agents_outside_the_platform_may_grade_themselves() -> None:
+def test_only_external_agents_may_grade_themselves() -> None:
     assert job_spec_parse(spec(environment={"name": "external"})).environment.reward_by == "project"
     job_spec_parse(spec(environment={"name": "external", "reward_by": "session"}))
     found = problems(environment={"name": "arithmetic", "tasks": "artifact://art_1", "reward_by": "session"})
@@ -106,17 +108,17 @@ def test_only_agents_outside_the_platform_may_grade_themselves() -> None:
 
 
 @pytest.mark.parametrize("tag", ["Big GPU", "", "a" * 64, "ü"])
-def test_placement_tag_outside_the_grammar_is_refused(tag: str) -> None:
+def test_a_placement_tag_outside_the_grammar_is_refused(tag: str) -> None:
     assert "placement.train.0" in problems(placement={"train": [tag]})
 
 
 @pytest.mark.parametrize("body", [None, [], "spec", 7])
-def test_body_that_is_no_mapping_is_refused(body: Any) -> None:
+def test_a_body_that_is_not_a_mapping_is_refused(body: Any) -> None:
     with pytest.raises(InvalidJobSpec):
         job_spec_parse(body)
 
 
-def test_schema_describes_every_section() -> None:
+def test_the_schema_describes_every_section() -> None:
     schema = JobSpec.model_json_schema()
 
     assert set(schema["properties"]) == set(JobSpec.model_fields)
@@ -124,14 +126,14 @@ def test_schema_describes_every_section() -> None:
     assert "Sessions per task" in json.dumps(schema)
 
 
-def test_adapter_has_defaults_and_none_is_trained_unless_asked_for() -> None:
+def test_an_adapter_has_defaults_and_is_trained_only_on_request() -> None:
     assert job_spec_parse(spec()).train.lora is None
     lora = job_spec_parse(spec(train={"lora": {}})).train.lora
     assert lora is not None
     assert (lora.rank, lora.alpha, lora.dropout, lora.target_modules) == (16, 32.0, 0.0, [])
 
 
-def test_adapter_that_cannot_be_is_refused_by_field() -> None:
+def test_an_impossible_adapter_is_refused_by_field() -> None:
     lora = {"rank": 0, "alpha": -1, "dropout": 1, "target_modules": ["q_proj", "no layer"]}
     found = problems(train={"lora": lora})
 
@@ -186,17 +188,19 @@ def test_a_job_on_recorded_trajectories_needs_neither_environment_nor_rollout() 
         ({"data": RECORDED["data"] | {"best_per_group": 0}}, "greater than or equal to 1"),
     ],
 )
-def test_what_has_no_meaning_on_recorded_trajectories_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_options_without_meaning_on_recorded_trajectories_are_refused(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidJobSpec, match=words):
         job_spec_parse(recorded(**changes))
 
 
-def test_choices_among_recorded_sessions_need_that_source() -> None:
+def test_selecting_recorded_sessions_needs_that_source() -> None:
     assert "needs source 'trajectories'" in problems(data={"jobs": ["calculator"]})["data"]
     assert "data.source to 'trajectories'" in problems(environment={"name": "none"})[""]
 
 
-def test_an_adapter_learns_ten_times_as_fast_by_default() -> None:
+def test_the_default_learning_rate_of_an_adapter_is_ten_times_higher() -> None:
     def rate(**train: Any) -> float:
         return job_spec_parse(spec(train=train)).train.learning_rate
 

@@ -1,4 +1,4 @@
-"""The set-up's checks before any download, each with one sentence, and its stamp."""
+"""The checks of set-up before any download, each with one sentence, and its stamp."""
 
 import os
 import subprocess
@@ -19,18 +19,18 @@ from deploy.local import bootstrap
         ("linux", "x86_64", "", "glibc 2.28 or newer is needed; this system has another C library."),
     ],
 )
-def test_unsuitable_system_is_refused(system: str, machine: str, libc: str, sentence: str) -> None:
+def test_an_unsuitable_system_is_refused(system: str, machine: str, libc: str, sentence: str) -> None:
     with pytest.raises(bootstrap.SetupFailed) as failure:
         bootstrap.check_system(system, machine, libc)
     assert str(failure.value) == sentence
 
 
 @pytest.mark.parametrize("libc", ["glibc 2.28", "glibc 2.36", "glibc 3.0"])
-def test_suitable_system_passes(libc: str) -> None:
+def test_a_suitable_system_passes(libc: str) -> None:
     bootstrap.check_system("linux", "x86_64", libc)
 
 
-def test_full_disk_is_refused_with_both_figures() -> None:
+def test_a_full_disk_is_refused_with_both_figures() -> None:
     bootstrap.check_disk(bootstrap.MIN_DISK_BYTES)
     with pytest.raises(
         bootstrap.SetupFailed, match=r"^3\.0 GiB of disk are free .* at least 4 GiB are needed\.$"
@@ -45,9 +45,7 @@ def fake_python(folder: Path, name: str, script: str) -> Path:
     return path
 
 
-def test_python_that_is_named_but_does_not_run_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_python_that_does_not_run_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     too_old = fake_python(tmp_path, "python3", "echo 3 9")
     fake_python(tmp_path, "python3.13", "echo 'python3.13: command not found' >&2; exit 127")
     running = fake_python(tmp_path, "python3.12", "echo 3 12")
@@ -56,7 +54,9 @@ def test_python_that_is_named_but_does_not_run_is_passed_over(
     assert bootstrap.usable_python() == str(running)
 
 
-def test_no_usable_python_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_having_no_usable_python_is_reported_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "executable", str(fake_python(tmp_path, "python3", "echo 3 9")))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
@@ -65,12 +65,12 @@ def test_no_usable_python_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mo
         bootstrap.usable_python()
 
 
-def test_python_without_venv_is_refused(tmp_path: Path) -> None:
+def test_a_python_without_venv_is_refused(tmp_path: Path) -> None:
     with pytest.raises(bootstrap.SetupFailed, match="lacks the modules venv and ensurepip"):
         bootstrap.check_venv_module(str(fake_python(tmp_path, "python3", "exit 1")))
 
 
-def test_finished_set_up_returns_at_once_and_a_changed_pin_ends_that(
+def test_a_finished_set_up_returns_at_once_until_a_pin_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     constraints = tmp_path / "app.txt"
@@ -86,7 +86,7 @@ def test_finished_set_up_returns_at_once_and_a_changed_pin_ends_that(
     assert not bootstrap.is_up_to_date()
 
 
-def test_failed_step_names_the_reason_and_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_names_the_reason_and_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
     monkeypatch.setattr(bootstrap, "LOG", tmp_path / "setup.log")
     command = ["sh", "-c", "echo fetching; echo noise >&2; echo 'ERROR: no such version' >&2; exit 1"]
@@ -96,7 +96,7 @@ def test_failed_step_names_the_reason_and_the_log(tmp_path: Path, monkeypatch: p
     assert "fetching" in (tmp_path / "setup.log").read_text()
 
 
-def test_constraints_pin_the_torch_of_every_extra_and_no_vendor_package() -> None:
+def test_the_constraints_pin_the_torch_of_every_extra_and_no_vendor_package() -> None:
     pins = bootstrap.CONSTRAINTS.read_text().splitlines()
     assert "torch==2.13.0" in pins
     assert not [pin for pin in pins if pin.startswith(("nvidia", "triton", "-e", "seamlessflow"))]

@@ -1,4 +1,5 @@
-"""Extensions are found by their entry points; a broken one is one sentence, and never ends the process."""
+"""Extensions are found by their entry points; a broken one is reported in one sentence and never
+ends the process."""
 
 import sys
 import types
@@ -32,11 +33,11 @@ MODULE = "boards_of_a_third_party"
 
 
 class Open(ExtensionOptions, extra="allow"):
-    """Accepts whatever comes."""
+    """Accepts anything."""
 
 
 class Shift:
-    """An estimator that gives back what a test wants."""
+    """An estimator that returns what a test wants."""
 
     def __init__(self, result: Any) -> None:
         self._result = result
@@ -56,7 +57,7 @@ def environment(**fields: Any) -> EnvironmentExtension:
 
 @pytest.fixture
 def module() -> Iterator[Any]:
-    """A third party's module, importable."""
+    """Create a third party's module that can be imported."""
     made: Any = types.ModuleType(MODULE)
     sys.modules[MODULE] = made
     yield made
@@ -96,7 +97,7 @@ def test_declarations_of_all_kinds_are_found_beside_the_built_in_ones(module: An
         (environment(factory=print), "factory must name a callable"),
     ],
 )
-def test_what_is_no_sound_declaration_counts_as_not_installed(module: Any, declared: Any, words: str) -> None:
+def test_an_unsound_declaration_counts_as_not_installed(module: Any, declared: Any, words: str) -> None:
     module.CHESS, module.GO = declared, environment()
 
     found = extensions_discover([point("chess", "CHESS"), point("go", "GO")])
@@ -130,7 +131,7 @@ def test_a_name_outside_the_grammar_is_refused(module: Any, name: str) -> None:
     assert "its name must begin" in extensions_discover([point(name, "CHESS")]).problems[0]
 
 
-def test_two_packages_of_one_name_are_both_refused(module: Any) -> None:
+def test_two_packages_that_declare_the_same_name_are_both_refused(module: Any) -> None:
     module.A, module.B = environment(), environment()
 
     found = extensions_discover([point("chess", "A"), point("chess", "B")])
@@ -142,7 +143,9 @@ def test_two_packages_of_one_name_are_both_refused(module: Any) -> None:
 @pytest.mark.parametrize(
     "body", ["import no_such_module_at_all", "1/0", "raise SystemExit(3)", "raise ValueError('two\\nlines')"]
 )
-def test_an_import_that_fails_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+def test_a_failed_import_is_reported_in_one_line(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
     (tmp_path / "broken_third_party.py").write_text(body)
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -161,7 +164,7 @@ def with_rank(module: Any, make: Any) -> Extensions:
 RANKED = AlgorithmSection.model_validate({"advantage": "rank"})
 
 
-def test_an_installed_estimator_is_made_for_the_algorithm_that_names_it(module: Any) -> None:
+def test_an_installed_estimator_is_created_for_the_algorithm_that_names_it(module: Any) -> None:
     estimator = estimator_make(RANKED, with_rank(module, lambda _: Shift(np.array([1.0, -1.0]))))
 
     assert estimator is not None
@@ -177,7 +180,7 @@ def test_an_installed_estimator_is_made_for_the_algorithm_that_names_it(module: 
         (ZeroDivisionError("a group of nothing"), "of_group raised ZeroDivisionError: a group of nothing"),
     ],
 )
-def test_whatever_goes_wrong_in_an_estimator_names_it(module: Any, result: Any, words: str) -> None:
+def test_any_error_in_an_estimator_names_the_estimator(module: Any, result: Any, words: str) -> None:
     estimator = estimator_make(RANKED, with_rank(module, lambda _: Shift(result)))
     assert estimator is not None
 
@@ -186,7 +189,7 @@ def test_whatever_goes_wrong_in_an_estimator_names_it(module: Any, result: Any, 
     assert words in str(caught.value)
 
 
-def test_an_estimator_that_is_gone_or_cannot_be_made_says_so(module: Any) -> None:
+def test_a_missing_or_broken_estimator_is_reported(module: Any) -> None:
     with pytest.raises(
         UnusableExtension, match=r"algorithm\.advantage: 'rank' is not installed here; installed: "
     ):
@@ -195,6 +198,6 @@ def test_an_estimator_that_is_gone_or_cannot_be_made_says_so(module: Any) -> Non
         estimator_make(RANKED, with_rank(module, lambda _: 1 / 0))
 
 
-def test_options_that_the_installed_version_refuses_name_their_field() -> None:
+def test_options_that_the_installed_version_refuses_are_named_by_field() -> None:
     with pytest.raises(UnusableExtension, match=r"environment\.options: the installed extension refuses"):
         options_load("environment.options", {"size": 9}, ExtensionOptions)

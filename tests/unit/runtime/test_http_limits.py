@@ -1,4 +1,5 @@
-"""Limits of one connection, fed by hand: what is counted as head, what is refused, what is left alone."""
+"""The limits of one connection, fed by hand: what counts as head, what is refused, what is left
+alone."""
 
 import asyncio
 from collections.abc import Callable, MutableMapping
@@ -15,7 +16,7 @@ PIECE = b"x" * (MAX_HEAD_BYTES + 1)
 
 
 class Transport(asyncio.Transport):
-    """Notes what is written; never blocks."""
+    """Records what is written; never blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ def refusal(status: HTTPStatus, message: str) -> tuple[bytes, bytes]:
 
 
 def connected(limits: HttpLimits) -> Callable[[], tuple[Any, Transport]]:
-    """Opens connections that share the limits and the server's state."""
+    """Open connections that share the limits and the server's state."""
     kind, state = limited_protocol(limits), ServerState()
     config = uvicorn.Config(echo_size, http=kind, log_config=None)
 
@@ -81,7 +82,7 @@ async def finalized(transport: Transport) -> bytes:
     return transport.written
 
 
-async def test_body_in_large_pieces_is_no_head() -> None:
+async def test_a_body_in_large_pieces_does_not_count_as_head() -> None:
     protocol, transport = connected(HttpLimits(refusal))()
     protocol.data_received(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (3 * len(PIECE)))
     for _ in range(3):
@@ -93,7 +94,7 @@ async def test_body_in_large_pieces_is_no_head() -> None:
 
 
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\n\r\n"])
-async def test_head_without_end_is_refused_on_a_new_and_on_a_used_connection(before: bytes) -> None:
+async def test_an_endless_head_is_refused_on_a_new_and_on_a_used_connection(before: bytes) -> None:
     protocol, transport = connected(HttpLimits(refusal))()
     if before:
         protocol.data_received(before)
@@ -105,7 +106,7 @@ async def test_head_without_end_is_refused_on_a_new_and_on_a_used_connection(bef
     protocol.connection_lost(None)
 
 
-async def test_connection_beyond_the_bound_is_told_to_come_again() -> None:
+async def test_a_connection_beyond_the_limit_is_told_to_retry() -> None:
     connect = connected(HttpLimits(refusal, max_connections=2))
     opened = [connect() for _ in range(3)]
     assert [transport.is_over for _, transport in opened] == [False, False, True]
@@ -115,7 +116,7 @@ async def test_connection_beyond_the_bound_is_told_to_come_again() -> None:
         protocol.connection_lost(None)
 
 
-async def test_many_requests_at_once_on_one_connection_end_it() -> None:
+async def test_too_many_requests_at_once_on_one_connection_close_it() -> None:
     protocol, transport = connected(HttpLimits(refusal))()
     protocol.data_received(b"GET / HTTP/1.1\r\n\r\n" * 50)
     assert transport.is_over

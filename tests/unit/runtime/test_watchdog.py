@@ -1,4 +1,5 @@
-"""A loop that stands still ends its process; one that only was not let run does not. Tasks do not die silently."""
+"""A process with a blocked loop ends itself; one that was merely not scheduled does not. Tasks do
+not die silently."""
 
 import asyncio
 import signal
@@ -57,14 +58,14 @@ def looping(fault: str) -> "Iterator[subprocess.Popen[str]]":
 @pytest.mark.parametrize(
     "fault,status", [("sleep", EXIT_STATUS), ("loop", EXIT_STATUS), ("regex", -signal.SIGPROF)]
 )
-def test_process_whose_loop_stands_still_ends_and_says_where(fault: str, status: int) -> None:
+def test_a_process_with_a_blocked_loop_ends_and_says_where_it_was_blocked(fault: str, status: int) -> None:
     with looping(fault) as process:
         _, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == status, errors
         assert "in main" in errors  # the traceback of the main thread
 
 
-def test_stopped_process_is_not_taken_for_one_that_stands_still() -> None:
+def test_a_stopped_process_is_not_mistaken_for_a_blocked_one() -> None:
     with looping("none") as process:
         process.send_signal(signal.SIGSTOP)
         time.sleep(3 * LIMIT_S)
@@ -73,7 +74,7 @@ def test_stopped_process_is_not_taken_for_one_that_stands_still() -> None:
             process.wait(2 * LIMIT_S)
 
 
-async def test_task_that_ends_by_itself_ends_the_process_and_a_cancelled_one_does_not() -> None:
+async def test_a_task_that_ends_by_itself_ends_the_process_and_a_cancelled_one_does_not() -> None:
     ends: list[str] = []
 
     async def dies() -> None:
@@ -95,7 +96,7 @@ async def test_task_that_ends_by_itself_ends_the_process_and_a_cancelled_one_doe
     assert b'"dead_tasks": ["dies"]' in body
 
 
-async def test_task_that_may_return_ends_the_process_by_an_error_alone() -> None:
+async def test_a_task_that_may_return_ends_the_process_only_by_an_error() -> None:
     ends: list[str] = []
 
     async def returns() -> None:
@@ -113,7 +114,7 @@ async def test_task_that_may_return_ends_the_process_by_an_error_alone() -> None
     assert ends == ["the task dies ended (LookupError('gone'))"]
 
 
-def test_thread_that_dies_ends_the_process_and_one_that_returns_does_not() -> None:
+def test_a_thread_that_dies_ends_the_process_and_one_that_returns_does_not() -> None:
     ends: list[str] = []
     for work in (lambda: None, lambda: [][1]):
         thread_supervised(work, name="worker", end=ends.append).join()

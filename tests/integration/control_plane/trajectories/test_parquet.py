@@ -74,7 +74,7 @@ def test_no_row_is_deleted_while_its_parquet_file_cannot_be_written(
     assert (job_folder(job.id) / "trajectories" / "nodes.parquet").is_file()
 
 
-def test_no_parquet_is_written_for_deletions_by_hand_or_against_the_policy(cast: Cast) -> None:
+def test_no_parquet_is_written_for_deletions_by_hand_or_if_the_policy_forbids_it(cast: Cast) -> None:
     by_hand, by_policy = ended_job(cast, ago=timedelta(hours=1)), ended_job(cast, name="other")
     for job in (by_hand, by_policy):
         nodes_make(job)

@@ -1,4 +1,4 @@
-"""The door of the web process by itself: accounts, deadlines, and what it lets through."""
+"""The body gate of the web process on its own: accounts, deadlines, and what it admits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,7 +18,7 @@ async def anybody(scope: Any) -> bool:
 async def reader(
     scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Reads the body and answers 200."""
+    """Read the body and answer 200."""
     while (message := await receive()).get("more_body"):
         assert message["type"] == "http.request"
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -30,7 +30,8 @@ def gate(application: Any = reader) -> BodyGate:
 
 
 async def ask(gate: BodyGate, path: str, chunks: Iterable[bytes | None], *, method: str = "POST") -> int:
-    """The status that chunks are answered with; None among them: the client says nothing more."""
+    """Return the status with which the chunks are answered; None among them means that the client
+    sends nothing more."""
     sent: list[Any] = []
     pending = iter(chunks)
 
@@ -47,24 +48,24 @@ async def ask(gate: BodyGate, path: str, chunks: Iterable[bytes | None], *, meth
     return int(sent[0]["status"])
 
 
-async def test_chunks_are_counted_while_they_come() -> None:
+async def test_chunks_are_counted_as_they_arrive() -> None:
     half = b"x" * (MAX_JSON_BYTES // 2)
     assert await ask(gate(), "/api/v1/jobs", [half, half]) == 200
     assert await ask(gate(), "/api/v1/jobs", [half, half, b"x"]) == 413
 
 
-async def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_stops_arriving_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_gate, "SILENCE_S", 0.05)
     monkeypatch.setattr(body_gate, "LINGER_S", 0.05)
     assert await ask(gate(), "/api/v1/jobs", [b"x", None]) == 408
 
 
-async def test_a_body_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_trickles_in_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_gate, "PATIENCE_S", -10.0)
     assert await ask(gate(), "/api/v1/jobs", [b"x"] * 3) == 408
 
 
-async def test_bodies_in_flight_are_bounded_over_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bodies_of_all_requests_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_gate, "MAX_SMALL_IN_FLIGHT_BYTES", 100)
     may_end, inside = asyncio.Event(), asyncio.Event()
 

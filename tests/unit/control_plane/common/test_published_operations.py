@@ -27,7 +27,7 @@ OPERATIONS = {operation["operationId"]: operation for operation in operations()}
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_operation_says_what_it_does_for_its_caller(name: str) -> None:
+def test_an_operation_says_what_it_does_for_its_caller(name: str) -> None:
     operation = OPERATIONS[name]
     summary, description = operation.get("summary", ""), operation.get("description", "")
 
@@ -38,7 +38,7 @@ def test_operation_says_what_it_does_for_its_caller(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_operation_describes_its_parameters_and_its_refusals(name: str) -> None:
+def test_an_operation_describes_its_parameters_and_its_refusals(name: str) -> None:
     operation = OPERATIONS[name]
 
     nameless = [one["name"] for one in operation.get("parameters", []) if not one.get("description")]

@@ -15,7 +15,7 @@ DOCUMENT = job_spec_parse(
 
 
 class Rows:
-    """The stored specs of some jobs; remembers which were asked for."""
+    """The stored specs of some jobs; records which were requested."""
 
     def __init__(self, *job_ids: UUID, document: Mapping[str, Any] = DOCUMENT) -> None:
         self.documents = dict.fromkeys(job_ids, document)
@@ -26,7 +26,7 @@ class Rows:
         return [(job_id, self.documents[job_id]) for job_id in job_ids if job_id in self.documents]
 
 
-def test_a_spec_is_read_once_and_together_with_others() -> None:
+def test_specs_are_read_once_and_together() -> None:
     first, second, third = uuid4(), uuid4(), uuid4()
     rows, specs = Rows(first, second, third), ResolvedSpecs()
 
@@ -36,13 +36,13 @@ def test_a_spec_is_read_once_and_together_with_others() -> None:
     assert rows.asked == [[first, second], [third]]
 
 
-def test_a_job_that_is_gone_is_left_out() -> None:
+def test_a_deleted_job_is_left_out() -> None:
     here, gone = uuid4(), uuid4()
 
     assert set(ResolvedSpecs().of([here, gone], Rows(here).read)) == {here}
 
 
-def test_the_least_recently_used_is_forgotten() -> None:
+def test_the_least_recently_used_spec_is_forgotten() -> None:
     first, second, third = uuid4(), uuid4(), uuid4()
     rows, specs = Rows(first, second, third), ResolvedSpecs(max_jobs=2)
     for job_id in (first, second, first, third, first, second):

@@ -1,4 +1,5 @@
-"""Shared snapshots: whoever listens, then asks, lacks no delta, however look-ups and arrivals fall together."""
+"""Shared snapshots: a socket that listens before it asks misses no delta, in whatever order
+look-ups and arrivals happen."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,10 +18,11 @@ TOPIC = "machines"
 
 @dataclass
 class World:
-    """A broker that numbers deltas and hands them to who listens, and rows of which snapshots are taken.
+    """A broker that numbers deltas and passes them to listeners, and rows of which snapshots are
+    taken.
 
-    Delta n sets row n; its row is there before the delta is said, as the feeder has it. A look-up reads the number,
-    waits `gap` turns of the event loop, then reads the rows.
+    Delta n sets row n; its row exists before the delta is published, as with the feeder. A look-up
+    reads the number, waits `gap` turns of the event loop, then reads the rows.
     """
 
     gap: int
@@ -49,7 +51,8 @@ async def turns(number: int) -> None:
 
 
 async def sockets_come(world: World, shared: SharedSnapshots, arrivals: Sequence[int]) -> None:
-    """Each socket comes at its turn, listens, asks, and follows; deltas are said all the while and once more after."""
+    """Each socket arrives at its turn, listens, asks and follows; deltas are published all the
+    while, and once more afterwards."""
 
     async def follow(arrival: int) -> tuple[Frame, list[int]]:
         await turns(arrival)
@@ -76,7 +79,7 @@ async def sockets_come(world: World, shared: SharedSnapshots, arrivals: Sequence
 
 @settings(deadline=None)
 @given(gap=st.integers(0, 12), arrivals=st.lists(st.integers(0, 40), min_size=1, max_size=30))
-def test_no_delta_is_lacking_between_a_shared_snapshot_and_what_follows(
+def test_no_delta_is_missing_between_a_shared_snapshot_and_the_following_deltas(
     gap: int, arrivals: list[int]
 ) -> None:
     world = World(gap)
@@ -84,7 +87,7 @@ def test_no_delta_is_lacking_between_a_shared_snapshot_and_what_follows(
     assert world.num_lookups <= len(arrivals)
 
 
-async def test_sockets_that_come_together_share_one_look_up() -> None:
+async def test_sockets_that_arrive_together_share_one_look_up() -> None:
     world = World(gap=5)
     shared = SharedSnapshots(world.take)
     frames = await asyncio.gather(*(shared.get(TOPIC) for _ in range(200)))
@@ -92,7 +95,7 @@ async def test_sockets_that_come_together_share_one_look_up() -> None:
     assert len({id(frame) for frame in frames}) == 1
 
 
-async def test_who_comes_during_a_look_up_shares_the_next() -> None:
+async def test_sockets_that_arrive_during_a_look_up_share_the_next() -> None:
     world = World(gap=5)
     shared = SharedSnapshots(world.take)
     first = asyncio.create_task(shared.get(TOPIC))
@@ -112,7 +115,7 @@ async def test_topics_do_not_wait_for_one_another() -> None:
     assert [frame.topic for frame in frames] == topics
 
 
-async def test_a_caller_that_leaves_does_not_end_the_look_up_of_the_others() -> None:
+async def test_a_caller_that_leaves_does_not_end_the_look_up_for_the_others() -> None:
     world = World(gap=5)
     shared = SharedSnapshots(world.take)
     leaves, stays = asyncio.create_task(shared.get(TOPIC)), asyncio.create_task(shared.get(TOPIC))
@@ -122,7 +125,7 @@ async def test_a_caller_that_leaves_does_not_end_the_look_up_of_the_others() -> 
     assert leaves.cancelled()
 
 
-async def test_what_a_look_up_raises_each_of_its_callers_gets_and_the_next_look_up_is_fresh() -> None:
+async def test_each_caller_gets_the_error_of_a_failed_look_up_and_the_next_look_up_is_new() -> None:
     errors = [LookupError("no such job")]
     world = World(gap=0)
 
@@ -138,7 +141,7 @@ async def test_what_a_look_up_raises_each_of_its_callers_gets_and_the_next_look_
     assert (await shared.get(TOPIC)).topic == TOPIC
 
 
-async def test_closing_ends_what_runs_and_what_waits() -> None:
+async def test_closing_ends_running_and_waiting_look_ups() -> None:
     world = World(gap=1_000_000)
     shared = SharedSnapshots(world.take)
     callers = [asyncio.create_task(shared.get(TOPIC))]

@@ -1,4 +1,4 @@
-"""Engines that serve less than they should are rung for, once for each version."""
+"""An engine that serves an older version than desired gets a doorbell, once for each version."""
 
 from uuid import UUID
 
@@ -26,7 +26,7 @@ def engine(*, desired: int, served: int | None, state: PhaseState = PhaseState.A
     return Snapshot(machines=(machine,), jobs=())
 
 
-def test_an_engine_that_is_behind_is_rung_once_for_each_version() -> None:
+def test_an_engine_that_is_behind_gets_one_doorbell_for_each_version() -> None:
     behind = EnginesBehind()
     assert behind.wake_ups(engine(desired=1, served=1)) == []
     assert behind.wake_ups(engine(desired=2, served=1)) == [WAKE_UP]
@@ -36,14 +36,14 @@ def test_an_engine_that_is_behind_is_rung_once_for_each_version() -> None:
     assert behind.wake_ups(engine(desired=4, served=3)) == [WAKE_UP]
 
 
-def test_engines_that_start_or_leave_learn_of_versions_by_their_orders() -> None:
+def test_engines_that_start_or_drain_learn_of_versions_from_their_orders() -> None:
     behind = EnginesBehind()
     assert behind.wake_ups(engine(desired=2, served=None, state=PhaseState.STARTING)) == []
     assert behind.wake_ups(engine(desired=2, served=1, state=PhaseState.DRAINING)) == []
     assert behind.wake_ups(engine(desired=2, served=1)) == [WAKE_UP]
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_phases_that_are_gone_are_forgotten() -> None:
     behind = EnginesBehind()
     assert behind.wake_ups(engine(desired=2, served=1)) == [WAKE_UP]
     assert behind.wake_ups(Snapshot(machines=(), jobs=())) == []

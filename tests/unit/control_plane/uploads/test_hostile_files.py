@@ -1,6 +1,7 @@
-"""Files that ask for more memory than they have bytes: refused by name, in memory that stays flat.
+"""Files that would need far more memory than they have bytes are refused by name, and memory use
+stays flat.
 
-Each runs in a process of its own, whose peak is measured.
+Each case runs in a process of its own, whose peak is measured.
 """
 
 import gzip
@@ -57,7 +58,7 @@ HEADERS = (
 
 
 def measured(folder: Path, imports: str, call: str) -> tuple[str, int]:
-    """What was said of the file, and by how many bytes the peak of memory grew."""
+    """Return the message about the file, and by how many bytes the peak of memory grew."""
     script = MEASURE.format(imports=imports, call=call)
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, timeout=120, check=False
@@ -74,7 +75,7 @@ def header(kind: bytes, size: int) -> bytes:
 
 
 def giant_header_write(path: Path, kind: bytes) -> None:
-    """An extended header of GIANT bytes, as a few hundred kilobytes of gzip."""
+    """Write an extended header of GIANT bytes, as a few hundred kilobytes of gzip."""
     start = f"{GIANT} path=".encode() if kind == tarfile.XHDTYPE else b""
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(header(kind, GIANT))
@@ -86,7 +87,7 @@ def giant_header_write(path: Path, kind: bytes) -> None:
 @pytest.mark.parametrize(
     "kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE]
 )
-def test_a_giant_header_of_a_tar_takes_no_memory(tmp_path: Path, kind: bytes) -> None:
+def test_a_giant_tar_header_uses_little_memory(tmp_path: Path, kind: bytes) -> None:
     giant_header_write(tmp_path / "a.tar.gz", kind)
     assert (tmp_path / "a.tar.gz").stat().st_size < 3 * MEBIBYTE
     said, growth = measured(tmp_path, *UNPACK)
@@ -120,7 +121,7 @@ def test_a_giant_config_is_refused_by_its_size(tmp_path: Path) -> None:
     assert "config.json" in said
 
 
-def test_a_giant_header_of_weights_is_refused_by_its_size(tmp_path: Path) -> None:
+def test_a_giant_header_of_a_weights_file_is_refused_by_its_size(tmp_path: Path) -> None:
     content = b'{"a": [' + b"{}," * (GIANT // 12) + b"0]}"
     (tmp_path / "model.safetensors").write_bytes(len(content).to_bytes(8, "little") + content)
     said, growth = measured(tmp_path, *HEADERS)
@@ -149,7 +150,7 @@ def test_honest_archives_of_every_kind_are_unpacked(tmp_path: Path, mode: str, k
     assert {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()} == contents
 
 
-def test_an_archive_that_was_cut_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
     archive = packed(tmp_path / "a.tar", "", one=b"x" * 2000)
     for length in (100, 700, 2500, 2560):
         cut = tmp_path / f"{length}.tar"

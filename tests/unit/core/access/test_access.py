@@ -22,14 +22,14 @@ OPERATOR = Minter(is_operator=True, is_project_token=False)
 
 
 @pytest.mark.parametrize("operation", Operation)
-def test_a_greater_role_may_do_all_that_a_lesser_one_may(operation: Operation) -> None:
+def test_a_higher_role_may_do_everything_that_a_lower_one_may(operation: Operation) -> None:
     for is_own in (False, True):
         answers = [role_refusal(operation, role, is_own=is_own) is None for role in ProjectRole]
         assert answers == sorted(answers)
 
 
 @pytest.mark.parametrize("operation", Operation)
-def test_a_scope_opens_its_own_operations_and_no_others(operation: Operation) -> None:
+def test_a_scope_allows_only_its_own_operations(operation: Operation) -> None:
     needed = RULES[operation].scope
     assert scope_refusal(operation, None) is None
     assert scope_refusal(operation, frozenset(Scope)) is None
@@ -37,7 +37,7 @@ def test_a_scope_opens_its_own_operations_and_no_others(operation: Operation) ->
         assert "needs the scope" in (scope_refusal(operation, frozenset(Scope) - {needed}) or "")
 
 
-def test_members_edit_what_they_made_and_owners_everything() -> None:
+def test_members_edit_what_they_created_and_owners_everything() -> None:
     assert role_refusal(Operation.JOB_EDIT, ProjectRole.MEMBER) is not None
     assert role_refusal(Operation.JOB_EDIT, ProjectRole.MEMBER, is_own=True) is None
     assert role_refusal(Operation.JOB_EDIT, ProjectRole.OWNER) is None
@@ -45,12 +45,12 @@ def test_members_edit_what_they_made_and_owners_everything() -> None:
     assert roles_of(Operation.SESSION_OPEN) == (ProjectRole.MEMBER, ProjectRole.OWNER)
 
 
-def test_machines_are_for_operators_alone() -> None:
+def test_only_operators_edit_machines() -> None:
     assert operator_refusal(Operation.MACHINE_EDIT, is_operator=True) is None
     assert "only operators" in (operator_refusal(Operation.MACHINE_EDIT, is_operator=False) or "")
 
 
-def test_a_token_never_makes_one_that_may_do_more() -> None:
+def test_a_token_never_creates_one_that_may_do_more() -> None:
     minter = Minter(is_operator=True, is_project_token=True, scopes={Scope.ADMIN, Scope.READ})
 
     assert scopes_granted(None, minter, is_installation=False) == {Scope.READ}
@@ -72,7 +72,7 @@ def test_operate_is_for_the_installation_and_its_operators() -> None:
         scopes_granted((), PERSON, is_installation=False)
 
 
-def test_a_token_never_outlives_the_one_that_made_it() -> None:
+def test_a_token_never_outlives_the_one_that_created_it() -> None:
     minter = Minter(False, is_project_token=True, expires_at=NOW + timedelta(days=10))
 
     assert expiry_granted(None, minter, now=NOW) == NOW + timedelta(days=10)

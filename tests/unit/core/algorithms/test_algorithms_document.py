@@ -1,4 +1,5 @@
-"""docs/algorithms.md: every option with a default and a source, every preset's loss with its own numbers."""
+"""docs/algorithms.md gives every option with a default and a source, and every preset's loss with
+its own numbers."""
 
 import pytest
 
@@ -11,7 +12,7 @@ DOCUMENT = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
 
 
 def loss_of(name: AlgorithmName) -> str:
-    """The line in which a preset's loss is written out."""
+    """Return the line that writes out a preset's loss."""
     (line,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"    {name.value} ")]
     return line
 
@@ -20,7 +21,7 @@ def test_tables_are_those_of_the_code() -> None:
     assert filled(DOCUMENT) == DOCUMENT, "run `python manage.py export_schemas`"
 
 
-def test_every_option_has_a_source_and_nothing_else_has() -> None:
+def test_exactly_the_options_have_sources() -> None:
     assert set(SOURCES) == option_paths()
 
 

@@ -90,7 +90,7 @@ def test_gradient_matches_finite_differences(options: dict[str, Any]) -> None:
         ("constant", -(2.0 + 1.0 * 3) / (2 * 10)),
     ],
 )
-def test_denominators_of_the_three_aggregations(aggregation: str, expected: float) -> None:
+def test_the_three_aggregations_have_their_denominators(aggregation: str, expected: float) -> None:
     algorithm = AlgorithmSection.model_validate({"name": "dapo", "aggregation": aggregation})
     sequences = [
         ReferenceSequence(session, [0.0] * n, [0.0] * n, [advantage] * n, [True] * n)

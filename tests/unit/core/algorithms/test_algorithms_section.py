@@ -1,4 +1,5 @@
-"""The algorithm section of the job spec: presets fill what is left out, nonsense is refused with a reason."""
+"""The algorithm section of the job spec: presets fill in omitted options, and nonsense is refused
+with a reason."""
 
 from typing import Any
 
@@ -20,14 +21,14 @@ def parse(**algorithm: Any) -> JobSpec:
 
 
 @pytest.mark.parametrize("name", AlgorithmName)
-def test_a_resolved_section_states_every_option_and_means_the_same(name: AlgorithmName) -> None:
+def test_a_resolved_section_contains_every_option_and_means_the_same(name: AlgorithmName) -> None:
     section = AlgorithmSection.model_validate({"name": name.value})
     stated = section.model_dump(mode="json")
     assert AlgorithmSection.model_validate(stated) == section
     assert set(stated) == set(AlgorithmSection.model_fields)
 
 
-def test_options_left_out_are_those_of_the_paper() -> None:
+def test_omitted_options_have_the_values_of_the_paper() -> None:
     dapo = parse(name="dapo").algorithm
     assert (dapo.clip_low, dapo.clip_high, dapo.aggregation, dapo.kl_coef) == (0.2, 0.28, "token_mean", 0)
     assert dapo.sampling.dynamic
@@ -68,19 +69,19 @@ def test_a_given_option_leaves_the_others_of_its_nested_section_to_the_preset() 
         ({"name": "dapo", "overlong": 3}, "valid dictionary"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_reason(algorithm: dict[str, Any], reason: str) -> None:
+def test_impossible_combinations_are_refused_with_a_reason(algorithm: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidJobSpec, match=reason) as refusal:
         parse(**algorithm)
     assert all(problem.field.startswith("algorithm") for problem in refusal.value.problems)
 
 
-def test_a_curriculum_is_refused_where_agents_bring_their_own_tasks() -> None:
+def test_a_curriculum_is_refused_if_agents_bring_their_own_tasks() -> None:
     body = {**SPEC, "environment": {"name": "external"}, "algorithm": {"name": "srpo"}}
     with pytest.raises(InvalidJobSpec, match=r"sampling\.history"):
         job_spec_parse(body)
 
 
-def test_limits_left_out_follow_from_the_rollout() -> None:
+def test_omitted_limits_follow_from_the_rollout_section() -> None:
     rollout = {"max_tokens_per_turn": 50}
     spec = job_spec_parse({**SPEC, "rollout": rollout, "algorithm": {"name": "dr_grpo"}})
     assert (spec.aggregation_constant, spec.overlong_tokens) == (50, 400)

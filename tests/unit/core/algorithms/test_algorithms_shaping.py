@@ -20,7 +20,7 @@ def test_soft_penalty_grows_over_the_buffer_and_stops_at_the_limit() -> None:
     assert penalties.tolist() == [0.0, 0.0, -0.25, -0.5, -0.5]
 
 
-def test_overlong_is_past_the_limit_or_cut_by_a_turns_limit() -> None:
+def test_an_overlong_session_is_past_the_limit_or_cut_by_the_limit_of_a_turn() -> None:
     overlong = is_overlong(np.array([20, 21, 3]), np.array([False, False, True]), limit=20)
     assert overlong.tolist() == [False, True, True]
 
@@ -53,20 +53,20 @@ def modes(
     return [found.judge.round(9).tolist(), found.answer.round(9).tolist()]
 
 
-def test_the_judge_is_paid_for_its_mode_and_the_answer_against_its_mode() -> None:
+def test_the_judge_span_is_rewarded_for_its_mode_and_the_answer_relative_to_its_mode() -> None:
     judge, answer = modes([1.0, 1.0, 1.0, 0.0], [1, 1, 0, 0])
     assert judge == [0.25, 0.25, -0.25, -0.25]
     assert answer == [0.0, 0.0, 0.5, -0.5]
 
 
-def test_thinking_that_barely_wins_does_not_win() -> None:
+def test_thinking_that_is_barely_better_does_not_win() -> None:
     judge, _ = modes([1.0, 1.0, 1.0, 1.0], [1, 1, 0, 0], bias=0.01)
     assert judge == [0.0, 0.0, 0.01, 0.01]
     judge, _ = modes([1.0, 1.0, 1.0, 0.0], [1, 1, 0, 0], bias=0.01)
     assert judge[0] > 0 > judge[2]
 
 
-def test_one_mode_alone_teaches_its_judge_nothing_but_the_sessions_own_share() -> None:
+def test_with_only_one_mode_the_judge_span_learns_only_from_its_own_share() -> None:
     assert modes([1.0, 0.0], [1, 1])[0] == [0.0, 0.0]
     judge, _ = modes([1.0, 0.0], [1, 1], gamma=0.3)
     assert judge == pytest.approx([0.3, -0.3], rel=1e-4)
@@ -75,7 +75,7 @@ def test_one_mode_alone_teaches_its_judge_nothing_but_the_sessions_own_share() -
 POOL = np.arange(4, dtype=np.int32)
 
 
-def test_an_epoch_leaves_out_what_was_all_correct_and_keeps_mixed_wrong_and_unseen() -> None:
+def test_an_epoch_omits_tasks_that_were_all_correct_and_keeps_mixed_wrong_and_unseen_ones() -> None:
     plan = epoch_plan(POOL, lowest_rewards={0: 1.0, 1: 0.0, 2: 0.5}, correct_reward=1.0, seed=(0, 1))
     assert sorted(plan.order.tolist()) == [1, 2, 3]
     assert plan.num_dropped == 1
@@ -89,7 +89,7 @@ def test_a_solved_pool_starts_again_in_full() -> None:
 
 
 @given(num_tasks=st.integers(1, 50), solved=st.sets(st.integers(0, 49)), seed=st.integers(0, 100))
-def test_an_epoch_holds_each_kept_task_once_and_is_the_same_again(
+def test_an_epoch_contains_each_kept_task_once_and_is_reproducible(
     num_tasks: int, solved: set[int], seed: int
 ) -> None:
     pool = np.arange(num_tasks, dtype=np.int32)
@@ -127,7 +127,7 @@ def test_a_stage_ends_by_updates_or_by_a_metric_over_its_window() -> None:
 
 
 @pytest.mark.parametrize("name", ["rloo", "reinforce_plus_plus"])
-def test_kl_in_the_reward_equals_plain_floats(name: str) -> None:
+def test_kl_in_the_reward_equals_a_plain_float_computation(name: str) -> None:
     algorithm = AlgorithmSection.model_validate({"name": name, "kl_coef": 0.3})
     batch = make_batch(4)
     reference = batch.behaviour_logprobs + np.random.default_rng(0).normal(0, 0.3, len(batch.token_ids))

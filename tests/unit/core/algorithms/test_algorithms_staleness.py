@@ -61,8 +61,9 @@ def test_every_form_of_the_bound_draws_the_same_line(max_lag: int, version: int,
 
 
 @given(max_lag=st.integers(0, 20))
-def test_batches_that_are_allowed_ahead_do_not_break_the_bound(max_lag: int) -> None:
-    """What the newest version samples now is trained at most after all batches ahead of it."""
+def test_batches_that_are_admitted_ahead_stay_within_the_bound(max_lag: int) -> None:
+    """What the newest version samples now is trained, at the latest, after all batches ahead of
+    it."""
     bound = StalenessBound(max_lag)
 
     assert bound.allows(bound.num_batches_ahead - 1)

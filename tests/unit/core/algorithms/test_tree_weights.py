@@ -1,4 +1,4 @@
-"""The tree's loss is the sum of its branches' losses, clipping, signs and KL included."""
+"""The loss of a tree is the sum of its branches' losses, including clipping, signs and KL."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ KL_COEF = 0.3
 def loss(
     tokens: NDArray[np.int64], facts: dict[str, Floats], advantages: Floats, *, kl_coef: float
 ) -> tuple[float, list[float]]:
-    """Sum over the tokens, not divided by anything, and its gradient."""
+    """Return the sum over the tokens, without a divisor, and its gradient."""
     algorithm = AlgorithmSection.model_validate(
         {"name": "dapo", "kl_coef": kl_coef, "aggregation": "constant"}
     )
@@ -43,7 +43,8 @@ def branch_by_branch(
     values: Floats,
     objective: TrainObjective,
 ) -> tuple[float, Floats, int]:
-    """Loss, gradient by token and number of trained tokens of branches that are trained one by one."""
+    """Return loss, gradient by token and number of trained tokens for branches that are trained one
+    by one."""
     total, gradient, num_trained = 0.0, np.zeros(layout.num_tokens), 0
     for sample, branch in enumerate(branch_tokens(layout)):
         tokens = np.array([t for t in branch if mask[t]], dtype=np.int64)
@@ -82,8 +83,9 @@ def test_loss_gradient_and_denominator_equal_branch_by_branch(
     assert ((found.weights > 0) == (mask != 0)).all()
 
 
-def test_one_weight_a_token_would_not_do() -> None:
-    """Branches of advantage 1 and -1 through one token whose ratio is clipped on one side: the sum is not zero."""
+def test_one_weight_per_token_would_not_suffice() -> None:
+    """Branches of advantage 1 and -1 pass through one token whose ratio is clipped on one side, so
+    the sum is not zero."""
     layout = TreeLayout(np.array([0, 3, 4]), np.array([-1, 1]))
     weights = token_weights(
         layout, np.array([0, 1, 1, 1], dtype=np.uint8), np.array([1.0, -1.0]), TrainObjective.BY_LEAVES

@@ -1,4 +1,5 @@
-"""Which checkpoints fit the database's copy: never one with batches that it does not know, nor one that lacks any."""
+"""Which checkpoints fit the copy of the database: none with batches that it does not know, and none
+that lacks any."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,14 +11,14 @@ BATCHES = st.integers(min_value=0, max_value=30)
 
 @st.composite
 def records(draw: st.DrawFn) -> JobRecord:
-    """What is forgotten was applied, what is published was handed out."""
+    """Deleted batches were applied, and published batches were handed out."""
     handed_out = draw(BATCHES)
     published = draw(st.integers(0, handed_out))
     return JobRecord(published, draw(st.integers(0, published)), handed_out)
 
 
 @given(records(), st.sets(st.integers(min_value=1, max_value=40)))
-def test_from_a_fitting_checkpoint_every_batch_behind_it_can_be_applied_again(
+def test_every_batch_after_a_fitting_checkpoint_can_be_applied_again(
     record: JobRecord, on_disk: set[int]
 ) -> None:
     has_bytes = set(range(record.forgotten + 1, record.handed_out + 1))
@@ -30,7 +31,9 @@ def test_from_a_fitting_checkpoint_every_batch_behind_it_can_be_applied_again(
 
 
 @given(records(), st.sets(st.integers(min_value=1, max_value=40)))
-def test_a_fault_is_said_exactly_where_the_job_could_not_go_on(record: JobRecord, on_disk: set[int]) -> None:
+def test_an_error_is_reported_exactly_if_the_job_could_not_continue(
+    record: JobRecord, on_disk: set[int]
+) -> None:
     can_begin_anew = record.forgotten == 0
     fault = checkpoint_fault(record, on_disk)
     assert bool(fault) == (not can_begin_anew and not fitting_checkpoints(record, on_disk))

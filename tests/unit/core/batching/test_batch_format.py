@@ -11,7 +11,7 @@ from seamlessflow.core.batching.format import batch_decode, batch_encode
 from tests.fixtures.trainer_harness import make_batch
 
 
-def test_round_trip_is_exact_and_the_bytes_are_stable() -> None:
+def test_a_round_trip_is_exact_and_the_bytes_are_stable() -> None:
     batch = make_batch(3)
     raw = batch_encode(batch)
     again = batch_decode(raw)

@@ -136,20 +136,21 @@ def dapo_rewards(rollout: dict[str, Any], overlong: dict[str, Any], *group: Fini
     return [by_session[number] for number in sorted(by_session)]
 
 
-def test_the_soft_penalty_acts_on_a_single_answer_that_fills_its_turn() -> None:
-    """Budget 20, buffer 4: 16 tokens cost nothing, 18 half, 20 all; three turns of 15 tokens cost nothing."""
+def test_the_soft_penalty_applies_to_a_single_answer_that_fills_its_turn() -> None:
+    """Budget 20, buffer 4: 16 tokens cost nothing, 18 cost half, 20 cost all; three turns of 15
+    tokens cost nothing."""
     rollout = {"max_tokens_per_turn": 20}
     group = [turns_of(1.0, 16), turns_of(1.0, 18), turns_of(1.0, 20), turns_of(1.0, 15, 15, 15)]
     assert dapo_rewards(rollout, {}, *group) == [1.0, 0.5, 0.0, 1.0]
     assert dapo_rewards(rollout, {}, turns_of(1.0, 3, 19, 2), turns_of(0.0, 1)) == [0.25, 0.0]
 
 
-def test_a_limit_that_the_spec_sets_is_on_the_whole_session() -> None:
+def test_a_limit_that_the_spec_sets_applies_to_the_whole_session() -> None:
     rollout, overlong = {"max_tokens_per_turn": 20}, {"max_tokens": 50}
     assert dapo_rewards(rollout, overlong, turns_of(1.0, 20), turns_of(1.0, 20, 20, 5)) == [1.0, 0.5]
 
 
-def test_a_batch_of_which_everything_is_filtered_takes_its_number_and_teaches_nothing() -> None:
+def test_a_completely_filtered_batch_keeps_its_number_and_teaches_nothing() -> None:
     batch = assemble([PAIR], limit=1, overlong={"rule": "filter"})
     assert by_sample(batch) == [[0.0] * 2, [0.0] * 4]
     assert batch.loss_mask.sum() == 6
@@ -163,7 +164,7 @@ def test_likelihood_is_a_mean_over_the_tokens_of_sessions_worth_imitating() -> N
     assert by_sample(nothing) == [[0.0], [0.0]]
 
 
-def test_tokens_beyond_the_bound_are_masked_one_by_one_where_the_scope_is_the_token() -> None:
+def test_tokens_beyond_the_bound_are_masked_one_by_one_if_the_scope_is_the_token() -> None:
     aged = dataclasses.replace(PAIR[1], nodes=[PAIR[1].nodes[0], with_spans(PAIR[1].nodes[1], (0, 0, 3, 7))])
     plan: dict[str, Any] = {
         "policy_version": 9,
@@ -175,8 +176,9 @@ def test_tokens_beyond_the_bound_are_masked_one_by_one_where_the_scope_is_the_to
 
 
 @pytest.mark.parametrize("name", ["rloo", "grpo"])
-def test_a_session_too_old_to_train_stays_in_the_baseline_where_the_kl_is_in_the_reward(name: str) -> None:
-    """Rewards 1, 0, 1, the third too old: its siblings are compared with 2/3, not with 1/2."""
+def test_a_session_too_old_to_train_stays_in_the_baseline_with_kl_in_the_reward(name: str) -> None:
+    """The rewards are 1, 0 and 1, and the third session is too old: its siblings are compared with
+    2/3, not with 1/2."""
     kl_in_reward = {"kl_coef": 1.0, "kl_estimator": "k1", "kl_placement": "reward", "ratio": "token"}
     stale = dataclasses.replace(session(1.0, 5, 5), is_stale=True)
     group = [session(1.0, 1, 1), session(0.0, 2, 2), stale]
@@ -220,7 +222,7 @@ def test_judge_and_answer_spans_carry_their_own_advantages() -> None:
         assert found == pytest.approx(wanted, abs=1e-5)
 
 
-def test_batch_knows_sessions_groups_and_what_they_were_like() -> None:
+def test_a_batch_describes_its_sessions_and_groups() -> None:
     other = [session(0.0, 1, domain="code", is_truncated=True), session(0.0, 1, domain="code")]
     batch = assemble([PAIR, other], limit=3)
     assert batch.sessions.tolist() == [0, 1, 2, 3]
@@ -233,7 +235,7 @@ def test_batch_knows_sessions_groups_and_what_they_were_like() -> None:
     assert (metrics["reward/code/mean"], metrics["reward/other/mean"]) == (0.0, 0.5)
 
 
-def test_metrics_tell_partial_rollouts_and_what_was_given() -> None:
+def test_metrics_count_partial_rollouts_and_dropped_groups() -> None:
     begun, plain = session(1.0, 1, 2, 3), session(0.0, 1)
     later = dataclasses.replace(begun, nodes=[begun.nodes[0], with_spans(begun.nodes[1], (0, 4, 2, 5))])
 
@@ -326,7 +328,7 @@ def without_prompt(one: FinishedSession) -> FinishedSession:
 
 @pytest.mark.parametrize("name", AlgorithmName)
 @pytest.mark.parametrize("is_tree", [True, False])
-def test_what_an_agent_may_leave_behind_becomes_a_batch_of_numbers(
+def test_whatever_an_agent_leaves_becomes_a_batch_of_finite_numbers(
     name: AlgorithmName, is_tree: bool
 ) -> None:
     """Groups of one, equal or extreme rewards, answers of no or one token, empty sessions."""

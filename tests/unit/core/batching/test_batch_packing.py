@@ -17,7 +17,7 @@ def draw_inputs(layout: TreeLayout, seed: int) -> dict[int, int]:
 
 
 @given(layout=tree_layouts(max_samples=14), seed=st.integers(0, 2**32 - 1), budget=st.integers(1, 60))
-def test_every_sample_is_in_one_pack_with_all_that_stands_before_it(
+def test_every_sample_is_in_one_pack_with_everything_that_precedes_it(
     layout: TreeLayout, seed: int, budget: int
 ) -> None:
     num_inputs = draw_inputs(layout, seed)
@@ -34,7 +34,7 @@ def test_every_sample_is_in_one_pack_with_all_that_stands_before_it(
 
 
 @given(layout=tree_layouts(max_samples=14), seed=st.integers(0, 2**32 - 1), budget=st.integers(4, 60))
-def test_tokens_attend_to_the_same_ones_in_a_pack_as_in_the_whole(
+def test_tokens_attend_to_the_same_tokens_in_a_pack_as_in_the_whole_tree(
     layout: TreeLayout, seed: int, budget: int
 ) -> None:
     whole = ancestor_mask(layout)
@@ -48,7 +48,7 @@ def test_tokens_attend_to_the_same_ones_in_a_pack_as_in_the_whole(
         assert pack.tokens[before[has_one]].tolist() == layout.predecessors[pack.tokens][has_one].tolist()
 
 
-def test_a_tree_within_the_budget_stays_whole_and_a_larger_one_repeats_only_what_is_shared() -> None:
+def test_a_tree_within_the_budget_stays_whole_and_a_larger_one_repeats_only_shared_tokens() -> None:
     layout = TreeLayout(
         np.array([0, 10, 12, 14, 16]), np.array([-1, 7, 7, 7])
     )  # paths of 10 tokens, 8 shared
@@ -65,7 +65,7 @@ def test_a_tree_within_the_budget_stays_whole_and_a_larger_one_repeats_only_what
     costs=st.lists(st.floats(0, 1e6), min_size=0, max_size=40),
     num_ranks=st.integers(1, 8),
 )
-def test_ranks_get_equally_many_packs_and_loads_within_the_largest(
+def test_ranks_get_equally_many_packs_and_loads_that_differ_by_at_most_the_largest(
     costs: list[float], num_ranks: int
 ) -> None:
     ranks = deal(costs, num_ranks)

@@ -35,6 +35,6 @@ def test_a_session_with_one_token_beyond_the_bound_loses_its_tokens_and_keeps_it
     assert not is_kept(session((0, 6), (0, 7, 1, 4)))
 
 
-def test_what_is_never_trained_makes_nobody_stale() -> None:
+def test_tokens_that_are_never_trained_do_not_make_a_session_stale() -> None:
     assert is_kept(session((0, UNKNOWN_VERSION, 1, 6)))
     assert is_kept(session((0, 2), is_partial=True))

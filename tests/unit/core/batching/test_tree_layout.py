@@ -22,7 +22,7 @@ def test_positions_ancestors_and_paths_are_those_of_the_branches(layout: TreeLay
 
 
 @given(tree_layouts())
-def test_sums_over_branches_and_paths(layout: TreeLayout) -> None:
+def test_sums_over_branches_and_paths_are_those_of_a_walk(layout: TreeLayout) -> None:
     branches = branch_tokens(layout)
     rng = np.random.default_rng(layout.num_tokens)
     by_branch, by_token = rng.normal(size=layout.num_samples), rng.normal(size=layout.num_tokens)
@@ -35,7 +35,7 @@ def test_sums_over_branches_and_paths(layout: TreeLayout) -> None:
 
 
 @given(tree_layouts())
-def test_trees_are_apart(layout: TreeLayout) -> None:
+def test_trees_are_separate(layout: TreeLayout) -> None:
     branches = branch_tokens(layout)
     roots = [{branches[s][0] for s in range(tree.start, tree.stop)} for tree in layout.trees()]
     assert all(len(root) == 1 for root in roots)
@@ -43,7 +43,7 @@ def test_trees_are_apart(layout: TreeLayout) -> None:
     assert sum(tree.stop - tree.start for tree in layout.trees()) == layout.num_samples
 
 
-def test_the_example_of_the_docstring() -> None:
+def test_the_example_of_the_docstring_holds() -> None:
     layout = TreeLayout(np.array([0, 4, 6, 7]), np.array([-1, 2, 0]))
     assert branch_tokens(layout) == [[0, 1, 2, 3], [0, 1, 2, 4, 5], [0, 6]]
     assert layout.descendant_ends.tolist() == [7, 6, 6, 4, 6, 6, 7]
@@ -60,7 +60,7 @@ def test_the_example_of_the_docstring() -> None:
         ([0, 4], [-1, -1], "S parents"),
     ],
 )
-def test_what_is_no_tree_in_depth_first_order_is_refused(
+def test_arrays_that_are_not_trees_in_depth_first_order_are_refused(
     starts: list[int], parents: list[int], said: str
 ) -> None:
     with pytest.raises(InvalidTreeLayout, match=said):

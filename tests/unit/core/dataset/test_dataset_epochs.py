@@ -1,4 +1,5 @@
-"""The order in which recorded groups are trained: a function of the seed, whole epochs, no group twice in one."""
+"""The order in which recorded groups are trained: a function of the seed, complete epochs, each
+group once per epoch."""
 
 import itertools
 
@@ -25,7 +26,7 @@ def batches(plan: EpochPlan) -> list[list[int]]:
 
 
 @given(PLANS)
-def test_each_epoch_holds_every_group_once(plan: EpochPlan) -> None:
+def test_each_epoch_contains_every_group_once(plan: EpochPlan) -> None:
     made = batches(plan)
     assert len(made) == plan.num_batches
     for epoch in range(plan.num_epochs):
@@ -35,7 +36,7 @@ def test_each_epoch_holds_every_group_once(plan: EpochPlan) -> None:
 
 
 @given(PLANS, st.randoms(use_true_random=False))
-def test_any_batch_asked_for_again_is_the_same(plan: EpochPlan, chance: object) -> None:
+def test_a_batch_that_is_requested_again_is_the_same(plan: EpochPlan, chance: object) -> None:
     made = batches(plan)
     for number in np.random.default_rng(plan.seed).permutation(plan.num_batches):
         again = EpochPlan(
@@ -47,7 +48,7 @@ def test_any_batch_asked_for_again_is_the_same(plan: EpochPlan, chance: object) 
 
 
 @given(PLANS)
-def test_epochs_done_grow_to_their_number_and_nothing_follows(plan: EpochPlan) -> None:
+def test_completed_epochs_grow_to_their_number_and_nothing_follows(plan: EpochPlan) -> None:
     done = [batch.epochs_done for n in range(1, plan.num_batches + 1) if (batch := plan.batch(n)) is not None]
     assert done == sorted(set(done))
     assert done[-1] == plan.num_epochs
@@ -55,12 +56,12 @@ def test_epochs_done_grow_to_their_number_and_nothing_follows(plan: EpochPlan) -
     assert plan.batch(0) is None
 
 
-def test_order_is_that_of_recording_unless_shuffled() -> None:
+def test_groups_are_in_recorded_order_unless_shuffled() -> None:
     plan = EpochPlan(num_groups=5, groups_per_batch=2, num_epochs=2, seed=7, is_shuffled=False)
     assert batches(plan) == [[0, 1], [2, 3], [4], [0, 1], [2, 3], [4]]
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+def test_different_epochs_and_seeds_have_different_orders() -> None:
     orders = {tuple(itertools.chain(*batches(EpochPlan(50, 50, 1, seed)))) for seed in range(20)}
     assert len(orders) == 20
     first, second = batches(EpochPlan(50, 50, 2, 0))
@@ -68,11 +69,11 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
 
 
 def test_the_order_of_a_seed_never_changes() -> None:
-    """A job that goes on under another release must go on in the same order."""
+    """A job that continues under another release must continue in the same order."""
     plan = EpochPlan(num_groups=8, groups_per_batch=8, num_epochs=2, seed=3)
     assert batches(plan) == [[0, 4, 7, 1, 5, 6, 3, 2], [0, 6, 2, 1, 3, 7, 4, 5]]
 
 
 @pytest.mark.parametrize("number", [-1, 0, 3])
-def test_numbers_outside_the_epochs_have_no_batch(number: int) -> None:
+def test_there_is_no_batch_outside_the_epochs(number: int) -> None:
     assert EpochPlan(num_groups=2, groups_per_batch=2, num_epochs=2, seed=0).batch(number) is None

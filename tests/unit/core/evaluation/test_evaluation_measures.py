@@ -1,4 +1,5 @@
-"""pass@k against brute force, when a version is due, what a spec may say of evaluation."""
+"""pass@k compared with brute force, when a version is due, and what a spec may say about
+evaluation."""
 
 import itertools
 import math
@@ -15,7 +16,8 @@ from seamlessflow.core.job_spec import InvalidJobSpec, JobSpec, job_spec_parse
 
 
 def by_brute_force(n: int, c: int, k: int) -> float:
-    """Share of the k-subsets of n samples, the first c of which pass, that hold one that passes."""
+    """Return the share of the k-subsets of n samples, of which the first c pass, that contain a
+    passing one."""
     subsets = list(itertools.combinations(range(n), k))
     return sum(any(sample < c for sample in subset) for subset in subsets) / len(subsets)
 
@@ -32,7 +34,7 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_sample_that_passes(case: tuple
 
 
 @given(cases(1024))
-def test_pass_at_k_equals_the_binomials_where_they_are_huge(case: tuple[int, int, int]) -> None:
+def test_pass_at_k_equals_the_binomials_for_huge_numbers(case: tuple[int, int, int]) -> None:
     n, c, k = case
     exact = 1 - math.comb(n - c, k) / math.comb(n, k)
 
@@ -40,7 +42,9 @@ def test_pass_at_k_equals_the_binomials_where_they_are_huge(case: tuple[int, int
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.floats(0, 1)), min_size=1, max_size=20))
-def test_pass_at_k_of_many_tasks_is_that_of_each_and_grows_with_k(tasks: list[tuple[int, float]]) -> None:
+def test_pass_at_k_of_many_tasks_is_that_of_each_task_and_grows_with_k(
+    tasks: list[tuple[int, float]],
+) -> None:
     n = np.array([samples for samples, _ in tasks])
     c = np.array([round(samples * share) for samples, share in tasks])
     k_most = int(n.min())
@@ -54,12 +58,12 @@ def test_pass_at_k_of_many_tasks_is_that_of_each_and_grows_with_k(tasks: list[tu
 
 
 @pytest.mark.parametrize("n,c,k", [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)])
-def test_pass_at_k_refuses_what_has_no_meaning(n: int, c: int, k: int) -> None:
+def test_pass_at_k_refuses_meaningless_arguments(n: int, c: int, k: int) -> None:
     with pytest.raises(ValueError, match=rf"pass@{k} needs 0 ≤ passed ≤ samples and 1 ≤ k ≤ samples"):
         pass_at_k(n, c, k)
 
 
-def test_the_mean_is_over_tasks_with_samples_enough() -> None:
+def test_the_mean_is_over_tasks_with_enough_samples() -> None:
     assert pass_at_k_mean([4, 2], [2, 2], 1) == pytest.approx((0.5 + 1.0) / 2)
     assert pass_at_k_mean([4, 2], [2, 2], 4) == pytest.approx(1.0)
     assert pass_at_k_mean([2, 0], [0, 0], 4) is None
@@ -80,7 +84,7 @@ def test_the_mean_is_over_tasks_with_samples_enough() -> None:
         (23, 20, True, True),  # nothing follows
     ],
 )
-def test_a_version_is_due_when_enough_followed_and_the_last_one_always(
+def test_a_version_is_due_after_enough_others_and_the_last_one_always(
     latest: int, last: int | None, is_last: bool, due: bool
 ) -> None:
     said = is_evaluation_due(every=10, latest_version=latest, last_evaluated=last, is_last=is_last)
@@ -104,7 +108,7 @@ def test_evaluation_is_off_until_tasks_are_named() -> None:
     assert not spec.evaluation.is_on
 
 
-def test_defaults_measure_one_and_all_samples_at_the_temperature_of_training() -> None:
+def test_by_default_pass_at_1_and_at_all_samples_are_measured_at_the_training_temperature() -> None:
     spec = JobSpec.model_validate(spec_body(tasks="held_out", samples_per_task=6))
 
     assert (spec.evaluation.ks, spec.evaluation_temperature) == ((1, 6), 0.7)
@@ -121,7 +125,7 @@ def test_defaults_measure_one_and_all_samples_at_the_temperature_of_training() -
         ({"every_version": 3}, "did you mean 'every_versions'?"),
     ],
 )
-def test_what_a_spec_cannot_mean_is_refused_by_name(evaluation: dict[str, Any], detail: str) -> None:
+def test_meaningless_options_are_refused_by_name(evaluation: dict[str, Any], detail: str) -> None:
     with pytest.raises(InvalidJobSpec) as refused:
         job_spec_parse(spec_body(tasks="held_out", **evaluation))
 
@@ -129,6 +133,6 @@ def test_what_a_spec_cannot_mean_is_refused_by_name(evaluation: dict[str, Any], 
     assert refused.value.problems[0].field.startswith("evaluation")
 
 
-def test_agents_from_outside_cannot_be_given_held_out_tasks() -> None:
+def test_external_agents_cannot_be_given_held_out_tasks() -> None:
     with pytest.raises(InvalidJobSpec, match=r"evaluation\.tasks: the platform's agents run held-out tasks"):
         job_spec_parse(spec_body(environment="external", tasks="held_out"))

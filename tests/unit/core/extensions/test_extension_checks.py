@@ -1,4 +1,5 @@
-"""What a submitted spec may name: built-in and installed extensions, with options that they accept."""
+"""What a submitted spec may name: built-in and installed extensions, with options that they
+accept."""
 
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ def test_installed_names_are_accepted_and_their_options_filled_in() -> None:
     assert job_spec_parse(spec.model_dump(mode="json")) == spec
 
 
-def test_unknown_names_are_refused_with_value_and_accepted_names() -> None:
+def test_unknown_names_are_refused_with_their_value_and_the_accepted_names() -> None:
     found = problems({"name": "ches", "reward": "taste"}, algorithm={"advantage": "rnk"})
 
     assert found["environment.name"].startswith(
@@ -72,26 +73,26 @@ def test_unknown_names_are_refused_with_value_and_accepted_names() -> None:
     assert found["algorithm.advantage"].endswith("mode_aware, one, global, rank")
 
 
-def test_a_submitter_can_import_nothing() -> None:
+def test_a_submitter_cannot_make_the_platform_import_anything() -> None:
     for name in ("os:system", "boards:chess", "../chess", "builtins"):
         assert "is not installed here" in problems({"name": name})["environment.name"]
 
 
-def test_unknown_names_are_reported_together_with_every_other_fault() -> None:
+def test_unknown_names_are_reported_together_with_all_other_errors() -> None:
     found = problems({"name": "go"}, train={"zero_stage": 9})
 
     assert set(found) == {"environment.name", "train.zero_stage"}
 
 
 @pytest.mark.parametrize("name", [7, None, "", "x" * 65])
-def test_what_is_no_name_is_refused_in_one_sentence(name: Any) -> None:
+def test_an_invalid_name_is_refused_in_one_sentence(name: Any) -> None:
     assert "must be a name" in problems({"name": name})["environment.name"]
     assert (
         "must be a name" in problems({"name": "chess"}, algorithm={"advantage": name})["algorithm.advantage"]
     )
 
 
-def test_options_are_checked_by_what_the_extension_declares() -> None:
+def test_options_are_checked_against_the_extensions_declaration() -> None:
     assert (
         "did you mean 'size'"
         in problems({"name": "chess", "options": {"sise": 9}})["environment.options.sise"]
@@ -125,7 +126,7 @@ def test_options_are_checked_by_what_the_extension_declares() -> None:
         ),
     ],
 )
-def test_combinations_without_a_meaning_are_refused(
+def test_meaningless_combinations_are_refused(
     environment: dict[str, Any], algorithm: dict[str, Any], field: str, words: str
 ) -> None:
     assert words in problems(environment, algorithm=algorithm)[field]

@@ -1,4 +1,4 @@
-"""The tables of moves: what a status may become."""
+"""The tables of allowed moves between states."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -22,7 +22,7 @@ TABLES = [JOB_MOVES, PHASE_MOVES, GROUP_MOVES, SESSION_MOVES, BATCH_MOVES, EVALU
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.kind)
-def test_table_lists_every_state_and_only_those(table: TransitionTable[StrEnum]) -> None:
+def test_each_table_lists_exactly_the_states(table: TransitionTable[StrEnum]) -> None:
     states = set(type(next(iter(table.moves))))
 
     assert set(table.moves) == states
@@ -48,7 +48,7 @@ def test_sources_is_the_inverse_of_moves(table: TransitionTable[StrEnum]) -> Non
 
 
 @given(st.lists(st.sampled_from(JobState), max_size=30))
-def test_job_reaches_at_most_one_terminal_state_whatever_is_tried(moves: list[JobState]) -> None:
+def test_a_job_reaches_at_most_one_terminal_state_whatever_is_tried(moves: list[JobState]) -> None:
     state, ends = JobState.QUEUED, []
     for move in moves:
         if JOB_MOVES.allows(state, move):
@@ -66,16 +66,16 @@ def test_job_states_fall_into_waiting_active_and_terminal() -> None:
 
 
 @pytest.mark.parametrize("end", [PhaseState.ENDED, PhaseState.FAILED])
-def test_every_live_phase_may_end_and_fail_and_none_comes_back(end: PhaseState) -> None:
+def test_every_live_phase_may_end_or_fail_and_none_returns(end: PhaseState) -> None:
     assert PHASE_MOVES.sources(end) == LIVE_PHASE_STATES
     assert end in PHASE_MOVES.terminal
 
 
-def test_draining_phase_never_serves_again() -> None:
+def test_a_draining_phase_never_serves_again() -> None:
     assert not PHASE_MOVES.allows(PhaseState.DRAINING, PhaseState.ACTIVE)
 
 
-def test_illegal_move_says_what_is_allowed() -> None:
+def test_an_illegal_move_says_what_is_allowed() -> None:
     check: Callable[[JobState, JobState], None] = JOB_MOVES.check
     with pytest.raises(
         IllegalMove, match=r"from paused to running; from paused it may go to cancelled, failed, lost, queued"

@@ -1,4 +1,4 @@
-"""When a silent party is suspected: never early, never on silence alone, always in the end."""
+"""When a silent party is suspected: never early, never for silence alone, always in the end."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,8 @@ seconds = st.floats(0.0, 1000.0)
 
 
 def listen(watch: StallWatch, duration_s: float, answer: ProbeAnswer | None = None) -> bool:
-    """Ticks for so long, probing as asked; whether the party was stalled at the end."""
+    """Tick for this long and probe when asked to; return whether the party was stalled at the
+    end."""
     for _ in range(round(duration_s / TICK_S)):
         watch.listened(TICK_S)
         if watch.wants_probe() and answer is not None:
@@ -27,25 +28,25 @@ def listen(watch: StallWatch, duration_s: float, answer: ProbeAnswer | None = No
     return watch.is_stalled()
 
 
-def test_one_that_answers_no_probe_is_suspected_after_the_least_silence() -> None:
+def test_a_party_that_answers_no_probe_is_suspected_after_the_minimum_silence() -> None:
     watch = StallWatch()
     assert not listen(watch, LEAST_ALLOWED_S - TICK_S, ProbeAnswer.MUTE)
     assert listen(watch, TICK_S, ProbeAnswer.MUTE)
 
 
-def test_one_that_answers_but_does_nothing_is_suspected_as_well() -> None:
+def test_a_party_that_answers_but_does_nothing_is_suspected_as_well() -> None:
     assert listen(StallWatch(), LEAST_ALLOWED_S + PROBE_EVERY_S, ProbeAnswer.SAME)
 
 
-def test_nobody_is_suspected_on_silence_alone() -> None:
+def test_nobody_is_suspected_for_silence_alone() -> None:
     assert not listen(StallWatch(), MOST_ALLOWED_S * 2)
 
 
-def test_one_that_works_without_a_word_is_not_suspected() -> None:
+def test_a_party_that_works_silently_is_not_suspected() -> None:
     assert not listen(StallWatch(), 600.0, ProbeAnswer.MOVED)
 
 
-def test_slow_one_that_answers_probes_earns_patience_and_a_stopped_one_does_not() -> None:
+def test_a_slow_party_that_answers_probes_earns_patience_and_a_stopped_one_does_not() -> None:
     slow, stopped = StallWatch(), StallWatch()
     for watch, answer in ((slow, ProbeAnswer.SAME), (stopped, ProbeAnswer.MUTE)):
         listen(watch, 4.0, answer)
@@ -54,7 +55,7 @@ def test_slow_one_that_answers_probes_earns_patience_and_a_stopped_one_does_not(
     assert listen(stopped, LEAST_ALLOWED_S, ProbeAnswer.MUTE)
 
 
-def test_suspicion_that_was_wrong_is_not_repeated_at_once_and_is_forgotten_later() -> None:
+def test_a_wrong_suspicion_is_not_repeated_at_once_and_is_forgotten_later() -> None:
     watch = StallWatch()
     assert listen(watch, LEAST_ALLOWED_S, ProbeAnswer.MUTE)
     watch.suspected()
@@ -64,7 +65,7 @@ def test_suspicion_that_was_wrong_is_not_repeated_at_once_and_is_forgotten_later
     assert listen(watch, LEAST_ALLOWED_S, ProbeAnswer.MUTE)
 
 
-def test_listener_that_was_stopped_itself_blames_nobody() -> None:
+def test_a_listener_that_was_stopped_itself_blames_nobody() -> None:
     watch = StallWatch()
     listen(watch, 1.5, ProbeAnswer.MUTE)
     watch.listened(3600.0)
@@ -72,7 +73,7 @@ def test_listener_that_was_stopped_itself_blames_nobody() -> None:
     assert not watch.is_stalled()
 
 
-def test_long_prompt_and_an_announced_update_are_waited_for() -> None:
+def test_a_long_prompt_and_an_announced_update_extend_the_allowed_silence() -> None:
     watch = StallWatch()
     assert listen(watch, LEAST_ALLOWED_S, ProbeAnswer.SAME)
     assert not watch.is_stalled(prefill_s=8.0)
@@ -82,7 +83,7 @@ def test_long_prompt_and_an_announced_update_are_waited_for() -> None:
 
 
 @given(seconds, seconds, seconds)
-def test_allowed_silence_keeps_to_its_bounds_and_grows_with_each_reason(
+def test_the_allowed_silence_is_bounded_and_grows_with_each_reason(
     gap_s: float, prefill_s: float, update_s: float
 ) -> None:
     allowed_s = silence_allowed_s(largest_gap_s=gap_s, prefill_s=prefill_s, update_s=update_s)
@@ -92,7 +93,7 @@ def test_allowed_silence_keeps_to_its_bounds_and_grows_with_each_reason(
 
 
 @given(st.lists(st.floats(0.01, LEAST_ALLOWED_S - 2 * LONGEST_TICK_S), min_size=1, max_size=30))
-def test_one_that_shows_progress_within_the_least_silence_is_never_suspected(gaps: list[float]) -> None:
+def test_a_party_that_shows_progress_within_the_minimum_silence_is_never_suspected(gaps: list[float]) -> None:
     watch = StallWatch()
     for gap_s in gaps:
         assert not listen(watch, gap_s, ProbeAnswer.SAME)
@@ -109,7 +110,7 @@ def test_one_that_shows_progress_within_the_least_silence_is_never_suspected(gap
         max_size=60,
     )
 )
-def test_whatever_came_before_who_falls_silent_for_good_is_suspected_in_the_end(
+def test_a_party_that_goes_silent_for_good_is_suspected_in_the_end(
     history: list[tuple[str, float]],
 ) -> None:
     watch = StallWatch()

@@ -1,4 +1,4 @@
-"""What a retention policy deletes, and what it never does."""
+"""What a retention policy deletes, and what it never deletes."""
 
 from uuid import UUID
 
@@ -74,7 +74,7 @@ uploads = st.lists(
 
 @few
 @given(policies, jobs, uploads)
-def test_nothing_that_is_needed_or_refused_is_ever_planned(
+def test_a_plan_never_contains_what_is_needed_or_refused(
     policy: Policy, facts: list[JobFacts], files: list[UploadFacts]
 ) -> None:
     by_id, file_by_id = {job.id: job for job in facts}, {upload.id: upload for upload in files}
@@ -93,7 +93,7 @@ def test_nothing_that_is_needed_or_refused_is_ever_planned(
 
 @few
 @given(policies, jobs, uploads)
-def test_a_whole_job_goes_alone_and_nothing_is_planned_twice(
+def test_a_whole_job_is_planned_as_one_item_and_nothing_is_planned_twice(
     policy: Policy, facts: list[JobFacts], files: list[UploadFacts]
 ) -> None:
     plan = retention_plan(policy, jobs=facts, uploads=files)
@@ -107,7 +107,7 @@ def test_a_whole_job_goes_alone_and_nothing_is_planned_twice(
 
 @few
 @given(policies, jobs, uploads, st.sampled_from(sorted(SETTINGS)))
-def test_a_policy_that_keeps_longer_deletes_no_more(
+def test_a_policy_that_keeps_data_longer_deletes_no_more(
     policy: Policy, facts: list[JobFacts], files: list[UploadFacts], name: str
 ) -> None:
     # What follows is freed with the whole job: it is no ground for comparison.
@@ -124,7 +124,7 @@ def subjects(policy: Policy, facts: list[JobFacts], files: list[UploadFacts]) ->
 
 @few
 @given(policies, jobs, uploads)
-def test_what_was_planned_is_planned_no_more_once_it_is_gone(
+def test_deleted_items_are_not_planned_again(
     policy: Policy, facts: list[JobFacts], files: list[UploadFacts]
 ) -> None:
     plan = retention_plan(policy, jobs=facts, uploads=files)
@@ -154,7 +154,8 @@ def _without(job: JobFacts, plan: list[PlannedRemoval]) -> JobFacts:
 
 
 def night_of_an_8b_model(ended_days: float) -> JobFacts:
-    """8.03 billion parameters: bfloat16 weights of a version; weights, moments and masters of a checkpoint."""
+    """8.03 billion parameters: a version has bfloat16 weights; a checkpoint has weights, moments
+    and master copies."""
     version, checkpoint = 16 * GIGABYTE, 112 * GIGABYTE
     return JobFacts(
         id=SUBJECT,

@@ -1,4 +1,5 @@
-"""The scheduling decision on small hand-made snapshots: given machines and jobs, which decisions and which reasons."""
+"""The scheduling decision on small hand-made snapshots: which decisions and reasons follow from
+given machines and jobs."""
 
 from dataclasses import replace
 from typing import Any
@@ -69,7 +70,7 @@ def of_kind(plan: Plan, kind: type[Decision]) -> list[Decision]:
     return [d for d in plan.decisions if isinstance(d, kind)]
 
 
-def test_a_queued_job_gets_every_machine_its_role() -> None:
+def test_every_machine_gets_its_role_from_a_queued_job() -> None:
     plan = plan_of(QUEUED, machines=MULTIPLEXED)
     assert leases(plan) == {"alpha": Role.ROLLOUT, "beta": Role.ROLLOUT, "gamma": Role.AGENT}
     assert [d.to_state for d in plan.decisions if isinstance(d, MoveJob)] == [JobState.STARTING]
@@ -79,16 +80,14 @@ def test_a_queued_job_gets_every_machine_its_role() -> None:
     "missing, expected",
     [("rollout", "role rollout: rollout"), ("train", "role train: train"), ("agent", "role agent: agent")],
 )
-def test_a_tag_that_nobody_has_keeps_the_job_queued_with_role_and_tags_named(
-    missing: str, expected: str
-) -> None:
+def test_a_missing_tag_keeps_the_job_queued_and_role_and_tags_are_named(missing: str, expected: str) -> None:
     machines = tuple(replace(m, tags=m.tags - {missing}) for m in MULTIPLEXED)
     plan = plan_of(QUEUED, machines=machines)
     assert plan.decisions == ()
     assert f"no machine has the tags for {expected}" in plan.waiting_reasons[JOB]
 
 
-def test_a_placement_tag_that_nobody_has_is_named() -> None:
+def test_a_missing_placement_tag_is_named() -> None:
     plan = plan_of(replace(QUEUED, train_tags=frozenset({"gpu=h200"})), machines=MULTIPLEXED)
     assert plan.decisions == ()
     assert plan.waiting_reasons[JOB] == "no machine has the tags for role train: gpu=h200, train"
@@ -111,7 +110,7 @@ def test_a_job_on_recorded_trajectories_needs_one_machine_that_trains() -> None:
     assert plan.waiting_reasons[JOB] == "no machine has the tags for role train: train"
 
 
-def test_a_job_on_recorded_trajectories_trains_on_one_machine_until_its_updates_are_through() -> None:
+def test_a_job_on_recorded_trajectories_trains_on_one_machine_until_its_updates_are_done() -> None:
     starting = replace(RECORDED, state=JobState.STARTING)
     begins = (replace(MULTIPLEXED[0], phase=replace(TRAIN, state=PhaseState.STARTING)), *MULTIPLEXED[1:])
     plan = plan_of(starting, machines=begins)
@@ -185,7 +184,7 @@ def test_after_training_the_machine_rolls_out_again() -> None:
     assert leases(plan) == {"alpha": Role.ROLLOUT}
 
 
-def test_a_turn_without_a_batch_gives_the_machine_back() -> None:
+def test_a_training_phase_without_a_batch_gives_the_machine_back() -> None:
     def with_age(age_s: float) -> tuple[MachineView, ...]:
         return (replace(MULTIPLEXED[0], phase=replace(TRAIN, age_s=age_s)), *AT_WORK[1:])
 
@@ -220,7 +219,7 @@ def test_a_finished_job_drains_and_then_completes() -> None:
         (DesiredJobState.PAUSE, JobState.PAUSING, JobState.PAUSED),
     ],
 )
-def test_cancel_and_pause_drain_first(desired: DesiredJobState, via: JobState, end: JobState) -> None:
+def test_cancelling_and_pausing_drain_first(desired: DesiredJobState, via: JobState, end: JobState) -> None:
     job = replace(RUNNING, desired=desired)
     plan = plan_of(job, machines=AT_WORK)
     assert "gamma" in {d.machine for d in plan.decisions if isinstance(d, DrainPhase)}
@@ -232,7 +231,7 @@ def test_cancel_and_pause_drain_first(desired: DesiredJobState, via: JobState, e
     assert move.to_state is end
 
 
-def test_a_pause_lets_episodes_end_before_the_engines_go() -> None:
+def test_a_pause_lets_episodes_end_before_the_engines_stop() -> None:
     training = (replace(AT_WORK[0], phase=TRAIN), *AT_WORK[1:])
     pausing = replace(RUNNING, desired=DesiredJobState.PAUSE, state=JobState.PAUSING)
     drains = {
@@ -250,14 +249,14 @@ def test_a_pause_lets_episodes_end_before_the_engines_go() -> None:
     assert "beta" in drained(plan_of(pausing, machines=silent))
 
 
-def test_a_cancelled_job_waits_neither_for_episodes_nor_long_for_a_step() -> None:
+def test_a_cancelled_job_does_not_wait_for_episodes_and_not_long_for_a_step() -> None:
     training = (replace(AT_WORK[0], phase=TRAIN), *AT_WORK[1:])
     plan = plan_of(replace(RUNNING, desired=DesiredJobState.CANCEL), machines=training)
     drains = {d.machine: d.grace_s for d in plan.decisions if isinstance(d, DrainPhase)}
     assert drains == {"alpha": STEP_GRACE_S, "beta": None, "gamma": 0.0}
 
 
-def test_resume_puts_a_paused_job_back_into_the_queue() -> None:
+def test_resuming_puts_a_paused_job_back_into_the_queue() -> None:
     (move,) = plan_of(replace(QUEUED, state=JobState.PAUSED), machines=MULTIPLEXED).decisions
     assert isinstance(move, MoveJob)
     assert move.to_state is JobState.QUEUED
@@ -271,8 +270,9 @@ def test_a_silent_machine_loses_its_phase() -> None:
     assert failed.reason == "alpha sends no heartbeats"
 
 
-def test_after_nobody_was_heard_every_machine_gets_its_full_time() -> None:
-    """As when the web process stood still: the first machine that is heard again evicts no other."""
+def test_after_a_time_without_any_heartbeat_every_machine_gets_its_full_time() -> None:
+    """For example when the web process was stopped: the first machine that is heard again evicts no
+    other."""
     silent = [replace(m, is_healthy=False, unheard_s=60.0) for m in AT_WORK]
     patience = Patience(since_s=0.0)
     patience.note(AT_WORK, 50.0)
@@ -285,7 +285,7 @@ def test_after_nobody_was_heard_every_machine_gets_its_full_time() -> None:
     assert patience.is_over(60.1 + HEARTBEAT_LIMIT_S)
 
 
-def test_eviction_waits_when_most_machines_fall_silent_at_once() -> None:
+def test_eviction_waits_when_most_machines_go_silent_at_once() -> None:
     silent = [replace(m, is_healthy=False, unheard_s=20.0) for m in AT_WORK]
     assert of_kind(plan_of(RUNNING, machines=tuple(silent)), FailPhase) == []
     assert of_kind(plan_of(RUNNING, machines=(*silent[:2], AT_WORK[2])), FailPhase) == []
@@ -349,7 +349,7 @@ def test_draining_or_retagging_a_machine_drains_its_phase() -> None:
     assert drain.reason == "beta lacks the tag rollout"
 
 
-def test_the_last_rollout_machine_may_leave_and_come_back_while_the_agents_stay() -> None:
+def test_the_last_rollout_machine_may_leave_and_return_while_the_agents_stay() -> None:
     lost = (replace(MULTIPLEXED[0], tags=frozenset({"train"})), AT_WORK[2])
     plan = plan_of(RUNNING, machines=lost)
     assert of_kind(plan, MoveJob) == []
@@ -359,7 +359,7 @@ def test_the_last_rollout_machine_may_leave_and_come_back_while_the_agents_stay(
     assert leases(back) == {"alpha": Role.ROLLOUT}
 
 
-def test_an_edit_in_the_middle_of_a_turn_to_training_changes_who_trains() -> None:
+def test_an_edit_during_a_change_to_training_changes_which_machine_trains() -> None:
     due = replace(RUNNING, num_ready_groups=4)
     leaving = replace(ROLLOUT, state=PhaseState.DRAINING)
     swapped = (
@@ -373,13 +373,13 @@ def test_an_edit_in_the_middle_of_a_turn_to_training_changes_who_trains() -> Non
     assert leases(plan_of(due, machines=ended)) == {"alpha": Role.ROLLOUT, "beta": Role.TRAIN}
 
 
-def test_an_engine_behind_the_latest_version_is_told_so() -> None:
+def test_an_engine_behind_the_latest_version_is_told_to_update() -> None:
     (decision, _) = plan_of(replace(RUNNING, latest_version=3), machines=AT_WORK).decisions
     assert isinstance(decision, SetDesiredVersion)
     assert decision.version == 3
 
 
-def test_the_older_job_is_served_first_and_the_younger_is_told_why_it_waits() -> None:
+def test_the_older_job_is_served_first_and_the_younger_one_says_why_it_waits() -> None:
     younger = replace(QUEUED, id=OTHER, order=2)
     plan = plan_of(younger, QUEUED, machines=MULTIPLEXED)
     assert {d.job_id for d in plan.decisions if isinstance(d, Lease)} == {JOB}
@@ -422,7 +422,7 @@ DEAR = replace(
 )
 
 
-def test_where_handing_over_is_dear_a_turn_waits_for_its_second_batch() -> None:
+def test_training_waits_for_a_second_batch_if_handing_over_is_expensive() -> None:
     assert plan_of(DEAR, machines=AT_WORK).decisions == ()
     (drain,) = plan_of(replace(DEAR, num_ready_groups=8), machines=AT_WORK).decisions
     assert isinstance(drain, DrainPhase)
@@ -441,7 +441,9 @@ def test_where_handing_over_is_dear_a_turn_waits_for_its_second_batch() -> None:
     ],
     ids=["cheap", "no staleness to spare", "too few under way", "waited long", "the last batch"],
 )
-def test_a_turn_waits_for_no_second_batch_where_that_would_hold_up_something(change: dict[str, Any]) -> None:
+def test_training_does_not_wait_for_a_second_batch_if_that_would_delay_something(
+    change: dict[str, Any],
+) -> None:
     (drain,) = plan_of(replace(DEAR, **change), machines=AT_WORK).decisions
     assert isinstance(drain, DrainPhase)
 
@@ -457,7 +459,7 @@ def test_a_job_completes_only_when_its_last_version_is_measured() -> None:
     assert drained(done) == {"alpha", "beta", "gamma"}
 
 
-def test_what_is_asked_of_a_job_comes_before_the_evaluation_of_its_last_version() -> None:
+def test_a_request_to_a_job_comes_before_the_evaluation_of_its_last_version() -> None:
     trained = replace(RUNNING, published_batch=RUNNING.num_updates, awaits_evaluation=True)
 
     paused = plan_of(replace(trained, desired=DesiredJobState.PAUSE), machines=AT_WORK)

@@ -1,4 +1,5 @@
-"""Gangs on small hand-made snapshots: all or none, together in and together out, and who gives way to whom."""
+"""Gangs on small hand-made snapshots: all or none, starting and stopping together, and which job
+gives way."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -82,7 +83,7 @@ def test_machines_that_roll_out_hand_over_together_once_a_batch_is_ready() -> No
     assert all(isinstance(d, DrainPhase) and d.then and d.then.role is Role.TRAIN for d in plan.decisions)
 
 
-def test_who_is_free_first_waits_for_the_last_and_both_are_leased_at_once() -> None:
+def test_the_machine_that_is_free_first_waits_for_the_last_and_both_are_leased_at_once() -> None:
     slow = at("beta", *BOTH, rollout=PhaseState.DRAINING)
     free = at("alpha", *BOTH, rollout=None)
     assert plan_of(free, slow, GAMMA).decisions == (), "not rolled out again, not trained alone"
@@ -104,7 +105,7 @@ def test_a_job_that_trains_on_all_that_roll_out_says_so() -> None:
     )
 
 
-def test_a_slow_hand_over_is_told_and_what_is_on_the_way_waits_for_no_second_batch() -> None:
+def test_a_slow_hand_over_is_reported_and_a_forming_gang_does_not_wait_for_a_second_batch() -> None:
     assert isinstance(ALPHA.phase, PhaseView)
     leaving = replace(ALPHA, phase=replace(ALPHA.phase, state=PhaseState.DRAINING, age_s=9.0))
     dear = replace(
@@ -131,7 +132,7 @@ def test_dedicated_machines_are_leased_together_for_as_long_as_the_job_runs() ->
     )
 
 
-def test_why_the_other_machine_cannot_is_told() -> None:
+def test_the_reason_why_the_other_machine_cannot_train_is_reported() -> None:
     silent = replace(machine("epsilon", "train"), is_healthy=False, unheard_s=20.0)
     plan = plan_of(machine("delta", "train"), silent, at("beta", "rollout"), GAMMA, jobs=(RUNNING,))
     assert plan.waiting_reasons[JOB] == (
@@ -143,7 +144,7 @@ def test_why_the_other_machine_cannot_is_told() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_member_that_must_leave_takes_the_gang_with_it(number: int) -> None:
+def test_a_member_that_must_leave_ends_the_gang(number: int) -> None:
     tags: list[tuple[str, ...]] = [BOTH, BOTH]
     tags[number] = ("rollout",)
     plan = plan_of(
@@ -156,7 +157,7 @@ def test_one_member_that_must_leave_takes_the_gang_with_it(number: int) -> None:
     )
 
 
-def test_a_dry_run_tells_that_the_whole_gang_ends() -> None:
+def test_a_dry_run_says_that_the_whole_gang_ends() -> None:
     machines = (machine("alpha", *BOTH, phase=member(0)), machine("beta", *BOTH, phase=member(1)), GAMMA)
     edits = {machines[1].id: MachineEdit(tags=["rollout"])}
     looked = preview(Snapshot(machines=machines, jobs=(DUE,)), edits)
@@ -164,13 +165,13 @@ def test_a_dry_run_tells_that_the_whole_gang_ends() -> None:
 
 
 @pytest.mark.parametrize("left", [member(0, has_ended=True), member(1, PhaseState.ACTIVE, has_ended=True)])
-def test_what_is_left_of_a_gang_that_ends_is_drained(left: PhaseView) -> None:
+def test_the_remaining_members_of_an_ending_gang_are_drained(left: PhaseView) -> None:
     plan = plan_of(machine("alpha", *BOTH, phase=left), machine("beta", *BOTH), GAMMA)
     assert drained(plan) == {"alpha": "its gang stops training"}
     assert gang_of(plan) == []
 
 
-def test_a_member_that_fails_or_falls_silent_fails_the_others() -> None:
+def test_a_member_that_fails_or_goes_silent_fails_the_others() -> None:
     lost = member(0, failure="the disk is full")
     assert failed(plan_of(machine("alpha", *BOTH, phase=lost), machine("beta", *BOTH), GAMMA)) == {
         "alpha": "the gang lost a member: the disk is full"
@@ -182,7 +183,7 @@ def test_a_member_that_fails_or_falls_silent_fails_the_others() -> None:
     }
 
 
-def test_a_gang_that_does_not_come_together_is_released_whole_and_names_who_is_missing() -> None:
+def test_a_gang_that_does_not_assemble_is_released_as_a_whole_and_the_missing_members_are_named() -> None:
     late = GATHER_LIMIT_S + 1
     leader = machine("alpha", *BOTH, phase=member(0, PhaseState.STARTING, age_s=30.0))
     follower = machine("beta", *BOTH, phase=member(1, PhaseState.LEASED, age_s=30.0))
@@ -199,8 +200,9 @@ def test_a_gang_that_does_not_come_together_is_released_whole_and_names_who_is_m
     assert "alpha did not join" in failed(plan_of(leader, joined, GAMMA))["beta"]
 
 
-def test_of_two_jobs_that_hold_what_the_other_needs_the_younger_gives_way() -> None:
-    """Each rolls out on one of two machines that could train, and wants both: neither could ever train."""
+def test_of_two_jobs_that_need_each_others_machines_the_younger_gives_way() -> None:
+    """Each rolls out on one of two machines that could train and needs both, so neither could ever
+    train."""
     younger = replace(DUE, id=OTHER, order=2)
     machines = (
         ALPHA,
@@ -220,7 +222,7 @@ def test_of_two_jobs_that_hold_what_the_other_needs_the_younger_gives_way() -> N
     assert run.final.held_by(OTHER) == ()
 
 
-def test_nobody_is_preempted_where_that_would_not_complete_the_gang() -> None:
+def test_no_job_is_preempted_if_that_would_not_complete_the_gang() -> None:
     greedy = replace(DUE, num_train_machines=3)
     younger = replace(DUE, id=OTHER, order=2)
     plan = plan_of(ALPHA, at("beta", *BOTH, job=OTHER), GAMMA, jobs=(greedy, younger))

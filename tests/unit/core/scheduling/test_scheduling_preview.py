@@ -1,4 +1,4 @@
-"""Dry runs of edits: they are what the scheduler decides, they end somewhere, and they read well."""
+"""Dry runs of edits: they follow the scheduler's decisions, they terminate, and they read well."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,7 +35,8 @@ def test_a_dry_run_begins_with_exactly_the_plan_of_the_edited_snapshot(
 def test_a_dry_run_names_the_impact_on_each_phase_that_the_edit_ends(
     snapshot: Snapshot, edits: Mapping[UUID, MachineEdit]
 ) -> None:
-    """At rest, as turns come and go without an edit. What has no place at rest is told of as well."""
+    """In the quiescent state, because machines change roles without an edit. Phases that have no
+    place in this state are named as well."""
     final = dry_run(_with_demand(snapshot, is_due=False)).final
     made = preview(final, edits)
 
@@ -60,7 +61,7 @@ def test_a_dry_run_names_the_impact_on_each_phase_that_the_edit_ends(
 
 
 @given(snapshots())
-def test_every_snapshot_comes_to_an_end_that_breaks_no_tag(snapshot: Snapshot) -> None:
+def test_every_snapshot_becomes_stable_without_breaking_a_tag(snapshot: Snapshot) -> None:
     run = dry_run(snapshot)
 
     jobs = {job.id: job for job in run.final.jobs}
@@ -100,7 +101,7 @@ AT_WORK = (
 
 
 def told(*edits: tuple[str, MachineEdit], machines: tuple[MachineView, ...] = AT_WORK) -> list[str]:
-    """What a dry run says."""
+    """Return what a dry run says."""
     ids = {machine.name: machine.id for machine in machines}
     made: Preview = preview(
         Snapshot(machines=machines, jobs=(RUNNING,)), {ids[name]: edit for name, edit in edits}
@@ -125,7 +126,7 @@ def test_requests_of_the_last_rollout_machine_are_held() -> None:
     assert "waits: no machine has the tags for role rollout: rollout" in said[-1]
 
 
-def test_a_trainer_that_is_lost_ends_after_its_step_and_another_goes_on() -> None:
+def test_a_trainer_that_is_lost_ends_after_its_step_and_another_continues() -> None:
     training = (machine("alpha", "rollout", "train", role=Role.TRAIN), *AT_WORK[1:])
     said = told(
         ("alpha", MachineEdit(tags=["rollout"])),
@@ -182,8 +183,9 @@ MOMENTS = [
         ("gamma", MachineEdit(is_draining=True)),
     ],
 )
-def test_a_dry_run_says_the_same_at_every_moment_of_a_cycle(name: str, edit: MachineEdit) -> None:
-    """alpha rolls out and trains in turns; groups become ready, phases start, turn over and drain."""
+def test_a_dry_run_gives_the_same_answer_at_every_moment_of_a_cycle(name: str, edit: MachineEdit) -> None:
+    """alpha rolls out and trains in turns; groups become ready, and phases start, change roles and
+    drain."""
     answers = set()
     for role, state, num_ready in MOMENTS:
         for age_s in (0.0, 20.0):
@@ -203,7 +205,7 @@ def test_a_dry_run_says_the_same_at_every_moment_of_a_cycle(name: str, edit: Mac
     assert len(answers) == 1, answers
 
 
-def test_a_cordon_lets_what_runs_go_on() -> None:
+def test_a_cordon_lets_running_phases_continue() -> None:
     assert told(("beta", MachineEdit(is_cordoned=True))) == [
         "beta: the rollout phase of calc continues unchanged.",
         "calc continues as before.",

@@ -1,4 +1,5 @@
-"""Properties of the scheduling decision over random snapshots, and a simulation that must come to an end."""
+"""Properties of the scheduling decision over random snapshots, and a simulation that must
+terminate."""
 
 import random
 from collections import defaultdict
@@ -40,7 +41,7 @@ def test_the_same_snapshot_in_any_order_gives_the_same_plan(
 
 
 def singly(plan: Plan) -> Iterator[Decision]:
-    """With the leases of a gang one by one."""
+    """Return the decisions with the leases of a gang one by one."""
     for decision in plan.decisions:
         if isinstance(decision, LeaseGang):
             yield from decision.leases()
@@ -108,7 +109,7 @@ def test_a_job_on_recorded_trajectories_is_leased_for_training_only(snapshot: Sn
 
 
 @given(snapshots())
-def test_no_machine_where_training_is_due_is_leased_for_rollout(snapshot: Snapshot) -> None:
+def test_a_machine_on_which_training_is_due_is_not_leased_for_rollout(snapshot: Snapshot) -> None:
     plan = decide(snapshot)
     for lease in (d for d in plan.decisions if isinstance(d, Lease) and d.role is Role.ROLLOUT):
         job = next(job for job in snapshot.jobs if job.id == lease.job_id)
@@ -127,7 +128,8 @@ def test_no_machine_where_training_is_due_is_leased_for_rollout(snapshot: Snapsh
 
 @dataclass
 class World:
-    """A tiny cluster: supervisors obey, engines make groups, trainers publish; chance interferes for a while."""
+    """A tiny cluster: supervisors obey, engines produce groups, trainers publish, and chance
+    interferes for a while."""
 
     chance: random.Random
     machines: dict[str, MachineView]
@@ -164,7 +166,8 @@ class World:
                     self.jobs[job.id] = replace(job, state=decision.to_state)
 
     def _check(self, plan: Plan) -> None:
-        """Whatever was edited or failed: no machine works against its tags, and who waits is told why."""
+        """Whatever was edited or failed, no machine works against its tags, and a waiting job says
+        why it waits."""
         leaving = {d.phase_id for d in plan.decisions if isinstance(d, DrainPhase | FailPhase)}
         for lease in (d for d in singly(plan) if isinstance(d, Lease)):
             machine = self.machines[lease.machine]
@@ -180,14 +183,15 @@ class World:
             assert reason or {Role.ROLLOUT, Role.AGENT} <= active
 
     def edit(self, name: str, edit: MachineEdit) -> None:
-        """As a person does it: often after a look at what would happen, which is then what happens."""
+        """Edit as a person does, often after a look at what would happen, which is then what
+        happens."""
         machine = self.machines[name]
         told = preview(self.snapshot(), {machine.id: edit}) if self.chance.random() < 0.2 else None
         self.machines[name] = machine_edited(machine, edit)
         assert told is None or told.first == decide(self.snapshot())
 
     def check_gangs(self) -> None:
-        """A job trains on all its machines or on none, and what remains of a gang is on its way out."""
+        """A job trains on all its machines or on none, and what remains of a gang is ending."""
         training: dict[UUID, list[PhaseView]] = defaultdict(list)
         for machine in self.machines.values():
             if machine.phase is not None and machine.phase.gang is not None:
@@ -301,7 +305,7 @@ class World:
             self._end(name, has_failed=True)
 
     def _return(self, name: str) -> None:
-        """A machine comes back with a new boot: what lived on it has failed."""
+        """A machine returns with a new boot, and the phases of the old one have failed."""
         if self.machines[name].phase is not None:
             self._end(name, has_failed=True)
         self.machines[name] = replace(self.machines[name], is_healthy=True, unheard_s=0.0)

@@ -28,14 +28,14 @@ def lulls(*edges: tuple[float, float | None]) -> Lulls:
     "in_flight,kind",
     [(64.0, "full"), (57.6, "full"), (57.5, "partly_filled"), (1.0, "partly_filled"), (90.0, "full")],
 )
-def test_an_engine_is_full_from_nine_tenths_of_its_slots_on(in_flight: float, kind: str) -> None:
+def test_an_engine_is_full_from_nine_tenths_of_its_slots(in_flight: float, kind: str) -> None:
     seconds = dict(span_seconds(serving(0, 10, in_flight), Lulls()))
 
     assert {key: value for key, value in seconds.items() if value} == {("serving", kind): 10.0}
 
 
-def test_what_is_partly_filled_in_a_lull_is_a_draining_tail() -> None:
-    """Lulls 2–4 and 7–open touch the span 3–10 for 1 s and 3 s."""
+def test_a_partly_filled_engine_in_a_lull_is_a_draining_tail() -> None:
+    """The lulls 2–4 and from 7 on overlap the span 3–10 for 1 s and 3 s."""
     seconds = dict(span_seconds(serving(3, 10, 5.0), lulls((0, 1), (2, 4), (7, None))))
 
     assert seconds == {("serving", "draining_tail"): 4.0, ("serving", "partly_filled"): 3.0}
@@ -46,12 +46,12 @@ def test_a_full_engine_in_a_lull_is_full() -> None:
 
 
 @pytest.mark.parametrize("span", [serving(0, 10, None), serving(0, 10, 3.0, None)])
-def test_an_occupancy_that_nobody_measured_is_not_made_up(span: Span) -> None:
+def test_an_occupancy_that_was_not_measured_is_not_invented(span: Span) -> None:
     assert dict(span_seconds(span, lulls((0, None)))) == {("serving", ""): 10.0}
 
 
-def test_occupancy_is_requests_over_slots_of_the_time_served() -> None:
-    """(64 · 10 + 16 · 30) requests in flight of (64 · 10 + 32 · 30) slots."""
+def test_occupancy_is_requests_divided_by_slots_over_the_time_served() -> None:
+    """There are (64 · 10 + 16 · 30) requests in flight and (64 · 10 + 32 · 30) slots."""
     spans = [serving(0, 10, 64.0), serving(10, 40, 16.0, 32), Span("training", "", at(40), at(100))]
 
     told = activity((span, Lulls()) for span in spans)

@@ -1,4 +1,4 @@
-"""The grid on which metric points are gathered."""
+"""The grid on which metric points are bucketed."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ STEPS = st.integers(0, 2**62)
 
 
 @given(STEPS, STEPS, st.integers(1, 5_000))
-def test_no_more_buckets_are_touched_than_were_asked_for(one: int, other: int, num_buckets: int) -> None:
+def test_no_more_buckets_are_returned_than_requested(one: int, other: int, num_buckets: int) -> None:
     first, last = sorted((one, other))
 
     width = bucket_width(first, last, num_buckets)
@@ -21,17 +21,16 @@ def test_no_more_buckets_are_touched_than_were_asked_for(one: int, other: int, n
 
 
 @given(STEPS, st.integers(0, 10_000), st.integers(2, 500))
-def test_points_that_are_added_leave_the_older_buckets_as_they_were(
-    first: int, num_steps: int, num_buckets: int
-) -> None:
-    """Widths are powers of two and buckets begin at their multiples: a wider bucket holds whole narrower ones."""
+def test_adding_points_does_not_change_older_buckets(first: int, num_steps: int, num_buckets: int) -> None:
+    """Widths are powers of two and buckets begin at multiples of them, so a wider bucket contains
+    whole narrower ones."""
     before = bucket_width(first, first + num_steps, num_buckets)
     after = bucket_width(first, first + num_steps + 1, num_buckets)
 
     assert after % before == 0
 
 
-def test_a_range_that_fits_is_not_gathered_at_all() -> None:
+def test_a_range_that_fits_is_not_bucketed() -> None:
     assert bucket_width(100, 599, 500) == 1
     assert bucket_width(100, 600, 500) == 2
 

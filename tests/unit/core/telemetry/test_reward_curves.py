@@ -1,4 +1,5 @@
-"""Curves of rewards: thin, and the same whether they grow by one update or are made at once."""
+"""Reward curves are thinned out, and the same whether they grow update by update or are computed at
+once."""
 
 import random
 
@@ -12,7 +13,7 @@ def updates(number: int) -> list[CurvePoint]:
     return [CurvePoint(last, draw.uniform(-2, 2), draw.randint(1, 8)) for last in range(1, number + 1)]
 
 
-def test_a_curve_that_grew_update_by_update_is_the_one_made_at_once() -> None:
+def test_a_curve_that_grew_update_by_update_equals_the_one_computed_at_once() -> None:
     every, grown = updates(1000), list[CurvePoint]()
     for update in every:
         grown = curve_extended(grown, [update], num_points=NUM_POINTS)
@@ -28,7 +29,7 @@ def test_each_update_is_a_point_of_a_short_curve() -> None:
     assert curve_extended(few[:10], few[10:], num_points=NUM_POINTS) == few
 
 
-def test_updates_without_a_reward_make_no_point() -> None:
+def test_updates_without_a_reward_have_no_point() -> None:
     assert curve_extended([], [CurvePoint(1, 0.0, 0)], num_points=NUM_POINTS) == []
 
 

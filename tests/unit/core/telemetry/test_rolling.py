@@ -16,7 +16,7 @@ kinds = st.sampled_from([("serving", ""), ("idle", "no_job"), ("idle", "no_group
 
 @st.composite
 def ledgers(draw: st.DrawFn) -> list[MergedInterval]:
-    """Touching intervals."""
+    """Adjacent intervals."""
     rows, begin = [], START
     for _ in range(draw(st.integers(0, 12))):
         (state, cause), length = draw(kinds), draw(st.integers(1, 90))
@@ -29,7 +29,9 @@ def ledgers(draw: st.DrawFn) -> list[MergedInterval]:
 
 @settings(max_examples=60)
 @given(ledgers())
-def test_merged_intervals_touch_and_keep_every_duration_and_occupancy(rows: list[MergedInterval]) -> None:
+def test_merged_intervals_are_adjacent_and_keep_every_duration_and_occupancy(
+    rows: list[MergedInterval],
+) -> None:
     merged = intervals_merge(rows)
     assert all(a.ended_at == b.started_at for a, b in pairwise(merged))
     assert [r.started_at for r in rows[:1]] == [r.started_at for r in merged[:1]]
@@ -50,7 +52,7 @@ def durations(rows: list[MergedInterval]) -> dict[tuple[str, str], timedelta]:
 
 
 def occupancy(rows: list[MergedInterval]) -> dict[tuple[str, str], float]:
-    """The mean over the measured time of each kind."""
+    """Return the mean over the measured time of each kind."""
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for row in rows:
         if row.mean_in_flight is not None:

@@ -52,7 +52,7 @@ def branches_of(trees: FlatTrees) -> list[Branch]:
 
 
 @given(seed=st.integers(0, 2**32 - 1), sizes=st.lists(st.integers(0, 12), min_size=1, max_size=4))
-def test_branches_survive_and_every_sampled_token_is_held_once(seed: int, sizes: list[int]) -> None:
+def test_branches_are_preserved_and_every_sampled_token_occurs_once(seed: int, sizes: list[int]) -> None:
     rng = np.random.default_rng(seed)
     sessions = [random_session(rng, num_nodes=size) for size in sizes]
     trees = flatten(sessions)
@@ -92,7 +92,7 @@ def test_sessions_of_a_group_share_their_prompt_but_never_an_answer() -> None:
     assert trees.sample_sessions.tolist() == [0, 1, 2]
 
 
-def test_an_edited_message_shares_what_stands_before_the_edit() -> None:
+def test_an_edited_message_shares_what_precedes_the_edit() -> None:
     session = session_of(
         (None, NodeKind.ROOT, [1]), (0, NodeKind.SAMPLED, [5]),
         (1, NodeKind.PROMPT, [2, 3]), (2, NodeKind.SAMPLED, [6]),

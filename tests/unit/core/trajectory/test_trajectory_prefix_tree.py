@@ -1,4 +1,5 @@
-"""Trees of conversations: matching, forks, linearisation. Conversations are random walks over a few messages."""
+"""Trees of conversations: matching, forks, linearisation. Conversations are random walks over a few
+messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -113,7 +114,7 @@ def test_partial_masked_and_unknown_tokens_are_never_trained() -> None:
     assert node.num_path_tokens == 4
 
 
-def test_other_tools_or_another_beginning_give_a_new_root_with_its_cause() -> None:
+def test_different_tools_or_a_different_beginning_give_a_new_root_with_its_cause() -> None:
     tree = grow([[0]])
     assert tree.match((b"u9",), CONTEXT).cause is ForkCause.NEW_ROOT
     assert tree.match((b"u0", b"a0", b"u1"), b"other tools").cause is ForkCause.CONTEXT

@@ -25,12 +25,12 @@ def spans_of(versions: list[int]) -> Spans:
 
 
 @given(VERSIONS)
-def test_expanding_gives_back_each_token_its_version(versions: list[int]) -> None:
+def test_expanding_returns_the_version_of_each_token(versions: list[int]) -> None:
     assert spans_expand(spans_of(versions), len(versions)).tolist() == versions
 
 
 @given(VERSIONS, VERSIONS)
-def test_joining_pieces_is_joining_their_tokens(first: list[int], second: list[int]) -> None:
+def test_joining_pieces_joins_their_tokens(first: list[int], second: list[int]) -> None:
     joined = spans_concat(spans_of(first), num_first=len(first), second=spans_of(second))
     assert joined == spans_of(first + second)
 
@@ -40,7 +40,7 @@ def test_truncating_keeps_the_first_tokens(versions: list[int], num_tokens: int)
     assert spans_truncate(spans_of(versions), num_tokens) == spans_of(versions[:num_tokens])
 
 
-def test_bounds_leave_unknown_versions_out() -> None:
+def test_bounds_ignore_unknown_versions() -> None:
     assert spans_bounds((0, -1, 3, 5, 4, 2)) == (2, 5)
     assert spans_bounds((0, -1)) == (None, None)
 
