@@ -36,7 +36,7 @@ PARTS: dict[str, tuple[list[Path], list[str]]] = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_is_imported_is_declared(part: str) -> None:
+def test_every_import_is_declared(part: str) -> None:
     folders, extras = PARTS[part]
     declared = {_name(item) for item in PROJECT["dependencies"]}
     declared |= {_name(item) for extra in extras for item in PROJECT["optional-dependencies"][extra]}

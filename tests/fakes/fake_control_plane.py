@@ -1,9 +1,9 @@
-"""A control plane that speaks the worker contract and nothing else: tests set what is ordered and read what came.
+"""A control plane that speaks the worker contract and nothing else: tests set its orders and read what it received.
 
     plane = await FakeControlPlane.start()
     plane.order(Role.ROLLOUT, ...); await plane.until_state(phase_id, PhaseState.ACTIVE); await plane.stop()
 
-It checks on the way that the ledger touches, and acknowledges it.
+It also checks that the intervals of the ledger are adjacent, and acknowledges them.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""An engine without a model: the whole HTTP surface and scheduler of the embedded engine over arithmetic.
+"""An engine without a model: the embedded engine's HTTP surface and scheduler, on top of arithmetic.
 
 The next token is a pure function of (prefix, weight version), and so is its logprob: `next_token` and `next_logprob`
-tell a test what must come out. The fake's KV cache stores the tokens themselves, so a scheduler that mixes up rows,
+tell a test which values to expect. The fake's KV cache stores the tokens themselves, so a scheduler that mixes up rows,
 positions or prefixes gives wrong tokens here too. Faults: a delay per step, death after k tokens (connections break
 off, nothing listens any more), a hang.
 

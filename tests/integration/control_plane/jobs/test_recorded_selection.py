@@ -193,7 +193,7 @@ def test_exactly_the_sessions_that_the_data_section_names_are_selected(cast: Cas
         assert body["spec"]["data"]["jobs"] == [shown(source) for source in sources]
 
 
-def test_what_a_source_records_later_changes_nothing(cast: Cast) -> None:
+def test_sessions_that_a_source_records_later_are_not_selected(cast: Cast) -> None:
     source, rng = cast.job(), np.random.default_rng(1)
     record(source, 0, rng, num_groups=4)
     job = submit(cast, imitation(cast, shown(source), min_reward=None))

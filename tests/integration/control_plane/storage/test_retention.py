@@ -189,7 +189,7 @@ def test_rolled_up_points_are_returned_as_before(cast: Cast) -> None:
     assert MetricPoint.objects.filter(job=job, num_points__isnull=False).count() == 475
 
 
-def test_what_is_needed_stays(cast: Cast) -> None:
+def test_needed_data_stays(cast: Cast) -> None:
     live = cast.job(is_running=True)
     file_write(job_folder(live.id) / "checkpoints" / "batch-2" / "state.pt", 1000)
     nodes_make(live)

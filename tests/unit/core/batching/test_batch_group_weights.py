@@ -235,7 +235,7 @@ def test_a_batch_describes_its_sessions_and_groups() -> None:
     assert (metrics["reward/code/mean"], metrics["reward/other/mean"]) == (0.0, 0.5)
 
 
-def test_metrics_count_partial_rollouts_and_dropped_groups() -> None:
+def test_metrics_include_mixed_versions_and_prompt_lengths() -> None:
     begun, plain = session(1.0, 1, 2, 3), session(0.0, 1)
     later = dataclasses.replace(begun, nodes=[begun.nodes[0], with_spans(begun.nodes[1], (0, 4, 2, 5))])
 
