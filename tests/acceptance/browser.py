@@ -25,7 +25,7 @@ from playwright.sync_api import (
 from tests.acceptance.platform_process import PlatformProcess
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-# A browser that speaks to nothing but the platform.
+# A browser that connects only to the platform.
 ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -115,7 +115,7 @@ def accessibility_faults(page: Page) -> list[str]:
     """Return what axe rates as serious or worse on the current page."""
     if not AXE.exists():
         skip_or_fail("axe-core is not installed (make frontend-check installs it)")
-    # Evaluated by the debugger, which the page's content policy does not bind.
+    # The debugger evaluates it, so the page's content security policy does not apply.
     page.evaluate(AXE.read_text())
     result = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
     return [

@@ -117,7 +117,7 @@ class PlatformProcess:
         run = self.home.read_run()
         if run is None:
             return False
-        # Somebody else's installation may answer at an address of before; a command of `prefix` is no launcher.
+        # Another installation may answer at an earlier address, and a command of `prefix` is not a launcher.
         assert run.pid in {self.process.pid, *(process.pid for process in self.family())}
         return log.rstrip().endswith("up; Ctrl-C stops it")
 

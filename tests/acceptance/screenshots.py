@@ -34,7 +34,7 @@ HEIGHT = 900
 LONG_PAGES = frozenset({"job"})  # whole, however far they go down
 STEADY_AFTER_MS = 1500
 NUM_UPDATES_SEEN = 25
-# A group that grows: its answers are of different lengths and do not begin together.
+# A growing group: its answers have different lengths and do not begin together.
 ANSWERS = (900, 700, 1000, 500, 1100, 800)
 APART_S = 0.8
 NUM_VERSIONS_SEEN = 3

@@ -52,7 +52,7 @@ def test_a_job_continues_while_the_engine_of_beta_is_stopped(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:
-        # More updates than can be done before the stop is noticed, however fast the machine is.
+        # More updates than are possible before the stop is noticed, however fast the machine is.
         job = client.job_submit(calculator_spec(model_root, num_updates=10_000))
         wait_for_version(client, job["id"], 2)
         engines = VICTIMS["engine of beta"](platform)

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.platform_process import PlatformProcess, eventually, new_platform
 
-# A version of the example's weights has 3.4 MB.
+# A version of the example's weights takes 3.4 MB.
 SMALL_DISK = 'mount -t tmpfs -o size=2m none "$0" && exec "$@"'
 LARGER = "mount -o remount,size=256m"
 

@@ -178,7 +178,7 @@ def test_a_paused_job_frees_its_machines_and_continues_on_others(
         assert "the other job first" in {event["reason"] for event in requests}
 
 
-def test_a_cancelled_job_leaves_whole_artifacts_and_free_machines(
+def test_a_cancelled_job_leaves_complete_artifacts_and_free_machines(
     platform: PlatformProcess, model_root: Path
 ) -> None:
     with platform.client() as client:

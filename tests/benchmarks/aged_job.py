@@ -42,7 +42,7 @@ from seamlessflow.core.types.tags import Role  # noqa: E402
 from tests.fixtures.control_plane import Worker, phase_make, worker_make  # noqa: E402
 from tests.fixtures.forests import ForestShape, WrittenForest, forest_write  # noqa: E402
 
-# Beyond those of any phase of the past.
+# Numbers beyond those of any past phase.
 FIRST_FENCE = 1_000_000_000
 NUM_UPDATES = 200
 GROUPS_PER_UPDATE = 2

@@ -21,11 +21,11 @@ from tests.fixtures.repository import ROOT
 Fetch = Callable[[], Awaitable[None]]
 API = "/api/v1/"
 SCHEMA = ROOT / "api_schema" / "openapi.yaml"
-# No pages: files that are made anew and sent whole.
+# These are not pages but files that are created anew and sent whole.
 DOWNLOADS = frozenset(
     {"/api/v1/jobs/{job_id}/versions/{version}/export", "/api/v1/jobs/{job_id}/trajectories/{table}"}
 )
-# What the dashboard asks besides the plain address.
+# Requests of the dashboard besides those to the plain address.
 QUERIES: Mapping[str, tuple[str, ...]] = {
     "/api/v1/jobs": ("limit=200", "search=tiny", "state=running", "offset=10"),
     "/api/v1/jobs/{job_id}/events": ("subject=job,phase,version", "offset=500&limit=500"),

@@ -37,7 +37,7 @@ POLL_S = 0.02
 TIMEOUT_S = 300.0
 ALONE = "one process without planes, all of it"
 WHOLE, PLANES, CALLS, COMMITS = "the whole platform", "the planes", "calls", "commits"
-# The first whose word is in the command line.
+# The first entry whose word is in the command line applies.
 KINDS: Mapping[str, str] = {
     "seamlessflow.data_plane": "gateway",
     "rollout.engine": "engines",

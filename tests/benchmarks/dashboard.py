@@ -47,7 +47,7 @@ AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 _PAINTED = "performance.getEntriesByName('forest-painted')[0]?.startTime"
 _SCRIPT_KB = """performance.getEntriesByType('resource').filter((one) => /\\.js(\\?|$)/.test(one.name))
     .reduce((sum, one) => sum + one.encodedBodySize, 0) / 1000"""
-# One event per frame, as a hand would make them, and the frames that come of it.
+# One event per frame, as a hand would produce them, and the resulting frames.
 _MOVE = """
 async ([kind, seconds]) => {
   const canvas = document.querySelector('.forest-canvas canvas');
@@ -75,7 +75,7 @@ _AXE_RUN = """async () => (await axe.run()).violations
 
 
 async def measure() -> list[Row]:
-    # The build that is measured is that of the sources; axe comes with the tools.
+    # The measured build is that of the sources; axe comes with the tools.
     subprocess.run([sys.executable, "deploy/local/frontend.py", "--tools"], cwd=ROOT, check=True)  # noqa: ASYNC221
     async with web_world() as world, _browser() as browser:
         groups = {}

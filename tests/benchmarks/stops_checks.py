@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-# Each finds rows that must not be there.
+# Each finds rows that must not exist.
 CHECKS: Mapping[str, str] = {
     "the job did not complete": """
         SELECT state, state_reason FROM jobs_job

@@ -17,7 +17,7 @@ from tests.gpu.trainer_check import CASES, SHARING
 
 Rows = dict[str, dict[str, Any]]
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-# Largest and mean difference of the logprobs of trainer and engine, after weights that were handed over.
+# Largest and mean difference between the logprobs of trainer and engine, after weights were passed on.
 TOLERANCES = {"float32": (1e-3, 1e-4), "bfloat16": (1.0, 0.05)}
 
 

@@ -26,7 +26,7 @@ from tests.benchmarks.report import Bound, Goal, Measured, Row
 
 FOLDER = Path("build/bench/faults")
 ON_ONE_INSTALLATION = (*processes.FAULTS, *partitions.FAULTS, *watchers.FAULTS, *jobs.FAULTS)
-# The database stands on the disk of the whole installation, on which the others are mounted afterwards.
+# The database is on the disk of the whole installation, on which the others are mounted afterwards.
 DISK_SIZES = {"database": "512m", "artifacts": "1g", "logs": "32m"}
 
 

@@ -90,7 +90,7 @@ def _ends_or_pauses(trial: Trial, spec: dict[str, object]) -> None:
             trial.cancel(job_id)
     else:
         trial.figures.append(f"refused: {answer.json().get('detail', '')[:160]}")
-    # The machines are as good as before.
+    # The machines are as usable as before.
     trial.under_way(trial.spec(num_updates=4), version=4)
 
 

@@ -84,7 +84,7 @@ class Link:
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
-    # A connection that breaks on one side is ended on the other.
+    # If a connection breaks on one side, the other side is closed.
     with contextlib.closing(writer), contextlib.suppress(ConnectionError):
         while chunk := await reader.read(CHUNK_BYTES):
             await is_open.wait()
@@ -176,7 +176,7 @@ class Shuffler:
 
     async def _send_again(self, passed: httpx.Request, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        # Nobody reads what a repetition is answered, or whether it arrives.
+        # Nobody reads the answer to a repetition, or cares whether it arrives.
         with contextlib.suppress(httpx.TransportError):
             await self._client.send(
                 httpx.Request(passed.method, passed.url, headers=passed.headers, content=passed.content)

@@ -71,7 +71,7 @@ def test_the_table_shows_spread_and_a_goal_that_is_not_met() -> None:
     assert open_ended.replace(" ", "").endswith("|4|-|-|")
 
 
-def test_a_row_of_two_repeats_is_refused() -> None:
+def test_a_row_with_two_repeats_is_refused() -> None:
     with pytest.raises(TooFewRepeats, match="at least 3 repeats, got 2"):
         Measured([1, 2])
     assert Measured([1, 2], min_repeats=2).spread == (1, 2)

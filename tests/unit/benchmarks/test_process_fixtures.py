@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.processes import pid_by_words, processes_of, until
 
-# The child stands between fork and exec until the parent's input ends, as any child does for a moment.
+# The child waits between fork and exec until the parent's input ends, as any child does for a moment.
 FORKS_WITHOUT_EXEC = "import os, sys; pid = os.fork(); pid and print('forked', flush=True); sys.stdin.read()"
 
 

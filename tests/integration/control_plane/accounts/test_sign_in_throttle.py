@@ -108,7 +108,7 @@ def test_many_names_from_one_address_are_cut_off_and_leave_few_rows() -> None:
         cursor.execute("SELECT count(*) FROM accounts_signincounter")
         assert cursor.fetchone() == (ADDRESS_LIMIT + 2,)
     assert locks() == 1
-    # A customer of a provider has 2 ** 64 addresses of one network.
+    # A provider's customer has 2 ** 64 addresses in one network.
     assert {sign_in("wrong", name="x", address=f"2001:db8::{n:x}").status_code for n in range(1, 30)} == {
         200,
         429,

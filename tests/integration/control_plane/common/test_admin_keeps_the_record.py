@@ -59,7 +59,7 @@ def test_events_are_found_by_the_id_that_people_see(browser: Client, machine: Ma
     assert list(unknown) == []
 
 
-def test_the_newest_event_comes_first_with_its_second(browser: Client, machine: Machine) -> None:
+def test_the_newest_event_comes_first_and_shows_seconds(browser: Client, machine: Machine) -> None:
     page = browser.get(EVENTS)
     events = list(page.context["cl"].queryset)
 

@@ -40,7 +40,7 @@ from tests.fixtures.control_plane import (
 )
 
 METHODS = ("GET", "POST", "PATCH", "DELETE")
-# The description of the API holds nothing of anybody.
+# The description of the API contains nobody's data.
 PUBLIC = {"schema", "schema/ui"}
 ARGUMENT = re.compile(r"<(?:\w+:)?(\w+)>")
 

@@ -37,7 +37,7 @@ NUM_SOCKETS = 200
 SOCKETS_PER_ROUND = 10
 NUM_ROUNDS = NUM_SOCKETS // SOCKETS_PER_ROUND
 NUM_TOPICS = 3
-# A web process that hangs, not one that is slow.
+# Detects a web process that hangs, not one that is slow.
 HANG_S = 90.0
 HEAD_TIMEOUT_S = 2
 COME_AGAIN = 1012
@@ -200,13 +200,13 @@ async def test_a_web_process_that_stops_closes_its_sockets_and_does_not_wait_for
         polite = [await stack.enter_async_context(web.socket(http)) for _ in range(3)]
         for socket in polite:
             await socket.receive_str()
-        # It answers nothing, not even that the server takes its leave.
+        # It answers nothing, not even the server's close frame.
         mute = await http.ws_connect(f"{web.base_url}/ws/live", origin=web.base_url, autoping=False)
         web.process.send_signal(signal.SIGTERM)
         for socket in polite:
             while (message := await socket.receive()).type is aiohttp.WSMsgType.TEXT:
                 pass
-            # Not the socket's own code, which is another one where the client's answer found the line closed.
+            # Not the socket's own code, which differs if the client's answer found the connection closed.
             assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, COME_AGAIN)
         assert await asyncio.to_thread(web.process.wait, HANG_S) in (0, -signal.SIGTERM)
         assert "Traceback" not in web.log.read_text()

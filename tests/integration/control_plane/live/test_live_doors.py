@@ -27,7 +27,7 @@ async def close_code(browser: Browser) -> int | None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CLOSED_WITHIN_S):
             while True:
-                # Without a time-out of its own, which would end the socket.
+                # It has no timeout of its own, which would end the socket.
                 message = await browser.socket.output_queue.get()
                 if message["type"] == "websocket.close":
                     return int(message["code"])

@@ -110,7 +110,7 @@ def test_machines_that_handed_over_wait_for_each_other_and_train_under_one_fence
     }
 
 
-def test_members_are_told_of_one_another_and_the_leader_alone_may_publish(cast: Cast) -> None:
+def test_members_know_one_another_and_only_the_leader_may_publish(cast: Cast) -> None:
     job, _, orders = orders_in_training(cast)
     leads, follows = gang_in(orders["alpha"]), gang_in(orders["beta"])
 

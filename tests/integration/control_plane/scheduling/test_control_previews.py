@@ -200,7 +200,7 @@ def test_a_dry_run_gives_the_same_answer_throughout_a_cycle(cast: Cast) -> None:
             group.state = "ready" if index < num_ready else "open"
             group.ready_at = timezone.now()
             group.save()
-        # Heard just now, however slow this test is.
+        # The machine was heard just now, however slow this test is.
         MachineHeartbeat.objects.update(num_in_flight=number, received_at=timezone.now())
         shown = json.loads(
             browser.post("/api/v1/machines/preview", asked, content_type="application/json").content

@@ -59,7 +59,7 @@ def test_the_newest_value_of_a_long_job_is_returned(cast: Cast) -> None:
     assert {columns["value"][-1] for columns in metrics.values()} == {2_000.0}
 
 
-def test_buckets_are_the_arithmetic_of_their_points(cast: Cast) -> None:
+def test_buckets_summarise_their_points(cast: Cast) -> None:
     job = cast.job()
     values = {step: wave(step) for step in range(5, 1_003) if step % 7}
     points_make(job, "train/loss", values)

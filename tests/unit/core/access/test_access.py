@@ -63,7 +63,7 @@ def test_a_token_never_creates_one_that_may_do_more() -> None:
         scopes_granted({Scope.READ}, minter, is_installation=True)
 
 
-def test_operate_is_for_the_installation_and_its_operators() -> None:
+def test_the_operate_scope_is_for_the_installation_and_its_operators() -> None:
     assert scopes_granted({Scope.OPERATE}, OPERATOR, is_installation=True) == {Scope.OPERATE}
     for minter, is_installation in ((OPERATOR, False), (PERSON, True)):
         with pytest.raises(MintingRefused):

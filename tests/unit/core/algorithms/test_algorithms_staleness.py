@@ -50,7 +50,7 @@ def test_a_sample_without_trained_tokens_is_not_stale() -> None:
 
 
 @given(max_lag=st.integers(0, 20), version=st.integers(0, 60), step_version=st.integers(0, 60))
-def test_every_form_of_the_bound_draws_the_same_line(max_lag: int, version: int, step_version: int) -> None:
+def test_all_forms_of_the_staleness_bound_agree(max_lag: int, version: int, step_version: int) -> None:
     bound = StalenessBound(max_lag)
     is_allowed = bound.allows(step_version - version)
 

@@ -66,7 +66,7 @@ def test_every_snapshot_becomes_stable_without_breaking_a_tag(snapshot: Snapshot
 
     jobs = {job.id: job for job in run.final.jobs}
     for decision in decide(run.final).decisions:
-        # What is left to say concerns machines that nobody hears.
+        # What remains concerns machines that are not heard from.
         assert isinstance(decision, DrainPhase | FailPhase)
     for machine in run.final.machines:
         phase = machine.phase
