@@ -93,7 +93,7 @@ class PlatformProcess:
 
     @property
     def token(self) -> str:
-        return (self.home.root / "cli.token").read_text().strip()
+        return self.home.cli_token_file.read_text().strip()
 
     def sign_in_link(self) -> str:
         """Return a new link for the owner, which works once."""

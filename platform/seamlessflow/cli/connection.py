@@ -10,7 +10,6 @@ from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.state import Home, find_home
 from seamlessflow.client import Client
 
-CLI_TOKEN_FILE = "cli.token"
 URL_VARIABLE = "SEAMLESSFLOW_WEB_URL"
 TOKEN_VARIABLE = "SEAMLESSFLOW_TOKEN"
 
@@ -39,4 +38,4 @@ def client_of(home: Home) -> Client:
             "no platform is running here; start one with `seamlessflow up`, or set "
             f"{URL_VARIABLE} and {TOKEN_VARIABLE} to use a remote one"
         )
-    return Client(run.web_url, (home.root / CLI_TOKEN_FILE).read_text().strip())
+    return Client(run.web_url, home.cli_token_file.read_text().strip())

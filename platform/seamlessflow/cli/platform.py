@@ -9,17 +9,15 @@ from pathlib import Path
 
 import click
 
-from seamlessflow.cli.connection import CLI_TOKEN_FILE
 from seamlessflow.cli.connection import client_of as client_of
 from seamlessflow.cli.errors import CliError
 from seamlessflow.cli.local.layouts import LAYOUTS, MULTIPLEXED
 from seamlessflow.cli.local.machines import LocalMachine
 from seamlessflow.cli.local.process_tree import run_to_end
-from seamlessflow.cli.local.stack import Stack, running_stack
+from seamlessflow.cli.local.stack import CREATE_CLI_TOKEN, Stack, running_stack
 from seamlessflow.cli.local.state import Home, RunInfo, find_home
 from seamlessflow.cli.machines import health_of
 from seamlessflow.client import ApiError, Client
-from seamlessflow.core.access.operations import Scope
 
 STOP_TIMEOUT_S = 60.0
 DETACHED_START_TIMEOUT_S = 120.0
@@ -87,20 +85,12 @@ def status() -> None:
 
 
 async def welcome(stack: Stack) -> None:
-    """Make sure that there is an owner and a token for the command line; print the dashboard
-    link."""
-    token = stack.home.root / CLI_TOKEN_FILE
-    await stack.manage("ensure_owner")
+    """Make sure that the command line's token works, and print the dashboard link."""
+    token = stack.home.cli_token_file
     if not await _token_works(stack, token):
-        token.unlink(missing_ok=True)
-        # It may do all that this folder's owner may, and it is valid as long as the folder exists.
-        made = await stack.manage(
-            *("create_token", "--installation", "--name", "cli", "--never-expires"),
-            *("--scopes", ",".join(Scope)),
-        )
-        stack.home.kept(token, made.split()[-1])
-    link = (await stack.manage("create_sign_in_link")).split()[-1]
-    click.echo(f"dashboard  {link}  (signs you in once)")
+        token.unlink()
+        stack.home.kept(token, (await stack.manage(*CREATE_CLI_TOKEN)).split()[-1])
+    click.echo(f"dashboard  {stack.sign_in_link}  (signs you in once)")
 
 
 async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
@@ -111,8 +101,6 @@ async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
 
 async def _token_works(stack: Stack, token: Path) -> bool:
     """Whether the token belongs to this database and still allows control of the installation."""
-    if not token.exists():
-        return False
 
     def ask() -> bool:
         with Client(stack.web_url, token.read_text().strip()) as client:

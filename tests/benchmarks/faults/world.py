@@ -15,7 +15,6 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from seamlessflow.cli.connection import CLI_TOKEN_FILE
 from seamlessflow.cli.local.environment import (
     Addresses,
     gateway_environment,
@@ -54,7 +53,7 @@ class World:
 
     @property
     def token(self) -> str:
-        return (self.home.root / CLI_TOKEN_FILE).read_text().strip()
+        return self.home.cli_token_file.read_text().strip()
 
     def client(self) -> Client:
         return Client(self.web_url, self.token)

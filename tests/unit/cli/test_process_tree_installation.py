@@ -16,8 +16,8 @@ import pytest
 from seamlessflow.cli.local.environment import Addresses, machine_environment, plane_environment
 from seamlessflow.cli.local.machines import (
     LocalMachine,
-    ensure_token,
     forget_tokens_of_other_database,
+    missing_tokens,
     token_file,
     usable_core,
 )
@@ -175,19 +175,20 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
             private_folder(tmp_path / name, owner=US)
 
 
-async def test_a_token_is_requested_once_per_database(home: Home) -> None:
-    asked = []
-
-    async def register(machine: LocalMachine) -> str:
-        asked.append(machine.name)
-        return f"registered {machine.name}\ntoken-{len(asked)}\n"
-
-    alpha = LocalMachine("alpha", ("rollout",))
+def test_a_machine_is_registered_once_per_database(home: Home) -> None:
+    alpha = LocalMachine("alpha", ("rollout", "train"))
+    path = token_file(home, alpha)
+    commands = []
     for identity in ("database 1", "database 1", "database 2"):
         forget_tokens_of_other_database(home, identity=identity)
-        await ensure_token(home, alpha, register=register)
-    assert asked == ["alpha", "alpha"]
-    assert token_file(home, alpha).read_text() == "token-2"
+        missing = missing_tokens(home, [alpha])
+        commands.append(missing.get(path))
+        for file in missing:
+            home.kept(file, f"token of {identity}")
+
+    register = ("register_machine", "alpha", "--tags", "rollout,train")
+    assert commands == [register, None, register]
+    assert path.read_text() == "token of database 2"
     assert stat.S_IMODE(token_file(home, alpha).stat().st_mode) == 0o600
 
 

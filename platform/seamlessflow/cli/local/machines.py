@@ -1,12 +1,12 @@
 """The machines of an installation: slices of this host, each with its own supervisor.
 
-Takes names, tags and cores; makes a token file and the supervisor's `ProcessSpec` for each machine. Invariant: a token
-is created once per machine and database, and only its owner can read it.
+Takes names, tags and cores; names each machine's token file and makes its supervisor's `ProcessSpec`. Invariant: a
+token of another database is never used.
 """
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,13 +44,13 @@ def forget_tokens_of_other_database(home: Home, *, identity: str) -> None:
     noted.write_text(identity)
 
 
-async def ensure_token(
-    home: Home, machine: LocalMachine, *, register: Callable[[LocalMachine], Awaitable[str]]
-) -> None:
-    """Register the machine and store its token, unless a token is already stored."""
-    path = token_file(home, machine)
-    if not path.exists():
-        home.kept(path, (await register(machine)).split()[-1])
+def missing_tokens(home: Home, machines: Sequence[LocalMachine]) -> dict[Path, tuple[str, ...]]:
+    """Return the management commands that print the tokens of machines which have none, by the file for the token."""
+    return {
+        path: ("register_machine", machine.name, "--tags", ",".join(machine.tags))
+        for machine in machines
+        if not (path := token_file(home, machine)).exists()
+    }
 
 
 def supervisor_spec(

@@ -1,16 +1,17 @@
 """The whole product on one machine: database, broker, planes and machines, brought up in order.
 
 Takes a home folder and a list of machines; yields a `Stack` with the addresses of what runs. Order: PostgreSQL and
-Valkey; tables; tokens; then web, scheduler, background work, gateway and supervisors in parallel. They stop in reverse
-order. Invariant: whatever happens to this process, it leaves no process behind.
+Valkey; tables; owner and tokens; then web, scheduler, background work, gateway and supervisors in parallel. They stop
+in reverse order. Invariant: whatever happens to this process, it leaves no process behind.
 """
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from seamlessflow.cli.local.brokers import external_brokers_answer
@@ -22,8 +23,8 @@ from seamlessflow.cli.local.environment import (
 )
 from seamlessflow.cli.local.machines import (
     LocalMachine,
-    ensure_token,
     forget_tokens_of_other_database,
+    missing_tokens,
     supervisor_spec,
 )
 from seamlessflow.cli.local.migration import bring_up_to_date, database_identity, gateway_database
@@ -37,8 +38,15 @@ from seamlessflow.cli.local.ports import (
 from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
 from seamlessflow.cli.local.services import ServiceUrls, plan_services
 from seamlessflow.cli.local.state import Home, RunInfo, now_text
+from seamlessflow.core.access.operations import Scope
 
 log = logging.getLogger(__name__)
+
+# The command line may do all that this folder's owner may. Its token is valid as long as the folder exists.
+CREATE_CLI_TOKEN = (
+    *("create_token", "--installation", "--name", "cli", "--never-expires"),
+    *("--scopes", ",".join(Scope)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,7 @@ class Stack:
     addresses: Addresses
     plane_env: Mapping[str, str]
     machine_env: Mapping[str, str]
+    sign_in_link: str = ""  # for the owner's browser; it works once
 
     @property
     def web_url(self) -> str:
@@ -72,12 +81,9 @@ class Stack:
         """Return the gateway's database address and, if it uses the owner's role, the reason."""
         return await gateway_database(self.urls.database_url, self.urls.gateway_database_url)
 
-    async def _register(self, machine: LocalMachine) -> str:
-        return await self.manage("register_machine", machine.name, "--tags", ",".join(machine.tags))
-
-    async def prepare(self, machines: Sequence[LocalMachine]) -> None:
-        """Create the tables and tokens that must exist before the planes and the supervisors
-        start."""
+    async def prepared(self, machines: Sequence[LocalMachine]) -> "Stack":
+        """Create what must exist before the planes and the supervisors start: tables, owner and tokens. Returns this
+        stack with a link to sign in."""
         identity = await database_identity(self.urls.database_url)
         await bring_up_to_date(
             self.home,
@@ -86,9 +92,19 @@ class Stack:
             migrate=partial(self.manage, "migrate", "--noinput"),
         )
         forget_tokens_of_other_database(self.home, identity=identity)
-        async with asyncio.TaskGroup() as group:
-            for machine in machines:
-                group.create_task(ensure_token(self.home, machine, register=self._register))
+        missing = missing_tokens(self.home, machines)
+        if not self.home.cli_token_file.exists():
+            missing[self.home.cli_token_file] = CREATE_CLI_TOKEN
+        commands = (("ensure_owner",), ("create_sign_in_link",), *missing.values())
+        _, link, *secrets = await self._manage_all(commands)
+        for path, secret in zip(missing, secrets, strict=True):
+            self.home.kept(path, secret)
+        return replace(self, sign_in_link=link)
+
+    async def _manage_all(self, commands: Sequence[Sequence[str]]) -> list[str]:
+        """Run management commands in one process; returns the last word that each one printed."""
+        outputs = json.loads(await self.manage("run_commands", *map(json.dumps, commands)))
+        return [(output.split() or [""])[-1] for output in outputs]
 
     async def start(self, machines: Sequence[LocalMachine]) -> None:
         database_url, shortfall = await self.gateway_database()
@@ -125,7 +141,7 @@ async def running_stack(
             stack = _planned(home, tree, services.urls, addresses, environ)
             await external_brokers_answer(environ)
             await tree.start(*services.specs)
-            await stack.prepare(machines)
+            stack = await stack.prepared(machines)
             await stack.start(machines)
             if before_said_up is not None:
                 await before_said_up(stack)

@@ -80,6 +80,11 @@ class Home:
         return self.machines / f"{name}.token"
 
     @property
+    def cli_token_file(self) -> Path:
+        """The token that the command line uses for this installation."""
+        return self.root / "cli.token"
+
+    @property
     def run_file(self) -> Path:
         return self.root / "run.json"
 

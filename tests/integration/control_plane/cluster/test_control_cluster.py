@@ -90,6 +90,26 @@ def test_registering_prints_a_token_and_keeps_the_machine(cast: Cast) -> None:
 
 
 @pytest.mark.django_db
+def test_several_commands_run_in_one_process_until_one_fails() -> None:
+    written = io.StringIO()
+    commands = (["ensure_owner"], ["create_sign_in_link"], ["register_machine", "alpha", "--tags", "rollout"])
+
+    call_command("run_commands", *map(json.dumps, commands), stdout=written)
+
+    nothing, link, token = json.loads(written.getvalue())
+    assert nothing == ""
+    assert "/signin/sfl_" in link
+    assert token.startswith("sfm_")
+    with pytest.raises(CommandError, match="there is no user 'nobody'"):
+        call_command(
+            "run_commands",
+            json.dumps(["register_machine", "beta"]),
+            json.dumps(["create_sign_in_link", "--user", "nobody"]),
+        )
+    assert Machine.objects.filter(name="beta").exists()
+
+
+@pytest.mark.django_db
 def test_the_first_commands_of_an_installation_work() -> None:
     link, token = io.StringIO(), io.StringIO()
 
