@@ -15,7 +15,7 @@ from tests.acceptance.platform_process import PlatformProcess, eventually, kill_
 from tests.acceptance.steering import rest_tags_set
 from tests.acceptance.test_faults import assert_audit_holds, wait_for_version
 
-NUM_UPDATES = 16  # what is done to a gang has to come before its end
+NUM_UPDATES = 10  # what is done to a gang has to come before its end
 BOTH = ["rollout", "train"]
 Victims = Callable[[PlatformProcess], list[psutil.Process]]
 
