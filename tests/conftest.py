@@ -35,7 +35,8 @@ pytest_plugins = [
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("patient")
 
-ENGINE_CONTRACT = "tests/contract/engine/"
+# Folders whose tests share something that is slow to start: vLLM servers, or a whole installation.
+SHARING_FOLDERS = ("tests/contract/engine/", "tests/acceptance/jobs/", "tests/acceptance/pages/")
 DJANGO_KEYS = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
 
@@ -55,16 +56,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 class FilesWhole(LoadFileScheduling):
-    """Distribute whole files to the processes of a parallel run, because fixtures may belong to a
-    module.
-
-    The contract tests of engines stay together, because each vLLM server that they share takes half
-    a minute to start.
-    """
+    """Distribute whole files to the processes of a parallel run, because fixtures may belong to a module; and whole
+    folders whose tests share more than that."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return ENGINE_CONTRACT if file.startswith(ENGINE_CONTRACT) else file
+        return next((folder for folder in SHARING_FOLDERS if file.startswith(folder)), file)
 
 
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where xdist is switched off

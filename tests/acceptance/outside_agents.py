@@ -8,6 +8,7 @@ trainer meanwhile, so new versions appear while the long answers decode.
 import asyncio
 import itertools
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +16,6 @@ from openai import AsyncOpenAI
 from playwright.sync_api import Page
 
 from tests.acceptance.platform_process import PlatformProcess
-from tests.acceptance.test_streams_across_updates import GROUP_SIZE, MAX_TOKENS, feed, session_open
 
 # Swatches of the legend whose colour is somewhere on the canvas.
 VERSIONS_PAINTED = """() => {
@@ -30,6 +30,11 @@ VERSIONS_PAINTED = """() => {
     .filter((entry) => seen.has(getComputedStyle(entry.querySelector('i')).backgroundColor))
     .map((entry) => entry.textContent.trim());
 }"""
+
+MAX_TOKENS = 1200
+GROUPS_PER_BATCH = 2
+GROUP_SIZE = 2
+BETWEEN_BATCHES_S = 1.5  # enough for the machine that trained to take streams again
 
 
 def versions_painted(page: Page) -> list[str]:
@@ -99,3 +104,47 @@ async def talk(session: dict[str, Any], num_tokens: int, start_s: float) -> None
         await agent.chat.completions.create(
             model="policy", messages=[{"role": "user", "content": "Talk on."}], max_tokens=num_tokens
         )
+
+
+def external_spec(model_root: Path) -> dict[str, Any]:
+    return {
+        "name": "external agents",
+        "model": {"source": str(model_root / "endless"), "max_model_len": 2048},
+        "environment": {"name": "external"},
+        "rollout": {
+            "group_size": GROUP_SIZE,
+            "groups_per_batch": GROUPS_PER_BATCH,
+            "max_tokens_per_turn": MAX_TOKENS,
+            "max_num_seqs": 24,
+        },
+        "algorithm": {"max_staleness": 1000, "kl_coef": 0.0},  # room for the groups that streams leave open
+        "train": {"num_updates": 10_000, "learning_rate": 1e-3, "keep_versions": 100},
+    }
+
+
+async def feed(
+    http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group_size: int = GROUP_SIZE
+) -> None:
+    """Short sessions with an outcome each: what the trainer eats, batch by batch with time to roll out in between."""
+    for index in itertools.count():
+        if index % GROUPS_PER_BATCH == 0:
+            await asyncio.sleep(BETWEEN_BATCHES_S)
+        group = [await session_open(http, platform, job_id, f"short-{index}") for _ in range(group_size)]
+        for place, session in enumerate(group):
+            async with AsyncOpenAI(api_key=session["api_key"], base_url=session["base_url"]) as agent:
+                await agent.chat.completions.create(
+                    model="policy", messages=[{"role": "user", "content": "1+1"}], max_tokens=8
+                )
+            headers = {"Authorization": f"Bearer {platform.token}"}
+            path = f"/v1/sessions/{session['session']}"
+            for verb, body in (("reward", {"reward": float(place % 2)}), ("close", {})):
+                (await http.post(f"{path}/{verb}", json=body, headers=headers)).raise_for_status()
+
+
+async def session_open(
+    http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group: str
+) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {platform.token}"}
+    answer = await http.post("/v1/sessions", json={"job": job_id, "group": group}, headers=headers)
+    answer.raise_for_status()
+    return dict(answer.json())

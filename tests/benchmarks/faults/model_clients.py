@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.acceptance.test_streams_across_updates import external_spec
+from tests.acceptance.outside_agents import external_spec
 from tests.benchmarks.faults.trial import START_WITHIN_S, Trial
 from tests.benchmarks.faults.world import World
 

@@ -15,9 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from seamlessflow.client import Client
 from tests.acceptance.browser import note, note_refusal
-from tests.acceptance.outside_agents import Agents, versions_painted
+from tests.acceptance.outside_agents import Agents, external_spec, versions_painted
 from tests.acceptance.platform_process import PlatformProcess, eventually
-from tests.acceptance.test_streams_across_updates import external_spec
 
 pytestmark = pytest.mark.browser
 GROWTH_TIMEOUT_S = 90.0

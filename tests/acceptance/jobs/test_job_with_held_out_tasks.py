@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from seamlessflow.client import Client
 from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.job_watching import assert_audit_holds
 from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
-from tests.acceptance.test_faults import assert_audit_holds
 
 NUM_UPDATES, NUM_HELD_OUT, NUM_SAMPLES = 8, 6, 4
 

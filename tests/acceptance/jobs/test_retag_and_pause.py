@@ -14,6 +14,7 @@ from seamlessflow.client import ApiError, Client
 from seamlessflow.core.types.ids import IdKind, parse_id
 from seamlessflow_workers.weights.transports.file.receiving import weights_check
 from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.job_watching import assert_audit_holds, wait_for_version
 from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
 from tests.acceptance.steering import (
     admin_bulk_edit,
@@ -23,7 +24,6 @@ from tests.acceptance.steering import (
     rest_tags_set,
     said,
 )
-from tests.acceptance.test_faults import assert_audit_holds, wait_for_version
 
 TAGS = {"alpha": ["rollout", "train"], "beta": ["rollout"], "gamma": ["agent"]}
 NUM_RETAGGED_UPDATES = 60  # the last retag has to come before its last batch is sampled

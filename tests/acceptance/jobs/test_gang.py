@@ -11,9 +11,9 @@ import pytest
 
 from seamlessflow.client import Client
 from tests.acceptance.conftest import calculator_spec
+from tests.acceptance.job_watching import assert_audit_holds, wait_for_version
 from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
 from tests.acceptance.steering import rest_tags_set
-from tests.acceptance.test_faults import assert_audit_holds, wait_for_version
 
 NUM_UPDATES = 10  # what is done to a gang has to come before its end
 BOTH = ["rollout", "train"]

@@ -4,7 +4,6 @@ duplicated."""
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import psycopg
@@ -13,7 +12,8 @@ import pytest
 from seamlessflow.client import Client
 from seamlessflow.core.types.ids import IdKind, parse_id
 from tests.acceptance.conftest import calculator_spec
-from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard, new_platform
+from tests.acceptance.job_watching import assert_audit_holds, wait_for_version
+from tests.acceptance.platform_process import PlatformProcess, eventually, kill_hard
 
 NUM_UPDATES = 10  # the kill comes within a second of version 2, well before the end
 NUM_UPDATES_WITHOUT_BETA = 5
@@ -73,31 +73,6 @@ def test_a_job_continues_while_the_engine_of_beta_is_stopped(
         assert_audit_holds(client, job["id"])
 
 
-def test_restarting_the_whole_installation_resumes_the_job(model_root: Path, tmp_path: Path) -> None:
-    installation = new_platform(tmp_path / "home", model_root=model_root)
-    installation.start()
-    with installation.client() as client:
-        job_id = client.job_submit(calculator_spec(model_root, num_updates=NUM_UPDATES))["id"]
-        wait_for_version(client, job_id, 3)
-    installation.kill()
-
-    installation.start()
-
-    with installation.client() as client:
-        assert client.job_wait(job_id)["latest_version"] == NUM_UPDATES
-        assert_audit_holds(client, job_id)
-    installation.stop()
-
-
-def wait_for_version(client: Client, job_id: str, version: int) -> dict[str, Any]:
-    def reached() -> dict[str, Any] | None:
-        job = client.job_get(job_id)
-        assert job["state"] in ("queued", "starting", "running"), f"{job['state']}: {job['state_reason']}"
-        return job if job["latest_version"] >= version else None
-
-    return eventually(reached, timeout_s=180, what=f"version {version}") or {}
-
-
 def state_if_over(client: Client, job_id: str) -> str | None:
     job = client.job_get(job_id)
     return str(job["state"]) if job["ended_at"] else None
@@ -111,10 +86,3 @@ def is_suspected(platform: PlatformProcess, job_id: str) -> bool:
             [parse_id(IdKind.JOB, job_id)],
         )
         return said.fetchone() is not None
-
-
-def assert_audit_holds(client: Client, job_id: str) -> None:
-    report = client.job_part(job_id, "audit")
-    faults = [check for check in report["checks"] if not check["ok"]]
-    assert report["checks"]
-    assert not faults

@@ -7,7 +7,6 @@ was streamed, and recomputed under the weights of each version.
 """
 
 import asyncio
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +23,11 @@ from transformers.utils import logging as transformers_logging
 
 from seamlessflow.client import Client
 from seamlessflow.core.types.ids import IdKind, parse_id
+from tests.acceptance.outside_agents import MAX_TOKENS, external_spec, feed, session_open
 from tests.acceptance.platform_process import PlatformProcess, eventually
 
-MAX_TOKENS = 1200
 NUM_STREAMS = 6
 MIN_UPDATES = 4
-GROUPS_PER_BATCH = 2
-GROUP_SIZE = 2
-BETWEEN_BATCHES_S = 1.5  # enough for the machine that trained to take streams again
 MAX_LOGPROB_DIFFERENCE = 1e-3
 
 
@@ -123,22 +119,6 @@ def test_logprobs_recomputed_under_the_same_versions_match_those_served(
     assert largest < MAX_LOGPROB_DIFFERENCE
 
 
-def external_spec(model_root: Path) -> dict[str, Any]:
-    return {
-        "name": "external agents",
-        "model": {"source": str(model_root / "endless"), "max_model_len": 2048},
-        "environment": {"name": "external"},
-        "rollout": {
-            "group_size": GROUP_SIZE,
-            "groups_per_batch": GROUPS_PER_BATCH,
-            "max_tokens_per_turn": MAX_TOKENS,
-            "max_num_seqs": 24,
-        },
-        "algorithm": {"max_staleness": 1000, "kl_coef": 0.0},  # room for the groups that streams leave open
-        "train": {"num_updates": 10_000, "learning_rate": 1e-3, "keep_versions": 100},
-    }
-
-
 async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[Streamed]:
     """Keep streams running until some updates are published and some stream was handed over; feed
     the trainer meanwhile."""
@@ -160,35 +140,6 @@ async def drive(platform: PlatformProcess, client: Client, job_id: str) -> list[
         feeder.cancel()
         await asyncio.wait([feeder])
     return finished
-
-
-async def feed(
-    http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group_size: int = GROUP_SIZE
-) -> None:
-    """Run short sessions with an outcome each: the trainer's batches, with time to roll out in
-    between."""
-    for index in itertools.count():
-        if index % GROUPS_PER_BATCH == 0:
-            await asyncio.sleep(BETWEEN_BATCHES_S)
-        group = [await session_open(http, platform, job_id, f"short-{index}") for _ in range(group_size)]
-        for place, session in enumerate(group):
-            async with AsyncOpenAI(api_key=session["api_key"], base_url=session["base_url"]) as agent:
-                await agent.chat.completions.create(
-                    model="policy", messages=[{"role": "user", "content": "1+1"}], max_tokens=8
-                )
-            headers = {"Authorization": f"Bearer {platform.token}"}
-            path = f"/v1/sessions/{session['session']}"
-            for verb, body in (("reward", {"reward": float(place % 2)}), ("close", {})):
-                (await http.post(f"{path}/{verb}", json=body, headers=headers)).raise_for_status()
-
-
-async def session_open(
-    http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group: str
-) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {platform.token}"}
-    answer = await http.post("/v1/sessions", json={"job": job_id, "group": group}, headers=headers)
-    answer.raise_for_status()
-    return dict(answer.json())
 
 
 async def stream_one(http: httpx.AsyncClient, platform: PlatformProcess, job_id: str, group: str) -> Streamed:
