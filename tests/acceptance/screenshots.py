@@ -22,9 +22,8 @@ from seamlessflow.client import Client
 from tests.acceptance.browser import ARGUMENTS, CHROMIUM, web_url
 from tests.acceptance.conftest import calculator_spec
 from tests.acceptance.models import endless_model, example_model, example_tasks
-from tests.acceptance.outside_agents import Agents, versions_painted
+from tests.acceptance.outside_agents import Agents, external_spec, versions_painted
 from tests.acceptance.platform_process import PlatformProcess, eventually, new_platform
-from tests.acceptance.test_streams_across_updates import external_spec
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 Theme = Literal["light", "dark"]

@@ -97,7 +97,7 @@ async def world_running(
             )
             machines = machine_environment(home, services.urls, public, environ=environ)
             installation = Stack(home, tree, services.urls, addresses, planes, machines)
-            await installation.prepare(MACHINES)
+            installation = await installation.prepared(MACHINES)
             database_url, _ = await installation.gateway_database()
             specs = plane_specs(
                 addresses,
