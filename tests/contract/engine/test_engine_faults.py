@@ -10,7 +10,7 @@ from aiohttp import web
 
 from seamlessflow_workers.rollout.engine.engine import EmbeddedEngine
 from seamlessflow_workers.rollout.engine.runner import Sampled, StepBatch
-from seamlessflow_workers.rollout.serving.served_engine import EngineSettings
+from seamlessflow_workers.rollout.serving.served_engine import EngineSettings, PauseMode
 from seamlessflow_workers.rollout.serving.server import build_app
 from tests.contract.engine.conftest import DEADLINE_S, eventually
 from tests.fakes.fake_engine import FakeEngine, FakeRunner, Faults, next_token, start_fake_engine
@@ -53,6 +53,24 @@ async def test_hanging_engine_answers_verbs_only_when_it_goes_on() -> None:
 
         async with asyncio.timeout(DEADLINE_S):
             assert (await pause).status == (await task).status == 200
+    await engine.stop()
+
+
+async def test_a_caller_that_gives_up_on_a_pause_does_not_break_the_engine() -> None:
+    engine = await start_fake_engine(step_delay_s=0.001)
+    async with aiohttp.ClientSession(engine.base_url) as http:
+        answer = asyncio.create_task(http.post("/inference/v1/generate", json=ENDLESS))
+        await eventually(lambda: _is_running(engine))
+        pause = asyncio.create_task(engine.service.pause(PauseMode.WAIT, clear_cache=False))
+        await asyncio.sleep(0)  # it has given its order
+        pause.cancel()
+        await asyncio.wait([pause])
+        await engine.service.resume()
+
+        await http.post("/abort_requests", json={})
+        assert (await answer).status == 200
+        await engine.service.pause(PauseMode.WAIT, clear_cache=False)
+    assert not engine.service.failed.is_set()
     await engine.stop()
 
 

@@ -118,7 +118,7 @@ class EmbeddedEngine(ServedEngine):
             done.set_result(None)
 
         self._commands.put(_guarded(act, done))
-        await asyncio.wrap_future(done)
+        await _until(done)
 
     async def resume(self) -> None:
         def act() -> None:
@@ -199,7 +199,7 @@ class EmbeddedEngine(ServedEngine):
         )
 
     async def _call(self, act: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self._order(act))
+        return await _until(self._order(act))
 
     def _order(self, act: Callable[[], T]) -> Future[T]:
         """Have the engine's thread run `act` between two steps."""
@@ -315,6 +315,11 @@ class EmbeddedEngine(ServedEngine):
 def _wake(sequences: list[Sequence]) -> None:
     for sequence in sequences:
         sequence.changed.set()
+
+
+async def _until(done: Future[T]) -> T:
+    """Wait for the engine's thread. A caller that gives up must not cancel what that thread is about to resolve."""
+    return await asyncio.shield(asyncio.wrap_future(done))
 
 
 def _guarded(act: Callable[[], None], done: Future[T]) -> Callable[[], None]:
