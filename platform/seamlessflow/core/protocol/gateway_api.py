@@ -120,7 +120,7 @@ CHAT = Operation(
     description=(
         "Every answer is recorded and may be trained on. With `stream` the answer is a stream of events, each a "
         "ChatCompletionChunk, up to `data: [DONE]`. An error after the first byte comes as an event with an "
-        "ErrorBody."
+        "ErrorBody. Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
     ),
     security=SESSION_KEY,
     parameters=[

@@ -16,9 +16,10 @@ class StreamOptions(msgspec.Struct):
 class ChatBody(msgspec.Struct):
     """The body of `POST /v1/chat/completions`.
 
-    `temperature`, `top_p`, `top_k` and `min_p` are accepted, but the job's values are used. `seed`, the penalties,
-    `logit_bias`, `response_format`, `functions` and `min_tokens` are refused unless their value has no effect.
-    `tool_choice` is `auto` or `none`. Other fields of OpenAI's API are ignored.
+    `temperature`, `top_p`, `top_k` and `min_p` are accepted if they are valid, but the job's values are used. `seed` is
+    recorded and has no effect. The penalties, `logit_bias`, `response_format`, `functions` and `min_tokens` are refused
+    unless their value has no effect. `tool_choice` is `auto` or `none`. Any other field is ignored, and the response
+    header `X-SeamlessFlow-Ignored` names it.
     """
 
     messages: list[dict[str, Any]]
@@ -39,8 +40,8 @@ class ChatBody(msgspec.Struct):
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    seed: int | None = None  # recorded, without effect
     # Refused unless the value has no effect.
-    seed: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     repetition_penalty: float | None = None

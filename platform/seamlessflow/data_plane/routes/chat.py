@@ -10,6 +10,7 @@ flight. Without header and key, a repeated body is a new turn.
 import asyncio
 import contextlib
 import hashlib
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
@@ -50,6 +51,9 @@ from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan, turn
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit, turn_grow
 
+FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # what may stand in a header; others are only counted
+MAX_IGNORED_NAMED = 20
+NO_CACHE = (b"cache-control", b"no-cache")
 NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
 
 
@@ -231,7 +235,7 @@ class ChatRoute:
         is_streamed = bool(request.stop) or self._watched.is_watched(turn.session.group_id)
         await _all([self._grow_silently(turn, choice, is_streamed=is_streamed) for choice in turn.choices])
         await self._commit(turn, is_recorded=is_recorded)
-        await send_whole(send, reply.whole())
+        await send_whole(send, reply.whole(), headers=ignored_header(request.ignored))
 
     async def _grow_silently(self, turn: Turn, choice: Choice, *, is_streamed: bool) -> None:
         with _refusals():
@@ -241,7 +245,9 @@ class ChatRoute:
     async def _answer_stream(
         self, turn: Turn, request: ChatRequest, reply: Reply, send: Send, *, is_recorded: bool
     ) -> None:
-        await send_head(send, HTTPStatus.OK, EVENT_STREAM, headers=[(b"cache-control", b"no-cache")])
+        await send_head(
+            send, HTTPStatus.OK, EVENT_STREAM, headers=[NO_CACHE, *ignored_header(request.ignored)]
+        )
         try:
             await _write(send, b"".join(reply.opening(choice) for choice in turn.choices))
             async with aclosing(self._chunks(turn, reply)) as chunks:
@@ -337,6 +343,14 @@ def _refusals() -> Iterator[None]:
         raise ApiError(
             HTTPStatus.SERVICE_UNAVAILABLE, f"{error}.", code="overloaded", headers={"retry-after": "1"}
         ) from error
+
+
+def ignored_header(ignored: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Return the header that names the fields of a body that have no effect, if there are any."""
+    names = [name for name in ignored if FIELD_NAME.fullmatch(name)][:MAX_IGNORED_NAMED]
+    num_more = len(ignored) - len(names)
+    text = ", ".join(names + ([f"{num_more} more"] if num_more else []))
+    return [(b"x-seamlessflow-ignored", text.encode())] if text else []
 
 
 async def _write(send: Send, chunk: bytes) -> None:

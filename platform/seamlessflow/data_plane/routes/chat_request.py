@@ -1,19 +1,21 @@
 """Parses and checks the body of a chat completion.
 
 A field that would change the sampling distribution is either overridden by the job's value, which is recorded with the
-turn, or refused by name; none is dropped silently.
+turn, or refused by name. Fields that the gateway does not know are listed as ignored. None is dropped silently.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from seamlessflow.core.protocol.openai_chat import ChatBody
+from seamlessflow.core.protocol.openai_chat import ChatBody, StreamOptions
 from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.data_plane.errors import bad_request, param_of
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
+Number = TypeVar("Number", int, float)
 MAX_CHOICES = 64
 MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, even if it is short
 MAX_STOP_STRINGS = 4
@@ -21,7 +23,6 @@ MAX_TOP_LOGPROBS = 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "seed": (None,),
     "frequency_penalty": (None, 0.0),
     "presence_penalty": (None, 0.0),
     "repetition_penalty": (None, 1.0),
@@ -30,7 +31,29 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "functions": (None, []),
     "min_tokens": (None, 0),
 }
+# Values that OpenAI's API or vLLM accepts. Others are refused even though the job's own value is used.
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (-1, 1 << 31),
+    "min_p": (0, 1),
+}
+
+
+class _KnownStreamOptions(StreamOptions, forbid_unknown_fields=True):
+    pass
+
+
+class _KnownChatBody(ChatBody, forbid_unknown_fields=True):
+    """A body without unknown fields, as most are: it is parsed once."""
+
+    stream_options: _KnownStreamOptions | None = None
+
+
+_decode_known = msgspec.json.Decoder(_KnownChatBody).decode
 _decode = msgspec.json.Decoder(ChatBody).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +67,14 @@ class ChatRequest:
     has_usage: bool  # the stream ends with a chunk that has the usage
     has_logprobs: bool
     has_top_logprobs: bool
-    flags: dict[str, Any]  # recorded with the turn: the values that the job overrides
+    flags: dict[str, Any]  # recorded with the turn: the seed, and the values that the job overrides
+    ignored: tuple[str, ...]  # unknown fields of the body
 
 
 def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     """Parse a body; the job fixes `temperature` for this session. Raises ApiError (400), which names the field."""
     try:
-        body = _decode(raw)
+        body, ignored = _body(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(
             f"The request body is not a valid chat completion: {error}.", param=param_of(str(error))
@@ -64,6 +88,8 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
                 param=field,
                 code="unsupported_parameter",
             )
+    for field, (low, high) in _RANGES.items():
+        _bounded(field, getattr(body, field), low, high, default=low)
     _check_messages(body.messages)
     tools = _tools(body)
     return ChatRequest(
@@ -75,9 +101,25 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
         is_streamed=bool(body.stream),
         has_usage=bool(body.stream_options and body.stream_options.include_usage),
         has_logprobs=bool(body.logprobs),
-        has_top_logprobs=_bounded("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS, default=0) > 0,
-        flags=_overrides(body, temperature),
+        has_top_logprobs=_num_top_logprobs(body) > 0,
+        flags=_flags(body, temperature),
+        ignored=ignored,
     )
+
+
+def _body(raw: bytes) -> tuple[ChatBody, tuple[str, ...]]:
+    """Return the body and the names of its unknown fields."""
+    try:
+        return _decode_known(raw), ()
+    except msgspec.ValidationError:
+        return _decode(raw), tuple(_unknown_fields(raw))
+
+
+def _unknown_fields(raw: bytes) -> Iterator[str]:
+    fields = _decode_fields(raw)
+    yield from (name for name in fields if name not in ChatBody.__struct_fields__)
+    options = _decode_options(fields.get("stream_options", b"null")) or {}
+    yield from (f"stream_options.{name}" for name in options if name not in StreamOptions.__struct_fields__)
 
 
 def _shown(accepted: tuple[object, ...]) -> str:
@@ -140,12 +182,24 @@ def _max_tokens(body: ChatBody) -> int | None:
     return None if asked is None else _bounded(field, asked, 1, 1 << 31, default=1)
 
 
-def _bounded(field: str, value: int | None, low: int, high: int, *, default: int) -> int:
+def _num_top_logprobs(body: ChatBody) -> int:
+    number = _bounded("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS, default=0)
+    if number and not body.logprobs:
+        raise bad_request(f"top_logprobs is {number}, but logprobs is not true.", param="top_logprobs")
+    return number
+
+
+def _bounded(field: str, value: Number | None, low: Number, high: Number, *, default: Number) -> Number:
     if value is None:
         return default
     if not low <= value <= high:
         raise bad_request(f"{field} must be from {low} to {high}, got {value}.", param=field)
     return value
+
+
+def _flags(body: ChatBody, temperature: float) -> dict[str, Any]:
+    seed = {} if body.seed is None else {"seed": body.seed}
+    return seed | _overrides(body, temperature)
 
 
 def _overrides(body: ChatBody, temperature: float) -> dict[str, Any]:

@@ -51,11 +51,13 @@ BAD_CHATS: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": -5}, "max_tokens"), ({"max_tokens": "5"}, "max_tokens"),
     ({"max_tokens": 10**30}, "max_tokens"), ({"max_completion_tokens": 0}, "max_completion_tokens"),
     ({"top_logprobs": 50}, "top_logprobs"), ({"logprobs": "yes"}, "logprobs"), ({"stream": "yes"}, "stream"),
-    ({"stream_options": [1]}, "stream_options"), ({"temperature": "hot"}, "temperature"), ({"seed": 7}, "seed"),
+    ({"stream_options": [1]}, "stream_options"), ({"temperature": "hot"}, "temperature"), ({"seed": 7.5}, "seed"),
     ({"logit_bias": {"1": 5}}, "logit_bias"), ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"tools": "f"}, "tools"), ({"tools": [7]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function"}}, "tool_choice"), ({"model": 7}, "model"),
     ({"chat_template_kwargs": "x"}, "chat_template_kwargs"),
+    ({"temperature": -1}, "temperature"), ({"temperature": 2.5}, "temperature"), ({"top_p": 1e308}, "top_p"),
+    ({"top_k": -(2**62)}, "top_k"), ({"min_p": -1.0}, "min_p"), ({"top_logprobs": 5}, "top_logprobs"),
 ]  # fmt: skip
 # It may be answered or refused, but must not fail.
 ODD_CHATS: list[dict[str, Any]] = [
@@ -71,7 +73,7 @@ ODD_CHATS: list[dict[str, Any]] = [
     {"messages": [USER], "tools": [{"type": "function", "function": {"name": "f", "parameters": [[[]]]}}]},
     {"messages": [USER], "chat_template_kwargs": {"messages": 1, "tools": 2, "add_generation_prompt": 0}},
     {"messages": [USER], "chat_template_kwargs": {"bos_token": 7, "self": 1}},
-    {"messages": [USER], "top_p": 1e308, "top_k": -(2**62), "min_p": -1.0, "temperature": 0},
+    {"messages": [USER], "top_p": 1, "top_k": 0, "min_p": 0.0, "temperature": 0, "seed": -(2**62)},
     {"messages": [USER], "user": {"a": [1]}, "metadata": 7},
 ]  # fmt: skip
 

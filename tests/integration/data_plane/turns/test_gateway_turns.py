@@ -146,7 +146,12 @@ async def test_a_stop_string_ends_the_answer_and_its_token_stays_in_the_node(
 @pytest.mark.parametrize(
     "fields,param",
     [
-        ({"seed": 3}, "seed"),
+        ({"seed": "three"}, "seed"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"min_p": -0.5}, "min_p"),
+        ({"top_logprobs": 3}, "top_logprobs"),
         ({"logit_bias": {"5": 1.0}}, "logit_bias"),
         ({"tool_choice": "required", "tools": TOOLS}, "tool_choice"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
@@ -164,6 +169,26 @@ async def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], 
     with pytest.raises(ApiError) as refused:
         chat_request_parse(json.dumps({"messages": [user("?")]} | fields).encode(), temperature=1.0)
     assert (refused.value.status, refused.value.param) == (400, param)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_seed_is_recorded_and_an_unknown_field_is_named_as_ignored(
+    gateway_world: GatewayWorld, is_streamed: bool
+) -> None:
+    world = gateway_world
+    await world.start_engines(lambda prompt: "yes<|im_end|>")
+    (group,) = await world.lease(world.make_phase(Role.AGENT), max_sessions=2)
+    assert world.http is not None
+    body = {"messages": [user("?")], "seed": 7, "user": "somebody", "stream": is_streamed}
+    async with world.http.post(
+        f"{world.base_url}/v1/chat/completions",
+        json=body,
+        headers={"Authorization": f"Bearer {group['sessions'][0]['api_key']}"},
+    ) as response:
+        await response.read()
+
+    assert (response.status, response.headers["X-SeamlessFlow-Ignored"]) == (200, "user")
+    assert world.sql("SELECT flags FROM trajectory_node WHERE kind = 2") == [({"seed": 7},)]
 
 
 async def test_bad_keys_and_long_prompts_are_refused_as_openai_does(gateway_world: GatewayWorld) -> None:
