@@ -2,6 +2,7 @@
 may use them."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -54,6 +55,7 @@ TS_PROSE = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|>[^<>{
 TS_NAME = re.compile(r"[A-Za-z_$#][\w$]*")
 
 
+@functools.cache  # most names occur many times
 def retired_in(name: str) -> list[str]:
     words = " ".join(part.lower() for part in PART.findall(name))
     return [old for old in RETIRED if re.search(rf"\b{old}\b", words)]
