@@ -20,6 +20,7 @@ from seamlessflow.client import Client
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
+POLL_S = 0.2  # each look is a request or a search of processes, on the cores that the jobs use
 Result = TypeVar("Result")
 
 
@@ -30,7 +31,7 @@ def eventually(probe: Callable[[], Result], *, timeout_s: float, what: str) -> R
         if value := probe():
             return value
         assert time.monotonic() < deadline_at, f"{what} did not happen within {timeout_s:.0f} s"
-        time.sleep(0.1)
+        time.sleep(POLL_S)
 
 
 @dataclass
