@@ -8,8 +8,6 @@ DEMO_FLAGS = $(if $(LR),--lr $(LR)) $(if $(LAYOUT),--layout $(LAYOUT)) $(if $(EN
 
 # Number of processes for the tests. Many tests wait for a deadline, so one more than there are cores is fastest.
 WORKERS ?= 3
-# Number of processes for the acceptance tests, each of which keeps two cores busy.
-ACCEPTANCE_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup vllm vllm-if-possible demo test test-gpu check lint types imports schema frontend frontend-check screenshots bench soak rehearsal clean
@@ -31,13 +29,13 @@ demo: setup $(if $(filter vllm,$(ENGINE)),vllm) ## train the example policy thro
 	@$(BIN)/seamlessflow demo $(DEMO_FLAGS)
 
 # The environment of vLLM is created while the checks run. Tests start in the order of their folders, so that the short ones
-# of tests/unit come last and no process waits long for another. The acceptance tests run after all others: one process
-# runs the jobs of one installation, another runs the pages and starts installations.
-test: setup ## run every check and every test that needs no GPU (in WORKERS=3 processes, then ACCEPTANCE_WORKERS=2)
+# of tests/unit come last and no process waits long for another. The acceptance tests run after all others, in one
+# process: a job keeps two cores busy.
+test: setup ## run every check and every test that needs no GPU (WORKERS=3 processes, acceptance tests in one)
 	@$(MAKE) --no-print-directory -j2 vllm-if-possible lint imports schema types frontend-check
 	@failed=0; set -x; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/acceptance || failed=1; \
-	$(BIN)/python -m pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance || failed=1; \
+	$(BIN)/python -m pytest tests/acceptance || failed=1; \
 	exit $$failed
 
 test-gpu: setup vllm-if-possible ## test the engine, the trainer and whole jobs on an NVIDIA GPU (DEVICE=cpu tries the suite without one)
