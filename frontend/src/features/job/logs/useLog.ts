@@ -2,8 +2,8 @@
 import { useEffect, useRef, useState } from "react";
 import { ApiProblem, api, bodyOf } from "../../../api/client";
 import { useServerClock } from "../../../live/LiveProvider";
-import { bytes, clock } from "../../../ui/words/format";
 import type { PhaseRow } from "../../../live/rows";
+import { bytes, clock } from "../../../ui/words/format";
 import { following } from "./logPlan";
 
 const POLL_MS = 1000;
