@@ -16,17 +16,18 @@ from uuid import UUID
 import psycopg
 
 from seamlessflow.core.algorithms.mode_aware import JudgeMarkers
-from seamlessflow.core.algorithms.options import StalenessScope
+from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
 from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
 from seamlessflow.core.batching.finished import FinishedSession, marked_stale
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.extensions.declarations import Extensions
-from seamlessflow.core.lifecycle.groups import GroupState
+from seamlessflow.core.job_spec import JobSpec
+from seamlessflow.core.lifecycle.groups import DropCause, GroupState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.batches.offline import offline_batch
-from seamlessflow.data_plane.batches.selection import groups_take
+from seamlessflow.data_plane.batches.selection import Selection, groups_select, is_aged
 from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
 from seamlessflow.data_plane.store.batches.batch_rows import (
@@ -36,17 +37,20 @@ from seamlessflow.data_plane.store.batches.batch_rows import (
     batch_release,
     batches_advance,
     finished_sessions,
+    groups_ready,
     is_publisher,
+    sessions_fresh_count,
 )
 from seamlessflow.data_plane.store.batches.datasets import PostgresDatasets
 from seamlessflow.data_plane.store.batches.sampling import (
+    oldest_open_version,
     rollout_costs,
     seconds_since_last_batch,
     waste_read,
 )
 from seamlessflow.data_plane.store.connection import Connection, Pool
 from seamlessflow.data_plane.store.events import scheduler_notify
-from seamlessflow.data_plane.store.groups.group_rows import group_move, job_lock
+from seamlessflow.data_plane.store.groups.group_rows import group_move, job_lock, num_rewarded_needed
 from seamlessflow.data_plane.store.jobs import phase_require_live
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveJob
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
@@ -122,7 +126,7 @@ class BatchFeed:
             if payload is not None:
                 return payload
             if not job.spec.data.is_offline:
-                groups = await groups_take(connection, claims.job_id, request.policy_version, job.spec)
+                groups = await _groups_take(connection, claims.job_id, request.policy_version, job.spec)
                 waste = await waste_read(connection, claims.job_id)
         if job.spec.data.is_offline:
             return await self._offline_batch(claims, request, job)
@@ -191,6 +195,54 @@ class BatchFeed:
                 )
             await job_lock(connection, claims.job_id)
             yield connection
+
+
+async def _groups_take(
+    connection: Connection, job_id: UUID, policy_version: int, spec: JobSpec
+) -> Sequence[ReadyGroup] | None:
+    """Drop the stale groups and return the oldest groups of one batch. Call it under the job's lock.
+
+    Returns None if too few groups are trainable, or if the job waits for groups that still run.
+    """
+    selection = await _selected(connection, job_id, policy_version, spec)
+    for group in selection.stale:
+        await group_move(
+            connection,
+            group.group_id,
+            GroupState.READY,
+            GroupState.DROPPED,
+            reason=group.reason,
+            cause=DropCause.STALE,
+        )
+        metrics.GROUPS_DROPPED.inc()
+    num_groups = spec.rollout.groups_per_batch
+    if len(selection.trainable) < num_groups or await _must_wait(connection, job_id, policy_version, spec):
+        return None
+    return selection.trainable[:num_groups]
+
+
+async def _selected(connection: Connection, job_id: UUID, policy_version: int, spec: JobSpec) -> Selection:
+    oldest_allowed = spec.algorithm.staleness_bound.oldest_version(step_version=policy_version)
+    ready = await groups_ready(connection, job_id)
+    is_by_token = spec.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN
+    aged = [group.group_id for group in ready if is_aged(group, oldest_allowed, is_by_token=is_by_token)]
+    num_fresh = await sessions_fresh_count(connection, aged, oldest_allowed=oldest_allowed) if aged else {}
+    return groups_select(
+        ready,
+        num_fresh,
+        policy_version=policy_version,
+        oldest_allowed=oldest_allowed,
+        num_needed=num_rewarded_needed(spec.rollout.group_size),
+    )
+
+
+async def _must_wait(connection: Connection, job_id: UUID, policy_version: int, spec: JobSpec) -> bool:
+    """Return whether the job waits for a running group that the next version would put beyond the staleness bound."""
+    if spec.algorithm.off_policy.stale_groups is not StaleRule.WAIT:
+        return False
+    oldest = await oldest_open_version(connection, job_id)
+    bound = spec.algorithm.staleness_bound
+    return oldest is not None and bound.is_beyond(oldest, step_version=policy_version + 1)
 
 
 def assembled(

@@ -1,21 +1,13 @@
-"""Chooses the ready groups of the next batch, and drops those that are too stale to train.
+"""Decides which ready groups may train next and which are too stale.
 
-`groups_take` reads the ready groups under the job's lock, drops the stale ones and returns the groups of one batch.
-`groups_select` decides which are which from facts alone. Invariant: no group is both trainable and stale.
+Takes groups and counts, and returns a `Selection`; it changes nothing. Invariant: no group is both trainable and stale.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from seamlessflow.core.algorithms.options import StalenessScope, StaleRule
-from seamlessflow.core.job_spec import JobSpec
-from seamlessflow.core.lifecycle.groups import DropCause, GroupState
-from seamlessflow.data_plane import metrics
-from seamlessflow.data_plane.store.batches.batch_rows import ReadyGroup, groups_ready, sessions_fresh_count
-from seamlessflow.data_plane.store.batches.sampling import oldest_open_version
-from seamlessflow.data_plane.store.connection import Connection
-from seamlessflow.data_plane.store.groups.group_rows import group_move, num_rewarded_needed
+from seamlessflow.data_plane.store.batches.batch_rows import ReadyGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,54 +24,6 @@ class Selection:
 
     trainable: Sequence[ReadyGroup]
     stale: Sequence[StaleGroup]
-
-
-async def groups_take(
-    connection: Connection, job_id: UUID, policy_version: int, spec: JobSpec
-) -> Sequence[ReadyGroup] | None:
-    """Drop the stale groups and return the oldest groups of one batch. Call it under the job's lock.
-
-    Returns None if too few groups are trainable, or if the job waits for groups that still run.
-    """
-    selection = await _selected(connection, job_id, policy_version, spec)
-    for group in selection.stale:
-        await group_move(
-            connection,
-            group.group_id,
-            GroupState.READY,
-            GroupState.DROPPED,
-            reason=group.reason,
-            cause=DropCause.STALE,
-        )
-        metrics.GROUPS_DROPPED.inc()
-    num_groups = spec.rollout.groups_per_batch
-    if len(selection.trainable) < num_groups or await _must_wait(connection, job_id, policy_version, spec):
-        return None
-    return selection.trainable[:num_groups]
-
-
-async def _selected(connection: Connection, job_id: UUID, policy_version: int, spec: JobSpec) -> Selection:
-    oldest_allowed = spec.algorithm.staleness_bound.oldest_version(step_version=policy_version)
-    ready = await groups_ready(connection, job_id)
-    is_by_token = spec.algorithm.off_policy.staleness_scope is StalenessScope.TOKEN
-    aged = [group.group_id for group in ready if is_aged(group, oldest_allowed, is_by_token=is_by_token)]
-    num_fresh = await sessions_fresh_count(connection, aged, oldest_allowed=oldest_allowed) if aged else {}
-    return groups_select(
-        ready,
-        num_fresh,
-        policy_version=policy_version,
-        oldest_allowed=oldest_allowed,
-        num_needed=num_rewarded_needed(spec.rollout.group_size),
-    )
-
-
-async def _must_wait(connection: Connection, job_id: UUID, policy_version: int, spec: JobSpec) -> bool:
-    """Return whether the job waits for a running group that the next version would put beyond the staleness bound."""
-    if spec.algorithm.off_policy.stale_groups is not StaleRule.WAIT:
-        return False
-    oldest = await oldest_open_version(connection, job_id)
-    bound = spec.algorithm.staleness_bound
-    return oldest is not None and bound.is_beyond(oldest, step_version=policy_version + 1)
 
 
 def is_aged(group: ReadyGroup, oldest_allowed: int, *, is_by_token: bool) -> bool:
