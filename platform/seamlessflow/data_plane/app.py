@@ -1,8 +1,8 @@
 """The gateway's composition root: one ASGI application and its background tasks.
 
-Bare ASGI serves chat, which is the hot path; Starlette serves everything else. The background tasks write turns, reload
-the engine table (on NOTIFY and every second), watch engines that hold requests, maintain leases and abandoned turns,
-record held time, end silent sessions, and show growing answers to whoever watches a group.
+Bare ASGI serves turns, which are the hot path; Starlette serves everything else. The background tasks write turns,
+reload the engine table (on NOTIFY and every second), watch engines that hold requests, maintain leases and abandoned
+turns, record held time, end silent sessions, and show growing answers to whoever watches a group.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from uuid import UUID
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.batches.feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.dialects.catalog import DIALECTS
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.groups.expiry import Expiry
 from seamlessflow.data_plane.groups.external import ExternalSessions
@@ -26,7 +27,6 @@ from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutc
 from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
-from seamlessflow.data_plane.routes.chat import ChatRoute
 from seamlessflow.data_plane.routes.http import (
     BodyRoom,
     ClientGone,
@@ -37,6 +37,8 @@ from seamlessflow.data_plane.routes.http import (
     send_whole,
 )
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
+from seamlessflow.data_plane.routes.planning import TurnPlanner
+from seamlessflow.data_plane.routes.turns import TurnRoute
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
 from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnWriter
 from seamlessflow.data_plane.turns.engines.client import EngineClient
@@ -56,7 +58,6 @@ from seamlessflow.runtime.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
-CHAT_PATH = "/v1/chat/completions"
 TRAINER_POOL_SIZE = 2
 GC_THRESHOLD = 50_000  # a turn's objects die young, and full collections would delay the slowest turns
 
@@ -104,7 +105,13 @@ class Gateway:
         helpers = PromptHelpers(
             HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
         )
-        self._chat = ChatRoute(settings, registry, manager, watched, bodies, helpers, time.monotonic)
+        planner = TurnPlanner(helpers)
+        self._bare: dict[str, TurnRoute] = {
+            dialect.path: TurnRoute(
+                dialect, settings, registry, manager, watched, bodies, planner, time.monotonic
+            )
+            for dialect in DIALECTS
+        }
         self._rest = JsonRoutes(
             settings,
             registry,
@@ -153,6 +160,7 @@ class Gateway:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_started = False
+        bare = self._bare.get(scope["path"]) if scope["method"] == "POST" else None
 
         async def tracked(message: MutableMapping[str, Any]) -> None:
             nonlocal is_started
@@ -160,8 +168,8 @@ class Gateway:
             await send(message)
 
         try:
-            if scope["path"] == CHAT_PATH and scope["method"] == "POST":
-                await self._chat(scope, receive, tracked)
+            if bare is not None:
+                await bare(scope, receive, tracked)
             elif scope["path"] == LIVEZ_PATH and scope["method"] == "GET":
                 status, body = self._liveness.answer()
                 await send_whole(tracked, body, status=status)
@@ -172,18 +180,17 @@ class Gateway:
         except DATABASE_AWAY as error:
             log.warning("the database is unreachable: %s", str(error).strip())
             if not is_started:
-                await send_error(send, database_away())
+                await _refuse(send, database_away(), bare)
         except ApiError as error:
             metrics.REFUSALS.labels(str(int(error.status))).inc()
             if not is_started:
-                await send_error(send, error)
+                await _refuse(send, error, bare)
         except Exception:
             log.exception("a request failed")
             if is_started:
                 raise
-            await send_error(
-                send, ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; its log has the cause.")
-            )
+            failed = ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; its log has the cause.")
+            await _refuse(send, failed, bare)
 
     async def _listen(self, maintenance: Maintenance, room: JobNotifier) -> None:
         """Reload the engine table at each notification; a publication also makes room for groups."""
@@ -196,3 +203,8 @@ class Gateway:
             await maintenance.refresh()
 
         await notices_hear(self._settings.database_url, heard)
+
+
+async def _refuse(send: Send, error: ApiError, bare: TurnRoute | None) -> None:
+    """Send an error in the form of the dialect that was spoken."""
+    await send_error(send, error, bare.error_body(error) if bare else error.body)

@@ -1,6 +1,7 @@
 """Errors in the form that OpenAI clients read: `{"error": {"message", "type", "param", "code"}}`.
 
-All routes but chat answer with RFC 9457 problems, which have the same `error` object as an extra member.
+A dialect may have its own form. All other routes answer with RFC 9457 problems, which have the same `error` object as
+an extra member.
 """
 
 from collections.abc import Mapping

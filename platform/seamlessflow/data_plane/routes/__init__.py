@@ -1,1 +1,1 @@
-"""HTTP: chat on bare ASGI, all other routes on Starlette."""
+"""HTTP: turns on bare ASGI, all other routes on Starlette."""

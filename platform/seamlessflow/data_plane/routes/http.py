@@ -49,9 +49,9 @@ async def send_whole(
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_error(send: Send, error: ApiError) -> None:
+async def send_error(send: Send, error: ApiError, body: bytes) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-    await send_whole(send, error.body, status=error.status, headers=headers)
+    await send_whole(send, body, status=error.status, headers=headers)
 
 
 def header(scope: Scope, name: bytes) -> str:
@@ -73,6 +73,12 @@ def bearer(scope: Scope) -> str:
             code="invalid_api_key",
         )
     return token.strip()
+
+
+def credential(scope: Scope) -> str:
+    """Return the session's key: the bearer token, or the `x-api-key` of Anthropic's clients. Raises ApiError (401)."""
+    key = header(scope, b"x-api-key").strip()
+    return key if key and not header(scope, b"authorization") else bearer(scope)
 
 
 class ClientGone(Exception):

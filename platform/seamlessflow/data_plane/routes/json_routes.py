@@ -1,4 +1,4 @@
-"""All routes but chat: sessions, runners, trainers, models, health and metrics. Requests are small JSON bodies."""
+"""All routes but turns: sessions, runners, trainers, models, health and metrics. Requests are small JSON bodies."""
 
 import time
 from http import HTTPStatus

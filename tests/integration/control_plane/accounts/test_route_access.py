@@ -35,7 +35,7 @@ from seamlessflow.core.access.operations import (
 from seamlessflow.core.access.routes import ADMIN_SITE, API, GATEWAY_ROUTES, WEB_ROUTES, Caller
 from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
-from seamlessflow.data_plane.app import CHAT_PATH
+from seamlessflow.data_plane.dialects.catalog import DIALECTS
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.store.tokens import token_projects
@@ -95,7 +95,7 @@ def test_every_route_of_the_gateway_has_a_row_and_every_row_a_route() -> None:
         for route in app.routes
         for method in (route.methods or ())  # type: ignore[attr-defined]
         if method != "HEAD"
-    } | {("POST", CHAT_PATH)}
+    } | {("POST", dialect.path) for dialect in DIALECTS}
 
     assert served <= set(GATEWAY_ROUTES), f"no row for {sorted(served - set(GATEWAY_ROUTES))}: {WHERE}"
     assert set(GATEWAY_ROUTES) <= served, f"rows without a route: {sorted(set(GATEWAY_ROUTES) - served)}"

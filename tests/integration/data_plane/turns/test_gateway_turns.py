@@ -163,8 +163,8 @@ async def test_a_stop_string_ends_the_answer_and_its_token_stays_in_the_node(
     ],
 )
 async def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    from seamlessflow.data_plane.dialects.chat.request import chat_request_parse
     from seamlessflow.data_plane.errors import ApiError
-    from seamlessflow.data_plane.routes.chat_request import chat_request_parse
 
     with pytest.raises(ApiError) as refused:
         chat_request_parse(json.dumps({"messages": [user("?")]} | fields).encode(), temperature=1.0)

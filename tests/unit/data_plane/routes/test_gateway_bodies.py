@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.data_plane.dialects.chat.request import chat_request_parse
+from seamlessflow.data_plane.dialects.fields import MAX_MESSAGES
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.routes.chat_request import MAX_MESSAGES, chat_request_parse
 from seamlessflow.data_plane.routes.http import BodyRoom, ClientGone
 
 SCOPE: dict[str, Any] = {"headers": []}

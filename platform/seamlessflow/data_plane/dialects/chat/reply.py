@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from seamlessflow.data_plane.dialects.chat.request import ChatOptions
+from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.output_parser import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
@@ -14,16 +16,16 @@ KEEPALIVE = b": keep-alive\n\n"
 _encode = msgspec.json.encode
 
 
-class Reply:
+class ChatReply:
     """Encodes the answers of one turn."""
 
-    def __init__(
-        self, turn: Turn, *, model: str, created_s: int, has_logprobs: bool, has_top_logprobs: bool
-    ) -> None:
+    def __init__(self, turn: Turn, options: ChatOptions, *, created_s: int) -> None:
+        model = turn.session.job.name
         self._turn = turn
         self._head = {"id": f"chatcmpl-{turn.turn_id.hex}", "created": created_s, "model": model}
-        self._has_logprobs = has_logprobs
-        self._has_top_logprobs = has_top_logprobs
+        self._has_usage = options.has_usage
+        self._has_logprobs = options.has_logprobs
+        self._has_top_logprobs = options.has_top_logprobs
         self._num_calls = [0] * len(turn.choices)
         self._num_logprobs = [0] * len(turn.choices)
 
@@ -41,17 +43,25 @@ class Reply:
             {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage()}
         )
 
-    def opening(self, choice: Choice) -> bytes:
-        return self._chunk(choice, {"role": "assistant", "content": ""})
+    def opening(self) -> bytes:
+        first = {"role": "assistant", "content": ""}
+        return b"".join(self._chunk(choice, first) for choice in self._turn.choices)
 
     def deltas(self, choice: Choice, deltas: Sequence[Delta]) -> bytes:
         """Return a chunk for each delta. Logprobs go with the first chunk after their tokens were sampled."""
         return b"".join(self._chunk(choice, self._delta(choice, delta)) for delta in deltas)
 
-    def closing(self, choice: Choice) -> bytes:
-        return self._chunk(choice, {}, finish_reason=choice.finish_reason)
+    def keepalive(self) -> bytes:
+        return KEEPALIVE
 
-    def usage_chunk(self) -> bytes:
+    def closing(self) -> bytes:
+        ends = [self._chunk(choice, {}, finish_reason=choice.finish_reason) for choice in self._turn.choices]
+        return b"".join(ends) + (self._usage_chunk() if self._has_usage else b"") + STREAM_END
+
+    def failure(self, error: ApiError) -> bytes:
+        return b"data: " + error.body + b"\n\n"
+
+    def _usage_chunk(self) -> bytes:
         body = {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()}
         return b"data: " + _encode(body) + b"\n\n"
 

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`, with and without streaming.
+"""Requests for the policy's next answer, in any dialect, with and without streaming.
 
 The end of a turn (the JSON answer, or the last event) is sent only after its commit. If a client disconnects, its
 engine request is aborted and its partial turn is kept. A retry with the same body, marked by the OpenAI SDKs' header
@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -22,10 +23,10 @@ import psycopg
 from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.config import Settings
-from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.dialects.dialect import Dialect, Reply
+from seamlessflow.data_plane.dialects.turn_request import TurnRequest
+from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.live.progress_feed import Watched
-from seamlessflow.data_plane.routes.chat_reply import KEEPALIVE, STREAM_END, Reply
-from seamlessflow.data_plane.routes.chat_request import ChatRequest, chat_request_parse
 from seamlessflow.data_plane.routes.http import (
     EVENT_STREAM,
     BodyRoom,
@@ -33,21 +34,21 @@ from seamlessflow.data_plane.routes.http import (
     Receive,
     Scope,
     Send,
-    bearer,
+    credential,
     header,
     send_head,
     send_whole,
     wait_disconnect,
 )
+from seamlessflow.data_plane.routes.planning import TurnPlanner, turn_budget
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
 from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
-from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
-from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan, turn_match, turn_plan
+from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit, turn_grow
 
@@ -57,20 +58,22 @@ NO_CACHE = (b"cache-control", b"no-cache")
 NUM_CHUNKS_QUEUED = 64  # per stream, between engines and the client
 
 
-class ChatRoute:
-    """Serves chat requests; one per process."""
+class TurnRoute:
+    """Serves the requests of one dialect; one per dialect and process."""
 
     def __init__(
         self,
+        dialect: Dialect[Any],
         settings: Settings,
         registry: Registry,
         manager: RolloutManager,
         watched: Watched,
         bodies: BodyRoom,
-        helpers: PromptHelpers,
+        planner: TurnPlanner,
         clock: Callable[[], float],
     ) -> None:
-        self._helpers = helpers
+        self._dialect = dialect
+        self._planner = planner
         self._settings = settings
         self._bodies = bodies
         self._watched = watched
@@ -78,8 +81,11 @@ class ChatRoute:
         self._manager = manager
         self._clock = clock
 
+    def error_body(self, error: ApiError) -> bytes:
+        return self._dialect.error(error)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        session = await self._registry.session_by_key(bearer(scope))
+        session = await self._registry.session_by_key(credential(scope))
         with self._bodies.hold() as held:
             await self._take(session, scope, receive, send, held)
 
@@ -87,7 +93,7 @@ class ChatRoute:
         self, session: LiveSession, scope: Scope, receive: Receive, send: Send, held: HeldBody
     ) -> None:
         body = await held.read(scope, receive)
-        request = chat_request_parse(body, temperature=session.sampling.temperature)
+        request = self._dialect.parse(body, temperature=session.sampling.temperature)
         key = header(scope, b"idempotency-key")
         digest = _digest(key, body)
         is_retry = bool(key) or header(scope, b"x-stainless-retry-count").strip("0 ") != ""
@@ -140,7 +146,7 @@ class ChatRoute:
     async def _serve(
         self,
         session: LiveSession,
-        request: ChatRequest,
+        request: TurnRequest[Any],
         digest: bytes,
         *,
         is_retry: bool,
@@ -156,13 +162,7 @@ class ChatRoute:
             for choice, progress in zip(turn.choices, recorded, strict=True):
                 choice.progress = progress
             metrics.RETRIES.labels("recorded").inc()
-        reply = Reply(
-            turn,
-            model=session.job.name,
-            created_s=int(time.time()),
-            has_logprobs=request.has_logprobs,
-            has_top_logprobs=request.has_top_logprobs,
-        )
+        reply = self._dialect.reply(turn, request, created_s=int(time.time()))
         self._registry.turn_begin(turn)
         try:
             await self._answer(turn, request, reply, send, is_recorded=is_recorded)
@@ -174,13 +174,13 @@ class ChatRoute:
             metrics.TURN.observe(self._clock() - turn.started_s)
 
     async def _turn(
-        self, session: LiveSession, request: ChatRequest, digest: bytes, *, is_retry: bool
+        self, session: LiveSession, request: TurnRequest[Any], digest: bytes, *, is_retry: bool
     ) -> Turn:
-        plan = await self._plan(session, request)
+        plan = await self._planner.plan(session, request.conversation)
         partial = session.partials.pop(digest, None) if is_retry else None
         if partial is not None:
             metrics.RETRIES.labels("continued").inc()
-        budget = self._budget(session, request, plan)
+        budget = turn_budget(session, plan, request.max_tokens)
         turn_id: UUID = partial.turn.turn_id if partial else new_id()
         progresses = (
             [choice.progress for choice in partial.turn.choices]
@@ -191,42 +191,13 @@ class ChatRoute:
             ]
         )
         choices = [
-            Choice(index, progress, self._text(session, request, plan))
+            Choice(index, progress, _answer_text(session, request, plan))
             for index, progress in enumerate(progresses)
         ]
         return Turn(session, plan, choices, turn_id, digest, request.flags, self._clock())
 
-    async def _plan(self, session: LiveSession, request: ChatRequest) -> TurnPlan:
-        job = session.job
-        try:
-            matched = turn_match(session.tree, request.conversation)
-            asked = matched.request(job.text, model=job.model_path, max_tokens=job.spec.model.max_model_len)
-        except ValueError as error:
-            raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error
-        return turn_plan(session.tree, matched, await self._helpers.prompt(job.job_id, asked))
-
-    def _text(self, session: LiveSession, request: ChatRequest, plan: TurnPlan) -> AnswerText:
-        return AnswerText(
-            session.job.text,
-            stop=request.stop,
-            has_tools=request.has_tools,
-            starts_in_reasoning=plan.starts_in_reasoning,
-        )
-
-    def _budget(self, session: LiveSession, request: ChatRequest, plan: TurnPlan) -> int:
-        spec = session.job.spec
-        room = spec.model.max_model_len - plan.num_prompt_tokens
-        if room < 1:
-            raise bad_request(
-                f"This model's maximum context length is {spec.model.max_model_len} tokens, but the messages have "
-                f"{plan.num_prompt_tokens} tokens.",
-                param="messages",
-                code="context_length_exceeded",
-            )
-        return min(room, spec.rollout.max_tokens_per_turn, request.max_tokens or room)
-
     async def _answer(
-        self, turn: Turn, request: ChatRequest, reply: Reply, send: Send, *, is_recorded: bool
+        self, turn: Turn, request: TurnRequest[Any], reply: Reply, send: Send, *, is_recorded: bool
     ) -> None:
         if request.is_streamed:
             await self._answer_stream(turn, request, reply, send, is_recorded=is_recorded)
@@ -243,26 +214,24 @@ class ChatRoute:
                 pass
 
     async def _answer_stream(
-        self, turn: Turn, request: ChatRequest, reply: Reply, send: Send, *, is_recorded: bool
+        self, turn: Turn, request: TurnRequest[Any], reply: Reply, send: Send, *, is_recorded: bool
     ) -> None:
         await send_head(
             send, HTTPStatus.OK, EVENT_STREAM, headers=[NO_CACHE, *ignored_header(request.ignored)]
         )
         try:
-            await _write(send, b"".join(reply.opening(choice) for choice in turn.choices))
+            await _write(send, reply.opening())
             async with aclosing(self._chunks(turn, reply)) as chunks:
                 async for chunk in chunks:
                     await _write(send, chunk)
             await self._commit(turn, is_recorded=is_recorded)
         except ApiError as error:  # the status is sent already, so the error goes into the stream
-            await send({"type": "http.response.body", "body": b"data: " + error.body + b"\n\n"})
+            await send({"type": "http.response.body", "body": reply.failure(error)})
             return
-        end = b"".join(reply.closing(choice) for choice in turn.choices)
-        end += (reply.usage_chunk() if request.has_usage else b"") + STREAM_END
-        await send({"type": "http.response.body", "body": end})
+        await send({"type": "http.response.body", "body": reply.closing()})
 
     async def _chunks(self, turn: Turn, reply: Reply) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of all choices as they arrive, and a comment whenever none arrives for `keepalive_s`."""
+        """Yield chunks of all choices as they arrive, and a sign of life whenever none arrives for `keepalive_s`."""
         queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(NUM_CHUNKS_QUEUED)
         tasks = [asyncio.create_task(self._feed(turn, choice, reply, queue)) for choice in turn.choices]
         num_growing = len(tasks)
@@ -272,7 +241,7 @@ class ChatRoute:
                     async with asyncio.timeout(self._settings.keepalive_s):
                         chunk = await queue.get()
                 except TimeoutError:
-                    yield KEEPALIVE
+                    yield reply.keepalive()
                     continue
                 if chunk is None:
                     num_growing -= 1
@@ -321,6 +290,15 @@ class ChatRoute:
         if any(choice.progress.token_ids for choice in turn.choices):
             expires_at_s = self._clock() + self._settings.retry_window_s
             session.partials[turn.request_digest] = Partial(turn, expires_at_s)
+
+
+def _answer_text(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AnswerText:
+    return AnswerText(
+        session.job.text,
+        stop=request.stop,
+        has_tools=request.has_tools,
+        starts_in_reasoning=plan.starts_in_reasoning,
+    )
 
 
 def _digest(key: str, body: bytes) -> bytes:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.data_plane.dialects.chat.request import ChatRequest, chat_request_parse
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.routes.chat import MAX_IGNORED_NAMED, ignored_header
-from seamlessflow.data_plane.routes.chat_request import ChatRequest, chat_request_parse
+from seamlessflow.data_plane.routes.turns import MAX_IGNORED_NAMED, ignored_header
 
 
 def parsed(**fields: Any) -> ChatRequest:
@@ -23,7 +23,7 @@ def test_a_seed_is_recorded_beside_the_values_that_the_job_overrides() -> None:
 def test_known_fields_are_not_ignored() -> None:
     request = parsed(model="gpt-x", n=2, stream=True, stream_options={"include_usage": True}, max_tokens=3)
 
-    assert (request.ignored, request.has_usage, request.num_choices) == ((), True, 2)
+    assert (request.ignored, request.options.has_usage, request.num_choices) == ((), True, 2)
 
 
 def test_unknown_fields_are_named() -> None:
@@ -35,7 +35,7 @@ def test_unknown_fields_are_named() -> None:
     )
 
     assert request.ignored == ("user", "metadata", "stream_options.include_obfuscation")
-    assert request.has_usage
+    assert request.options.has_usage
 
 
 def test_names_that_do_not_fit_in_a_header_are_counted() -> None:
@@ -65,7 +65,7 @@ def test_an_invalid_value_is_refused_although_the_job_overrides_it(fields: dict[
 
 
 def test_top_logprobs_need_logprobs() -> None:
-    assert parsed(top_logprobs=0).has_top_logprobs is False
-    assert parsed(logprobs=True, top_logprobs=5).has_top_logprobs
+    assert parsed(top_logprobs=0).options.has_top_logprobs is False
+    assert parsed(logprobs=True, top_logprobs=5).options.has_top_logprobs
     with pytest.raises(ApiError, match="logprobs is not true"):
         parsed(top_logprobs=5)

@@ -1,0 +1,8 @@
+"""The dialects that the gateway speaks."""
+
+from typing import Any
+
+from seamlessflow.data_plane.dialects.chat.dialect import ChatDialect
+from seamlessflow.data_plane.dialects.dialect import Dialect
+
+DIALECTS: tuple[Dialect[Any], ...] = (ChatDialect(),)

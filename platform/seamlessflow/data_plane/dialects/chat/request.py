@@ -1,0 +1,156 @@
+"""Parses and checks the body of a chat completion."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from seamlessflow.core.protocol.openai_chat import ChatBody, StreamOptions
+from seamlessflow.core.trajectory.messages import message_text
+from seamlessflow.data_plane.dialects.fields import (
+    MAX_MESSAGES,
+    body_read,
+    bounded,
+    check_ranges,
+    overridden_flags,
+    refuse_unless_neutral,
+    stop_strings,
+    tokens_limit,
+    unknown_fields,
+)
+from seamlessflow.data_plane.dialects.turn_request import TurnRequest
+from seamlessflow.data_plane.errors import bad_request
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
+
+MAX_CHOICES = 64
+MAX_STOP_STRINGS = 4
+MAX_TOP_LOGPROBS = 20
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "frequency_penalty": (None, 0.0),
+    "presence_penalty": (None, 0.0),
+    "repetition_penalty": (None, 1.0),
+    "logit_bias": (None, {}),
+    "response_format": (None, {"type": "text"}),
+    "functions": (None, []),
+    "min_tokens": (None, 0),
+}
+# Values that OpenAI's API or vLLM accepts. Others are refused even though the job's own value is used.
+RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (-1, 1 << 31),
+    "min_p": (0, 1),
+}
+
+
+class _KnownStreamOptions(StreamOptions, forbid_unknown_fields=True):
+    pass
+
+
+class _KnownChatBody(ChatBody, forbid_unknown_fields=True):
+    """A body without unknown fields, as most are: it is parsed once."""
+
+    stream_options: _KnownStreamOptions | None = None
+
+
+_decode_known = msgspec.json.Decoder(_KnownChatBody).decode
+_decode = msgspec.json.Decoder(ChatBody).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    has_usage: bool  # the stream ends with a chunk that has the usage
+    has_logprobs: bool
+    has_top_logprobs: bool
+
+
+ChatRequest = TurnRequest[ChatOptions]
+
+
+def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
+    """Parse a body; the job fixes `temperature` for this session. Raises ApiError (400), which names the field."""
+    body, ignored = body_read(_body, raw, kind="chat completion")
+    refuse_unless_neutral(body, _NEUTRAL)
+    check_ranges(body, RANGES)
+    _check_messages(body.messages)
+    tools = _tools(body)
+    return TurnRequest(
+        conversation=Conversation(body.messages, tools, body.chat_template_kwargs or {}),
+        has_tools=tools is not None,
+        num_choices=bounded("n", body.n, 1, MAX_CHOICES, default=1),
+        stop=stop_strings("stop", body.stop, limit=MAX_STOP_STRINGS),
+        max_tokens=_max_tokens(body),
+        is_streamed=bool(body.stream),
+        flags=({} if body.seed is None else {"seed": body.seed}) | overridden_flags(body, temperature),
+        ignored=ignored,
+        options=_options(body),
+    )
+
+
+def _body(raw: bytes) -> tuple[ChatBody, tuple[str, ...]]:
+    """Return the body and the names of its unknown fields."""
+    try:
+        return _decode_known(raw), ()
+    except msgspec.ValidationError:
+        return _decode(raw), tuple(unknown_fields(raw, ChatBody, {"stream_options": StreamOptions}))
+
+
+def _options(body: ChatBody) -> ChatOptions:
+    return ChatOptions(
+        has_usage=bool(body.stream_options and body.stream_options.include_usage),
+        has_logprobs=bool(body.logprobs),
+        has_top_logprobs=_num_top_logprobs(body) > 0,
+    )
+
+
+def _check_messages(messages: list[dict[str, Any]]) -> None:
+    if not messages:
+        raise bad_request("messages must have at least one message, got none.", param="messages")
+    if len(messages) > MAX_MESSAGES:
+        raise bad_request(
+            f"messages may have at most {MAX_MESSAGES} messages, got {len(messages)}.", param="messages"
+        )
+    for position, message in enumerate(messages):
+        field = f"messages[{position}]"
+        if message.get("role") not in _ROLES:
+            raise bad_request(
+                f"{field}.role must be one of {', '.join(_ROLES)}, got {message.get('role')!r}.", param=field
+            )
+        try:
+            message_text(message.get("content"))
+        except ValueError as error:
+            raise bad_request(f"{field}.{error}.", param=field) from error
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(map(_is_function_call, calls)):
+            raise bad_request(
+                f"{field}.tool_calls must be a list of function calls, each with function.name.", param=field
+            )
+
+
+def _is_function_call(call: object) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
+
+
+def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
+    if body.tool_choice not in (None, "auto", "none"):
+        raise bad_request(
+            f"tool_choice must be 'auto' or 'none', got {body.tool_choice!r}: forcing a tool call would change the "
+            "sampling distribution.",
+            param="tool_choice",
+        )
+    return body.tools if body.tools and body.tool_choice != "none" else None
+
+
+def _max_tokens(body: ChatBody) -> int | None:
+    field = "max_completion_tokens" if body.max_completion_tokens is not None else "max_tokens"
+    return tokens_limit(field, getattr(body, field))
+
+
+def _num_top_logprobs(body: ChatBody) -> int:
+    number = bounded("top_logprobs", body.top_logprobs, 0, MAX_TOP_LOGPROBS, default=0)
+    if number and not body.logprobs:
+        raise bad_request(f"top_logprobs is {number}, but logprobs is not true.", param="top_logprobs")
+    return number

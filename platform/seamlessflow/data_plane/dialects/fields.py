@@ -1,0 +1,96 @@
+"""Checks that the dialects share: ranges, stop strings, unknown fields, and what the job overrides.
+
+A field that would change the sampling distribution is either overridden by the job's value, which is recorded with the
+turn, or refused by name. Fields that the gateway does not know are listed as ignored. None is dropped silently.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from seamlessflow.data_plane.errors import ApiError, bad_request, param_of
+
+Body = TypeVar("Body")
+Number = TypeVar("Number", int, float)
+MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, even if it is short
+
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+
+
+def body_read(read: Callable[[bytes], Body], raw: bytes, *, kind: str) -> Body:
+    """Decode a body with `read`. Raises ApiError (400), which names the field."""
+    try:
+        return read(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(
+            f"The request body is not a valid {kind}: {error}.", param=param_of(str(error))
+        ) from error
+    except RecursionError as error:
+        raise bad_request("The request body is nested too deeply.") from error
+
+
+def unknown_fields(
+    raw: bytes, kind: type[msgspec.Struct], nested: Mapping[str, type[msgspec.Struct]]
+) -> Iterator[str]:
+    """Yield the fields of a body that `kind` lacks, and those of its objects in `nested` as "object.field"."""
+    fields = _decode_fields(raw)
+    yield from (name for name in fields if name not in kind.__struct_fields__)
+    for field, inner in nested.items():
+        names = _decode_object(fields.get(field, b"null")) or {}
+        yield from (f"{field}.{name}" for name in names if name not in inner.__struct_fields__)
+
+
+def unsupported(field: str, instead: str) -> ApiError:
+    return bad_request(f"{field} is not supported; {instead}.", param=field, code="unsupported_parameter")
+
+
+def refuse_unless_neutral(body: msgspec.Struct, neutral: Mapping[str, tuple[object, ...]]) -> None:
+    """Refuse fields with a value that would have an effect. Raises ApiError (400)."""
+    for field, values in neutral.items():
+        if getattr(body, field) not in values:
+            raise unsupported(field, f"leave it out or send {_shown(values)}")
+
+
+def _shown(accepted: Iterable[object]) -> str:
+    return " or ".join(msgspec.json.encode(value).decode() for value in accepted)
+
+
+def bounded(field: str, value: Number | None, low: Number, high: Number, *, default: Number) -> Number:
+    if value is None:
+        return default
+    if not low <= value <= high:
+        raise bad_request(f"{field} must be from {low} to {high}, got {value}.", param=field)
+    return value
+
+
+def tokens_limit(field: str, value: int | None) -> int | None:
+    return None if value is None else bounded(field, value, 1, 1 << 31, default=1)
+
+
+def stop_strings(field: str, stop: str | list[str] | None, *, limit: int) -> tuple[str, ...]:
+    strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if len(strings) > limit:
+        raise bad_request(f"{field} may have at most {limit} strings, got {len(strings)}.", param=field)
+    if not all(strings):
+        raise bad_request(f"{field} must not contain an empty string.", param=field)
+    return strings
+
+
+def check_ranges(body: msgspec.Struct, ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Refuse values that no API accepts, even though the job's own are used. Raises ApiError (400)."""
+    for field, (low, high) in ranges.items():
+        bounded(field, getattr(body, field), low, high, default=low)
+
+
+def overridden_flags(body: msgspec.Struct, temperature: float) -> dict[str, Any]:
+    """Return the flag that records which sampling values of the body the job overrides."""
+    fixed = {"temperature": temperature, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
+    asked = {name: getattr(body, name, None) for name in fixed}
+    overridden = {
+        name: value
+        for name, value in asked.items()
+        if value is not None and value != fixed[name] and not (name == "top_k" and value == 0)
+    }
+    return {"overridden": overridden} if overridden else {}

@@ -1,0 +1,23 @@
+"""What every dialect turns a body into: one request for the next answer of a conversation."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
+
+Options = TypeVar("Options")  # what a dialect's own reply must know about the request
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest(Generic[Options]):
+    """The conversation has the form of chat messages, with `reasoning_content` and `tool_calls`."""
+
+    conversation: Conversation
+    has_tools: bool  # the answer is searched for tool calls
+    num_choices: int
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    is_streamed: bool
+    flags: dict[str, Any]  # recorded with the turn: the seed, and the values that the job overrides
+    ignored: tuple[str, ...]  # fields of the body that have no effect
+    options: Options
