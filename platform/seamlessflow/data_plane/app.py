@@ -27,6 +27,7 @@ from seamlessflow.data_plane.groups.outcomes import ExternalOutcomes, RunnerOutc
 from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
+from seamlessflow.data_plane.routes.count_tokens import COUNT_TOKENS_PATH, CountTokensRoute
 from seamlessflow.data_plane.routes.http import (
     BodyRoom,
     ClientGone,
@@ -106,12 +107,13 @@ class Gateway:
             HelperLimits(settings.num_render_helpers, settings.render_timeout_s, settings.render_memory_mb)
         )
         planner = TurnPlanner(helpers)
-        self._bare: dict[str, TurnRoute] = {
+        self._bare: dict[str, TurnRoute | CountTokensRoute] = {
             dialect.path: TurnRoute(
                 dialect, settings, registry, manager, watched, bodies, planner, time.monotonic
             )
             for dialect in DIALECTS
         }
+        self._bare[COUNT_TOKENS_PATH] = CountTokensRoute(registry, bodies, planner)
         self._rest = JsonRoutes(
             settings,
             registry,
@@ -205,6 +207,6 @@ class Gateway:
         await notices_hear(self._settings.database_url, heard)
 
 
-async def _refuse(send: Send, error: ApiError, bare: TurnRoute | None) -> None:
+async def _refuse(send: Send, error: ApiError, bare: TurnRoute | CountTokensRoute | None) -> None:
     """Send an error in the form of the dialect that was spoken."""
     await send_error(send, error, bare.error_body(error) if bare else error.body)

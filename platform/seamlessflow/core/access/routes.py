@@ -118,6 +118,8 @@ GATEWAY_ROUTES: Routes = {
     ("GET", "/metrics"): Caller.ANYBODY,
     ("GET", "/v1/models"): Caller.SESSION,
     ("POST", "/v1/chat/completions"): Caller.SESSION,
+    ("POST", "/v1/messages"): Caller.SESSION,
+    ("POST", "/v1/messages/count_tokens"): Caller.SESSION,
     ("POST", "/v1/sessions"): Operation.SESSION_OPEN,
     ("POST", "/v1/sessions/{session}/reward"): Operation.SESSION_OPEN,
     ("POST", "/v1/sessions/{session}/close"): Operation.SESSION_OPEN,

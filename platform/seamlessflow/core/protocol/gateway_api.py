@@ -4,6 +4,20 @@ Defines `GATEWAY` from the types that its routes decode and encode. Invariant: i
 `core.access.routes`; a test compares them.
 """
 
+from seamlessflow.core.protocol.anthropic_messages import (
+    BlockDelta,
+    BlockStart,
+    BlockStop,
+    Message,
+    MessageDelta,
+    MessageErrorBody,
+    MessagesBody,
+    MessageStart,
+    MessageStop,
+    Ping,
+    TokenCount,
+    TokensBody,
+)
 from seamlessflow.core.protocol.data_plane import (
     PROTOCOL_VERSION,
     RewardReport,
@@ -27,6 +41,10 @@ def _refused(description: str) -> Answer:
 
 def _chat_refused(description: str) -> Answer:
     return Answer(description, ErrorBody)
+
+
+def _message_refused(description: str) -> Answer:
+    return Answer(description, MessageErrorBody)
 
 
 _UNAVAILABLE = _refused(
@@ -112,6 +130,27 @@ SESSION_CLOSE = Operation(
     parameters=[SESSION],
     answers={204: Answer("The session is closed."), **{k: v for k, v in _GRADING.items() if k != 409}},
 )
+_TURN_PARAMETERS = [
+    Parameter(
+        "Idempotency-Key",
+        "header",
+        "Requests with the same key and body are one turn: a repeated request waits for the one in progress and "
+        "gets the same answer.",
+    ),
+    Parameter(
+        "X-Stainless-Retry-Count",
+        "header",
+        "Set by OpenAI's SDKs. If it is above 0, the request continues the turn that it repeats.",
+    ),
+]
+_REFUSED_TURN = (
+    "The body is invalid, a parameter is not supported (`unsupported_parameter`), the messages are too long "
+    "(`context_length_exceeded`), the session is closed (`session_closed`) or the job is over (`job_over`)."
+)
+_UNAVAILABLE_TURN = (
+    "The gateway or its database is temporarily unavailable, too many turns wait for an engine (`overloaded`), or "
+    "the answer could not be recorded (`not_recorded`). Send the request again, after `Retry-After` if it is given."
+)
 CHAT = Operation(
     method="post",
     path="/v1/chat/completions",
@@ -123,33 +162,54 @@ CHAT = Operation(
         "ErrorBody. Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
     ),
     security=SESSION_KEY,
-    parameters=[
-        Parameter(
-            "Idempotency-Key",
-            "header",
-            "Requests with the same key and body are one turn: a repeated request waits for the one in progress and "
-            "gets the same answer.",
-        ),
-        Parameter(
-            "X-Stainless-Retry-Count",
-            "header",
-            "Set by OpenAI's SDKs. If it is above 0, the request continues the turn that it repeats.",
-        ),
-    ],
+    parameters=_TURN_PARAMETERS,
     body=ChatBody,
     answers={
         200: Answer("The answer. It has been recorded.", ChatCompletion),
-        400: _chat_refused(
-            "The body is invalid, a parameter is not supported (`unsupported_parameter`), the messages are too long "
-            "(`context_length_exceeded`), the session is closed (`session_closed`) or the job is over (`job_over`)."
-        ),
+        400: _chat_refused(_REFUSED_TURN),
         401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
         413: _chat_refused("The body is too large."),
-        503: _chat_refused(
-            "The gateway or its database is temporarily unavailable, too many turns wait for an engine "
-            "(`overloaded`), or the answer could not be recorded (`not_recorded`). Send the request again, after "
-            "`Retry-After` if it is given."
-        ),
+        503: _chat_refused(_UNAVAILABLE_TURN),
+    },
+)
+MESSAGES = Operation(
+    method="post",
+    path="/v1/messages",
+    name="message",
+    summary="Ask the policy for the next answer, as Anthropic's clients do",
+    description=(
+        "Every answer is recorded and may be trained on. The session's key may come as `x-api-key`. With `stream` the "
+        "answer is a stream of named events: MessageStart, then BlockStart, BlockDelta and BlockStop for each block, "
+        "then MessageDelta and MessageStop, with a Ping while nothing happens. An error after the first byte comes as "
+        "an event with a MessageErrorBody. Unknown fields of the body are ignored, and the header "
+        "`X-SeamlessFlow-Ignored` names them. A line of the system prompt such as `x-anthropic-billing-header: …` is "
+        "removed, because it changes with every request."
+    ),
+    security=SESSION_KEY,
+    parameters=_TURN_PARAMETERS,
+    body=MessagesBody,
+    answers={
+        200: Answer("The answer. It has been recorded.", Message),
+        400: _message_refused(_REFUSED_TURN),
+        401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
+        413: _message_refused("The body is too large."),
+        503: _message_refused(_UNAVAILABLE_TURN),
+    },
+)
+COUNT_TOKENS = Operation(
+    method="post",
+    path="/v1/messages/count_tokens",
+    name="message_tokens",
+    summary="Count the tokens of a conversation",
+    description="Returns how many tokens the prompt of this request would have. Nothing is recorded.",
+    security=SESSION_KEY,
+    body=TokensBody,
+    answers={
+        200: Answer("The number of tokens.", TokenCount),
+        400: _message_refused("The body is invalid, or the messages cannot be rendered."),
+        401: _message_refused("The session's key is unknown (`invalid_api_key`)."),
+        413: _message_refused("The body is too large."),
+        503: _message_refused("The gateway or its database is temporarily unavailable."),
     },
 )
 MODELS = Operation(
@@ -166,10 +226,19 @@ GATEWAY = Contract(
     version=str(PROTOCOL_VERSION),
     description="For agents outside the platform: open sessions of a job, ask its policy, report rewards. "
     "`docs/external-agents.md` is the guide.",
-    operations=[SESSION_OPEN, SESSION_REWARD, SESSION_CLOSE, CHAT, MODELS],
+    operations=[SESSION_OPEN, SESSION_REWARD, SESSION_CLOSE, CHAT, MESSAGES, COUNT_TOKENS, MODELS],
     schemes={
         API_TOKEN: "An API token of the job's project with the scope `sessions`.",
         SESSION_KEY: "The session's key: the `api_key` in the answer that opened it.",
     },
-    types=[ChatCompletionChunk],
+    types=[
+        ChatCompletionChunk,
+        MessageStart,
+        BlockStart,
+        BlockDelta,
+        BlockStop,
+        MessageDelta,
+        MessageStop,
+        Ping,
+    ],
 )

@@ -2,8 +2,8 @@
 
 Takes messages in the OpenAI chat format and returns 16 bytes per message. Messages that every template renders the same
 get the same digest. It does not depend on the order of keys, on whether empty content is absent, null or "", on whether
-text is in parts or in a string and arguments are an object or JSON text, on identifiers of tool calls, or on reasoning
-that an agent left out.
+text is in parts or in a string and arguments are an object or JSON text, on how numbers in arguments are written (1.0
+or 1), on identifiers of tool calls, or on reasoning that an agent left out.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 DIGEST_BYTES = 16
+_MAX_EXACT = float(1 << 53)  # JavaScript writes whole numbers up to here without a point
 _THINK = re.compile(r"\A\s*(?:<think>)?.*?</think>", re.DOTALL)
 
 
@@ -42,13 +43,29 @@ def tool_arguments(arguments: Any) -> Any:
         return arguments
 
 
+def _number(written: str) -> float | int:
+    value = float(written)
+    return int(value) if value.is_integer() and abs(value) < _MAX_EXACT else value
+
+
+_decode_canonical = msgspec.json.Decoder(float_hook=_number).decode
+
+
+def _canonical_arguments(arguments: Any) -> Any:
+    """Return parsed arguments with whole numbers as integers, as a client writes them that parsed them itself."""
+    try:
+        return _decode_canonical(arguments if isinstance(arguments, str) else msgspec.json.encode(arguments))
+    except msgspec.DecodeError:
+        return arguments
+
+
 def message_digest(message: Mapping[str, Any]) -> bytes:
     role = message.get("role")
     text = message_text(message.get("content"))
     if role == "assistant":
         text = _THINK.sub("", text, count=1).strip()
     calls = [
-        [call["function"].get("name"), tool_arguments(call["function"].get("arguments"))]
+        [call["function"].get("name"), _canonical_arguments(call["function"].get("arguments"))]
         for call in message.get("tool_calls") or ()
     ]
     return value_digest([role, text, calls, message.get("name") if role != "tool" else None])

@@ -4,5 +4,6 @@ from typing import Any
 
 from seamlessflow.data_plane.dialects.chat.dialect import ChatDialect
 from seamlessflow.data_plane.dialects.dialect import Dialect
+from seamlessflow.data_plane.dialects.messages.dialect import MessagesDialect
 
-DIALECTS: tuple[Dialect[Any], ...] = (ChatDialect(),)
+DIALECTS: tuple[Dialect[Any], ...] = (ChatDialect(), MessagesDialect())

@@ -37,6 +37,7 @@ from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.dialects.catalog import DIALECTS
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.routes.count_tokens import COUNT_TOKENS_PATH
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
 from seamlessflow.data_plane.store.tokens import token_projects
 from tests.fixtures.control_plane import Cast, phase_make, worker_make
@@ -95,7 +96,7 @@ def test_every_route_of_the_gateway_has_a_row_and_every_row_a_route() -> None:
         for route in app.routes
         for method in (route.methods or ())  # type: ignore[attr-defined]
         if method != "HEAD"
-    } | {("POST", dialect.path) for dialect in DIALECTS}
+    } | {("POST", path) for path in (*(one.path for one in DIALECTS), COUNT_TOKENS_PATH)}
 
     assert served <= set(GATEWAY_ROUTES), f"no row for {sorted(served - set(GATEWAY_ROUTES))}: {WHERE}"
     assert set(GATEWAY_ROUTES) <= served, f"rows without a route: {sorted(set(GATEWAY_ROUTES) - served)}"

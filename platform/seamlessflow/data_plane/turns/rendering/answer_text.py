@@ -31,6 +31,7 @@ class AnswerText:
         self._num_tokens = 0
         self._ids = bytearray()  # kept only to find the token that completes a stop string
         self.num_kept_tokens: int | None = None
+        self.stopped_by: str | None = None  # the stop string that was met
         self.parsed = ParsedOutput()
 
     def is_stopped(self) -> bool:
@@ -58,8 +59,9 @@ class AnswerText:
 
     def _take(self, new: str) -> list[Delta]:
         self._pending += new
-        at = min((i for i in (self._pending.find(s) for s in self._stop) if i >= 0), default=-1)
-        if at >= 0:
+        found = [(at, stop) for stop in self._stop if (at := self._pending.find(stop)) >= 0]
+        if found:
+            at, self.stopped_by = min(found, key=lambda place: place[0])
             self.num_kept_tokens = self._completing_token()
             shown, self._pending = self._pending[:at], ""
         else:

@@ -1,0 +1,37 @@
+"""`POST /v1/messages/count_tokens`: how many tokens a conversation would have as a prompt. Nothing is recorded."""
+
+from http import HTTPStatus
+
+import msgspec
+
+from seamlessflow.core.protocol.anthropic_messages import TokenCount
+from seamlessflow.data_plane.dialects.messages.dialect import MessagesDialect
+from seamlessflow.data_plane.dialects.messages.request import tokens_request_parse
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.routes.http import BodyRoom, Receive, Scope, Send, credential, send_whole
+from seamlessflow.data_plane.routes.planning import TurnPlanner
+from seamlessflow.data_plane.routes.turns import ignored_header
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+
+COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
+
+
+class CountTokensRoute:
+    """One per process."""
+
+    def __init__(self, registry: Registry, bodies: BodyRoom, planner: TurnPlanner) -> None:
+        self._registry = registry
+        self._bodies = bodies
+        self._planner = planner
+        self._dialect = MessagesDialect()
+
+    def error_body(self, error: ApiError) -> bytes:
+        return self._dialect.error(error)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = await self._registry.session_by_key(credential(scope))
+        with self._bodies.hold() as held:
+            conversation, ignored = tokens_request_parse(await held.read(scope, receive))
+            plan = await self._planner.plan(session, conversation)
+        body = msgspec.json.encode(TokenCount(input_tokens=plan.num_prompt_tokens))
+        await send_whole(send, body, status=HTTPStatus.OK, headers=ignored_header(ignored))
