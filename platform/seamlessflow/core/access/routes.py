@@ -118,6 +118,7 @@ GATEWAY_ROUTES: Routes = {
     ("GET", "/metrics"): Caller.ANYBODY,
     ("GET", "/v1/models"): Caller.SESSION,
     ("POST", "/v1/chat/completions"): Caller.SESSION,
+    ("POST", "/v1/completions"): Caller.SESSION,
     ("POST", "/v1/messages"): Caller.SESSION,
     ("POST", "/v1/messages/count_tokens"): Caller.SESSION,
     ("POST", "/v1/sessions"): Operation.SESSION_OPEN,

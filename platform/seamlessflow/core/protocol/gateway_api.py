@@ -27,6 +27,7 @@ from seamlessflow.core.protocol.data_plane import (
 )
 from seamlessflow.core.protocol.gateway_errors import ErrorBody, Problem
 from seamlessflow.core.protocol.openai_chat import ChatBody, ChatCompletion, ChatCompletionChunk, ModelList
+from seamlessflow.core.protocol.openai_completions import Completion, CompletionBody
 from seamlessflow.core.protocol.openapi import PROBLEM, Answer, Contract, Operation, Parameter
 
 API_TOKEN, SESSION_KEY = "apiToken", "sessionKey"
@@ -172,6 +173,27 @@ CHAT = Operation(
         503: _chat_refused(_UNAVAILABLE_TURN),
     },
 )
+COMPLETION = Operation(
+    method="post",
+    path="/v1/completions",
+    name="completion",
+    summary="Let the policy continue a text or token ids",
+    description=(
+        "The prompt is taken as it is, without the chat template, and recorded as the beginning of a tree of its own. "
+        "With `stream` the answer is a stream of events, each a Completion, up to `data: [DONE]`. Unknown fields of "
+        "the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
+    ),
+    security=SESSION_KEY,
+    parameters=_TURN_PARAMETERS,
+    body=CompletionBody,
+    answers={
+        200: Answer("The answer. It has been recorded.", Completion),
+        400: _chat_refused(_REFUSED_TURN),
+        401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
+        413: _chat_refused("The body is too large."),
+        503: _chat_refused(_UNAVAILABLE_TURN),
+    },
+)
 MESSAGES = Operation(
     method="post",
     path="/v1/messages",
@@ -226,7 +248,16 @@ GATEWAY = Contract(
     version=str(PROTOCOL_VERSION),
     description="For agents outside the platform: open sessions of a job, ask its policy, report rewards. "
     "`docs/external-agents.md` is the guide.",
-    operations=[SESSION_OPEN, SESSION_REWARD, SESSION_CLOSE, CHAT, MESSAGES, COUNT_TOKENS, MODELS],
+    operations=[
+        SESSION_OPEN,
+        SESSION_REWARD,
+        SESSION_CLOSE,
+        CHAT,
+        COMPLETION,
+        MESSAGES,
+        COUNT_TOKENS,
+        MODELS,
+    ],
     schemes={
         API_TOKEN: "An API token of the job's project with the scope `sessions`.",
         SESSION_KEY: "The session's key: the `api_key` in the answer that opened it.",

@@ -1,10 +1,16 @@
-"""Server-sent events as the APIs with named events write them: the name is the `type` of the data."""
+"""Server-sent events, with names or with data alone."""
 
 from typing import Any
 
 import msgspec
 
+STREAM_END = b"data: [DONE]\n\n"
+KEEPALIVE = b": keep-alive\n\n"
 _encode = msgspec.json.encode
+
+
+def data_event(body: Any) -> bytes:
+    return b"data: " + _encode(body) + b"\n\n"
 
 
 def named_event(name: str, body: Any) -> bytes:

@@ -13,7 +13,16 @@ from seamlessflow.data_plane.errors import ApiError, bad_request, param_of
 
 Body = TypeVar("Body")
 Number = TypeVar("Number", int, float)
+MAX_CHOICES = 64
+MAX_STOP_STRINGS = 4
 MAX_MESSAGES = 16_384  # each costs the event loop a few microseconds, even if it is short
+# Values that OpenAI's API or vLLM accepts. Others are refused even though the job's own value is used.
+OPENAI_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (-1, 1 << 31),
+    "min_p": (0, 1),
+}
 
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode

@@ -3,16 +3,19 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, RawPrompt
 
 Options = TypeVar("Options")  # what a dialect's own reply must know about the request
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest(Generic[Options]):
-    """The conversation has the form of chat messages, with `reasoning_content` and `tool_calls`."""
+    """The conversation has the form of chat messages, with `reasoning_content` and `tool_calls`.
 
-    conversation: Conversation
+    A raw prompt has no messages, and its answer is not searched for reasoning or tool calls.
+    """
+
+    conversation: Conversation | RawPrompt
     has_tools: bool  # the answer is searched for tool calls
     num_choices: int
     stop: tuple[str, ...]

@@ -1,11 +1,15 @@
 """Plans a turn: joins a request to its session's tree, and bounds its answer by the model's context."""
 
+import numpy as np
+
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
 from seamlessflow.data_plane.turns.trajectory_manager.plan import (
     Conversation,
+    RawPrompt,
     TurnPlan,
+    raw_plan,
     turn_match,
     turn_plan,
 )
@@ -17,8 +21,10 @@ class TurnPlanner:
     def __init__(self, helpers: PromptHelpers) -> None:
         self._helpers = helpers
 
-    async def plan(self, session: LiveSession, conversation: Conversation) -> TurnPlan:
-        """Plan the next turn of a session. Raises ApiError if the messages cannot be rendered."""
+    async def plan(self, session: LiveSession, conversation: Conversation | RawPrompt) -> TurnPlan:
+        """Plan the next turn of a session. Raises ApiError if the prompt cannot be made."""
+        if isinstance(conversation, RawPrompt):
+            return raw_plan(session.tree, conversation, await self._raw_ids(session, conversation))
         job = session.job
         try:
             matched = turn_match(session.tree, conversation)
@@ -26,6 +32,16 @@ class TurnPlanner:
         except ValueError as error:
             raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error
         return turn_plan(session.tree, matched, await self._helpers.prompt(job.job_id, asked))
+
+    async def _raw_ids(self, session: LiveSession, prompt: RawPrompt) -> bytes:
+        job = session.job
+        if prompt.token_ids is None:
+            asked = prompt.request(model=job.model_path, max_tokens=job.spec.model.max_model_len)
+            return (await self._helpers.prompt(job.job_id, asked)).new_ids
+        highest = int(np.frombuffer(prompt.token_ids, dtype="<i4").max())
+        if highest >= (num_ids := job.text.tokenizer.get_vocab_size()):
+            raise bad_request(f"prompt must have token ids below {num_ids}, got {highest}.", param="prompt")
+        return prompt.token_ids
 
 
 def turn_budget(session: LiveSession, plan: TurnPlan, max_tokens: int | None) -> int:

@@ -48,7 +48,7 @@ from seamlessflow.data_plane.turns.engines.pool import JobOver, TooManyHeld
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Partial, Turn
-from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
+from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, TurnPlan
 from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
 from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit, turn_grow
 
@@ -298,6 +298,7 @@ def _answer_text(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan
         stop=request.stop,
         has_tools=request.has_tools,
         starts_in_reasoning=plan.starts_in_reasoning,
+        is_plain=isinstance(request.conversation, RawPrompt),
     )
 
 

@@ -12,6 +12,7 @@ from seamlessflow.data_plane.dialects.messages.request import (
 )
 from seamlessflow.data_plane.dialects.reasoning_seal import reasoning_seal
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
 USER: dict[str, Any] = {"role": "user", "content": "?"}
 
@@ -21,8 +22,13 @@ def parsed(**fields: Any) -> MessagesRequest:
     return messages_request_parse(json.dumps(body).encode(), temperature=1.0)
 
 
+def conversation_of(request: MessagesRequest) -> Conversation:
+    assert isinstance(request.conversation, Conversation)
+    return request.conversation
+
+
 def messages(*asked: dict[str, Any]) -> list[Any]:
-    return list(parsed(messages=[*asked, USER]).conversation.messages[:-1])
+    return list(conversation_of(parsed(messages=[*asked, USER])).messages[:-1])
 
 
 def assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
@@ -63,17 +69,17 @@ def test_a_line_that_changes_with_every_request_leaves_the_system_prompt() -> No
     inside = parsed(system=f"{marker}\nYou add.")
 
     expected = {"role": "system", "content": "You add."}
-    assert alone.conversation.messages[0] == inside.conversation.messages[0] == expected
+    assert conversation_of(alone).messages[0] == conversation_of(inside).messages[0] == expected
     assert alone.ignored == ("system.x-anthropic-billing-header",)
     assert alone.flags == {"markers_removed": ["x-anthropic-billing-header"]}
-    assert parsed(system="x-ray: no marker").conversation.messages[0]["content"] == "x-ray: no marker"
+    assert conversation_of(parsed(system="x-ray: no marker")).messages[0]["content"] == "x-ray: no marker"
 
 
 def test_tools_get_the_form_of_chat() -> None:
     tool = {"name": "calc", "description": "adds", "input_schema": {"type": "object"}}
     function = {"name": "calc", "description": "adds", "parameters": {"type": "object"}}
 
-    assert parsed(tools=[tool]).conversation.tools == [{"type": "function", "function": function}]
+    assert conversation_of(parsed(tools=[tool])).tools == [{"type": "function", "function": function}]
     cached = parsed(tools=[tool | {"cache_control": {"type": "ephemeral"}}])
     assert (cached.conversation, cached.ignored) == (parsed(tools=[tool]).conversation, ())
     assert not parsed(tools=[tool], tool_choice={"type": "none"}).has_tools

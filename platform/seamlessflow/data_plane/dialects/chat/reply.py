@@ -7,12 +7,11 @@ import msgspec
 import numpy as np
 
 from seamlessflow.data_plane.dialects.chat.request import ChatOptions
+from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.output_parser import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
-STREAM_END = b"data: [DONE]\n\n"
-KEEPALIVE = b": keep-alive\n\n"
 _encode = msgspec.json.encode
 
 
@@ -63,7 +62,7 @@ class ChatReply:
 
     def _usage_chunk(self) -> bytes:
         body = {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()}
-        return b"data: " + _encode(body) + b"\n\n"
+        return data_event(body)
 
     def _chunk(self, choice: Choice, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
         logprobs = None
@@ -72,7 +71,7 @@ class ChatReply:
             self._num_logprobs[choice.index] = choice.progress.num_tokens
         entry = {"index": choice.index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         body = {**self._head, "object": "chat.completion.chunk", "choices": [entry]}
-        return b"data: " + _encode(body) + b"\n\n"
+        return data_event(body)
 
     def _delta(self, choice: Choice, delta: Delta) -> dict[str, Any]:
         if delta.reasoning:

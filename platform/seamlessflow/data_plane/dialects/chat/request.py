@@ -8,7 +8,10 @@ import msgspec
 from seamlessflow.core.protocol.openai_chat import ChatBody, StreamOptions
 from seamlessflow.core.trajectory.messages import message_text
 from seamlessflow.data_plane.dialects.fields import (
+    MAX_CHOICES,
     MAX_MESSAGES,
+    MAX_STOP_STRINGS,
+    OPENAI_RANGES,
     body_read,
     bounded,
     check_ranges,
@@ -22,8 +25,6 @@ from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
 
-MAX_CHOICES = 64
-MAX_STOP_STRINGS = 4
 MAX_TOP_LOGPROBS = 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -35,13 +36,6 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "response_format": (None, {"type": "text"}),
     "functions": (None, []),
     "min_tokens": (None, 0),
-}
-# Values that OpenAI's API or vLLM accepts. Others are refused even though the job's own value is used.
-RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0, 2),
-    "top_p": (0, 1),
-    "top_k": (-1, 1 << 31),
-    "min_p": (0, 1),
 }
 
 
@@ -73,7 +67,7 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     """Parse a body; the job fixes `temperature` for this session. Raises ApiError (400), which names the field."""
     body, ignored = body_read(_body, raw, kind="chat completion")
     refuse_unless_neutral(body, _NEUTRAL)
-    check_ranges(body, RANGES)
+    check_ranges(body, OPENAI_RANGES)
     _check_messages(body.messages)
     tools = _tools(body)
     return TurnRequest(

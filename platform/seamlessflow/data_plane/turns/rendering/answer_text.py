@@ -11,7 +11,12 @@ import numpy as np
 
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
-from seamlessflow.data_plane.turns.rendering.output_parser import Delta, OutputParser, ParsedOutput
+from seamlessflow.data_plane.turns.rendering.output_parser import (
+    Delta,
+    OutputParser,
+    ParsedOutput,
+    PlainParser,
+)
 
 _REPLACEMENT = "\ufffd"
 
@@ -20,13 +25,24 @@ class AnswerText:
     """Growing → stopped (a stop string was met) or finished. One per choice."""
 
     def __init__(
-        self, text: ModelText, *, stop: Sequence[str], has_tools: bool, starts_in_reasoning: bool
+        self,
+        text: ModelText,
+        *,
+        stop: Sequence[str],
+        has_tools: bool,
+        starts_in_reasoning: bool,
+        is_plain: bool = False,
     ) -> None:
+        """`is_plain`: the text is not parsed, and all of it is content."""
         self._text = text
         self._stop = tuple(stop)
         self._num_held = max((len(s) for s in self._stop), default=1) - 1
         self._detokenizer = Detokenizer(text)
-        self._parser = OutputParser(has_tools=has_tools, starts_in_reasoning=starts_in_reasoning)
+        self._parser = (
+            PlainParser()
+            if is_plain
+            else OutputParser(has_tools=has_tools, starts_in_reasoning=starts_in_reasoning)
+        )
         self._pending = ""  # text that may be the beginning of a stop string
         self._num_tokens = 0
         self._ids = bytearray()  # kept only to find the token that completes a stop string

@@ -155,6 +155,16 @@ class OutputParser:
             self._has_content, self._is_after_mark = True, False
 
 
+class PlainParser:
+    """Takes every text as content."""
+
+    def push(self, text: str) -> list[Delta]:
+        return [Delta(content=text)]
+
+    def finish(self) -> list[Delta]:
+        return []
+
+
 def parse_output(text: str, *, has_tools: bool, starts_in_reasoning: bool = False) -> ParsedOutput:
     """Parse a whole answer at once."""
     parser = OutputParser(has_tools=has_tools, starts_in_reasoning=starts_in_reasoning)

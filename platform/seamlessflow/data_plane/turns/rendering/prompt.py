@@ -33,6 +33,7 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     arguments: Mapping[str, Any]
     cuts: Sequence[Cut]
     max_tokens: int  # the model's context length
+    text: str | None = None  # the prompt itself; there is nothing to render
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +50,7 @@ def prompt_make(
     text: ModelText, request: PromptRequest, *, on_long_text: Callable[[], None] = lambda: None
 ) -> Prompt:
     """Make a prompt. Calls `on_long_text` before tokenising a long text. Raises TemplateRefused and TextTooLong."""
-    full = _render(text, request, len(request.messages), add_generation_prompt=True)
+    full = _full_text(text, request)
     cut, new = _first_continued(text, request, full)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
         raise TextTooLong(
@@ -59,6 +60,12 @@ def prompt_make(
     if len(new) > LONG_TEXT_CHARS:
         on_long_text()
     return Prompt(cut, text.encode(new), full.rstrip().endswith(THINK))
+
+
+def _full_text(text: ModelText, request: PromptRequest) -> str:
+    if request.text is not None:
+        return request.text
+    return _render(text, request, len(request.messages), add_generation_prompt=True)
 
 
 def _first_continued(text: ModelText, request: PromptRequest, full: str) -> tuple[int | None, str]:

@@ -6,6 +6,7 @@ the text, usually in another process. Invariant: tokens that the policy sampled 
 drift says that the template rewrote history; they are then context, not training data.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,20 @@ class Conversation:
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Any] | None
     template_arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RawPrompt:
+    """A prompt that no template renders: a text, or token ids (packed int32)."""
+
+    text: str = ""
+    token_ids: bytes | None = None
+
+    def request(self, *, model: str, max_tokens: int) -> PromptRequest:
+        """Return what to tokenise."""
+        return PromptRequest(
+            model, messages=(), tools=None, arguments={}, cuts=(), max_tokens=max_tokens, text=self.text
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +118,27 @@ def turn_plan(tree: PrefixTree, matched: TurnMatch, prompt: Prompt) -> TurnPlan:
     cause = matched.match.cause if parent is matched.match.node else ForkCause.TEMPLATE
     num_messages = matched.num_messages[prompt.cut]
     return _plan(tree, matched, prompt, parent=parent, num_messages=num_messages, cause=cause)
+
+
+def raw_plan(tree: PrefixTree, prompt: RawPrompt, token_ids: bytes) -> TurnPlan:
+    """Plan a turn whose prompt is a root of its own, equal to another only if all its tokens are."""
+    messages = ({"role": "user", "content": prompt.text},)
+    digests = message_digests(messages)
+    context = value_digest(["raw", hashlib.blake2b(token_ids).hexdigest()])
+    is_repeated = tree.prompt_child(None, digests, context) is not None
+    cause = ForkCause.REPEAT if is_repeated else ForkCause.NEW_ROOT if tree.nodes else None
+    return TurnPlan(
+        parent=None,
+        kind=NodeKind.ROOT,
+        new_ids=token_ids,
+        prompt_ids=token_ids,
+        digests=digests,
+        messages=messages,
+        context=context,
+        drift=_drift(cause),
+        cause=cause,
+        starts_in_reasoning=False,
+    )
 
 
 def plan_turn(tree: PrefixTree, text: ModelText, conversation: Conversation) -> TurnPlan:

@@ -1,0 +1,102 @@
+"""Completions in the form that OpenAI clients read: one JSON object, or the chunks of a stream."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from seamlessflow.core.protocol.openai_chat import Usage
+from seamlessflow.core.protocol.openai_completions import (
+    Completion,
+    CompletionChoice,
+    CompletionLogprobs,
+)
+from seamlessflow.data_plane.dialects.completions.request import CompletionOptions
+from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.turns.rendering.output_parser import Delta
+from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
+
+
+class CompletionReply:
+    """Encodes the answers of one turn."""
+
+    def __init__(self, turn: Turn, options: CompletionOptions, *, created_s: int) -> None:
+        self._turn = turn
+        self._created_s = created_s
+        self._options = options
+        self._num_logprobs = [0] * len(turn.choices)  # tokens whose logprobs were sent
+        self._num_chars = [0] * len(turn.choices)  # of their text
+
+    def whole(self) -> bytes:
+        choices = [
+            self._choice(choice, choice.text.parsed.content, is_last=True) for choice in self._turn.choices
+        ]
+        return msgspec.json.encode(self._completion(choices, self._usage()))
+
+    def opening(self) -> bytes:
+        return b""
+
+    def deltas(self, choice: Choice, deltas: Sequence[Delta]) -> bytes:
+        text = "".join(delta.content for delta in deltas)
+        return data_event(self._completion([self._choice(choice, text)])) if text else b""
+
+    def keepalive(self) -> bytes:
+        return KEEPALIVE
+
+    def closing(self) -> bytes:
+        ends = [
+            data_event(self._completion([self._choice(choice, "", is_last=True)]))
+            for choice in self._turn.choices
+        ]
+        usage = data_event(self._completion([], self._usage())) if self._options.has_usage else b""
+        return b"".join(ends) + usage + STREAM_END
+
+    def failure(self, error: ApiError) -> bytes:
+        return b"data: " + error.body + b"\n\n"
+
+    def _completion(
+        self, choices: list[CompletionChoice], usage: Usage | msgspec.UnsetType = msgspec.UNSET
+    ) -> Completion:
+        return Completion(
+            id=f"cmpl-{self._turn.turn_id.hex}",
+            created=self._created_s,
+            model=self._turn.session.job.name,
+            choices=choices,
+            usage=usage,
+        )
+
+    def _choice(self, choice: Choice, text: str, *, is_last: bool = False) -> CompletionChoice:
+        reason: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
+        return CompletionChoice(
+            index=choice.index,
+            text=text,
+            logprobs=self._logprobs(choice) if self._options.has_logprobs else None,
+            finish_reason=reason if is_last else None,
+        )
+
+    def _logprobs(self, choice: Choice) -> CompletionLogprobs:
+        """Return the logprobs of the tokens that were sampled since the last call for this answer."""
+        start = self._num_logprobs[choice.index]
+        ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
+        values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
+        tokenizer = self._turn.session.job.text.tokenizer
+        tokens = tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
+        offsets = np.cumsum([self._num_chars[choice.index], *map(len, tokens)]).tolist()
+        self._num_logprobs[choice.index] += len(ids)
+        self._num_chars[choice.index] = offsets[-1]
+        top = [{token: value} for token, value in zip(tokens, values, strict=True)]
+        return CompletionLogprobs(
+            tokens=tokens,
+            token_logprobs=values,
+            top_logprobs=top if self._options.has_top_logprobs else [],
+            text_offset=offsets[:-1],
+        )
+
+    def _usage(self) -> Usage:
+        num_prompt = self._turn.plan.num_prompt_tokens
+        num_sampled = sum(choice.progress.num_tokens for choice in self._turn.choices)
+        return Usage(
+            prompt_tokens=num_prompt, completion_tokens=num_sampled, total_tokens=num_prompt + num_sampled
+        )

@@ -1,0 +1,120 @@
+"""Completions: what is read, what is refused by name, and what the chunks say."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from seamlessflow.core.trajectory.prefix_tree import Drift, ForkCause, Node, NodeKind, PrefixTree
+from seamlessflow.data_plane.dialects.completions.reply import CompletionReply
+from seamlessflow.data_plane.dialects.completions.request import (
+    DEFAULT_MAX_TOKENS,
+    CompletionOptions,
+    CompletionRequest,
+    completion_request_parse,
+)
+from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, raw_plan
+from tests.fixtures.answered_turns import CREATED_S, answer_stream, tiny_model_text, turn_make
+from tests.fixtures.random_answers import ANSWERS, CUTS
+
+ALL = CompletionOptions(has_usage=True, has_logprobs=True, has_top_logprobs=True)
+
+
+def parsed(**fields: Any) -> CompletionRequest:
+    return completion_request_parse(json.dumps({"prompt": "4+6=", **fields}).encode(), temperature=1.0)
+
+
+def ids(*numbers: int) -> bytes:
+    return np.asarray(numbers, dtype="<i4").tobytes()
+
+
+@pytest.mark.parametrize(
+    "prompt,expected",
+    [
+        ("a", RawPrompt("a")),
+        (["a"], RawPrompt("a")),
+        ([5, 6], RawPrompt(token_ids=ids(5, 6))),
+        ([[5, 6]], RawPrompt(token_ids=ids(5, 6))),
+    ],
+)
+def test_a_prompt_is_one_text_or_token_ids(prompt: Any, expected: RawPrompt) -> None:
+    assert parsed(prompt=prompt).conversation == expected
+
+
+def test_the_length_of_an_answer_is_bounded_as_in_the_real_api() -> None:
+    assert (parsed().max_tokens, parsed(max_tokens=3).max_tokens) == (DEFAULT_MAX_TOKENS, 3)
+
+
+def test_seeds_are_recorded_and_unknown_fields_named() -> None:
+    request = parsed(seed=7, temperature=0.5, user="u", stream_options={"include_obfuscation": True})
+
+    assert request.flags == {"seed": 7, "overridden": {"temperature": 0.5}}
+    assert request.ignored == ("user", "stream_options.include_obfuscation")
+
+
+@pytest.mark.parametrize(
+    "fields,param",
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": [[1], [2]]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": [1.5]}, "prompt"),
+        ({"prompt": 5}, "prompt"),
+        ({"echo": True}, "echo"),
+        ({"suffix": "x"}, "suffix"),
+        ({"best_of": 2}, "best_of"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"temperature": -1}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        parsed(**fields)
+    assert (refused.value.status, refused.value.param) == (400, param)
+
+
+def test_equal_prompts_share_a_root_and_others_begin_one() -> None:
+    tree = PrefixTree()
+    first = raw_plan(tree, RawPrompt(token_ids=ids(5, 6)), ids(5, 6))
+    tree.add(Node(0, None, first.kind, first.new_ids, first.digests, 2, context=first.context))
+    again = raw_plan(tree, RawPrompt(token_ids=ids(5, 6)), ids(5, 6))
+    other = raw_plan(tree, RawPrompt(token_ids=ids(5)), ids(5))
+
+    assert (first.kind, first.drift) == (NodeKind.ROOT, Drift.CLEAN)
+    assert (again.cause, other.cause) == (ForkCause.REPEAT, ForkCause.NEW_ROOT)
+
+
+@given(ANSWERS, CUTS)
+def test_text_is_passed_on_as_it_is_however_it_is_cut(answer: str, cuts: list[int]) -> None:
+    turn = turn_make(has_tools=False, is_plain=True)
+    stream = answer_stream(
+        turn, CompletionReply(turn, ALL, created_s=CREATED_S), answer + "<|im_end|>", cuts=cuts
+    )
+    *chunks, done = [raw.removeprefix("data: ") for raw in stream.decode().removesuffix("\n\n").split("\n\n")]
+    (whole,) = json.loads(CompletionReply(turn, ALL, created_s=CREATED_S).whole())["choices"]
+    bodies = [json.loads(chunk) for chunk in chunks]
+    choices = [choice for body in bodies for choice in body["choices"]]
+
+    assert done == "[DONE]"
+    assert "".join(choice["text"] for choice in choices) == whole["text"] == answer
+    assert [choice["finish_reason"] for choice in choices] == [None] * (len(choices) - 1) + ["stop"]
+    assert bodies[-1]["usage"]["completion_tokens"] == turn.choices[0].progress.num_tokens
+    for field in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+        streamed = [entry for choice in choices for entry in choice["logprobs"][field]]
+        assert streamed == whole["logprobs"][field]
+        assert len(streamed) == turn.choices[0].progress.num_tokens
+
+
+def test_marks_of_reasoning_and_tools_stay_in_the_text() -> None:
+    turn = turn_make(has_tools=False, is_plain=True)
+    answer_stream(turn, CompletionReply(turn, ALL, created_s=CREATED_S), "<think>a</think><tool_call>")
+
+    assert tiny_model_text() is turn.session.job.text
+    assert turn.choices[0].message()["content"] == "<think>a</think><tool_call>"
