@@ -119,6 +119,7 @@ GATEWAY_ROUTES: Routes = {
     ("GET", "/v1/models"): Caller.SESSION,
     ("POST", "/v1/chat/completions"): Caller.SESSION,
     ("POST", "/v1/completions"): Caller.SESSION,
+    ("POST", "/v1/responses"): Caller.SESSION,
     ("POST", "/v1/messages"): Caller.SESSION,
     ("POST", "/v1/messages/count_tokens"): Caller.SESSION,
     ("POST", "/v1/sessions"): Operation.SESSION_OPEN,

@@ -28,6 +28,12 @@ from seamlessflow.core.protocol.data_plane import (
 from seamlessflow.core.protocol.gateway_errors import ErrorBody, Problem
 from seamlessflow.core.protocol.openai_chat import ChatBody, ChatCompletion, ChatCompletionChunk, ModelList
 from seamlessflow.core.protocol.openai_completions import Completion, CompletionBody
+from seamlessflow.core.protocol.openai_responses import (
+    Response,
+    ResponseBody,
+    ResponseError,
+    ResponseEvent,
+)
 from seamlessflow.core.protocol.openapi import PROBLEM, Answer, Contract, Operation, Parameter
 
 API_TOKEN, SESSION_KEY = "apiToken", "sessionKey"
@@ -194,6 +200,28 @@ COMPLETION = Operation(
         503: _chat_refused(_UNAVAILABLE_TURN),
     },
 )
+RESPONSE = Operation(
+    method="post",
+    path="/v1/responses",
+    name="response",
+    summary="Ask the policy for the next response, with the whole conversation as its input",
+    description=(
+        "Every answer is recorded and may be trained on. The gateway keeps no responses: the items of an answer are "
+        "handed back in `input`. With `stream` the answer is a stream of named events, each a ResponseEvent, up to "
+        "`response.completed` or `response.incomplete`. An error after the first byte comes as a ResponseError. "
+        "Unknown fields of the body are ignored, and the header `X-SeamlessFlow-Ignored` names them."
+    ),
+    security=SESSION_KEY,
+    parameters=_TURN_PARAMETERS,
+    body=ResponseBody,
+    answers={
+        200: Answer("The answer. It has been recorded.", Response),
+        400: _chat_refused(_REFUSED_TURN),
+        401: _chat_refused("The session's key is unknown (`invalid_api_key`)."),
+        413: _chat_refused("The body is too large."),
+        503: _chat_refused(_UNAVAILABLE_TURN),
+    },
+)
 MESSAGES = Operation(
     method="post",
     path="/v1/messages",
@@ -254,6 +282,7 @@ GATEWAY = Contract(
         SESSION_CLOSE,
         CHAT,
         COMPLETION,
+        RESPONSE,
         MESSAGES,
         COUNT_TOKENS,
         MODELS,
@@ -271,5 +300,7 @@ GATEWAY = Contract(
         MessageDelta,
         MessageStop,
         Ping,
+        ResponseEvent,
+        ResponseError,
     ],
 )

@@ -1,0 +1,134 @@
+"""Parses and checks the body of a request for a response."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from seamlessflow.core.protocol.openai_responses import ReasoningConfig, ResponseBody, TextConfig
+from seamlessflow.data_plane.dialects.fields import (
+    MAX_MESSAGES,
+    body_read,
+    check_ranges,
+    overridden_flags,
+    refuse_unless_neutral,
+    tokens_limit,
+    unknown_fields,
+    unsupported,
+)
+from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
+from seamlessflow.data_plane.dialects.responses.tools import chat_tools
+from seamlessflow.data_plane.dialects.system_text import markers_removed
+from seamlessflow.data_plane.dialects.turn_request import TurnRequest
+from seamlessflow.data_plane.errors import bad_request
+from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation
+
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+RANGES: dict[str, tuple[float, float]] = {"temperature": (0, 2), "top_p": (0, 1)}
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "previous_response_id": (None,),
+    "conversation": (None,),
+    "prompt": (None,),
+    "background": (None, False),
+    "top_logprobs": (None, 0),
+    "truncation": (None, "disabled", "auto"),
+}
+_NESTED: dict[str, type[msgspec.Struct]] = {"reasoning": ReasoningConfig, "text": TextConfig}
+
+_decode = msgspec.json.Decoder(ResponseBody).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseOptions:
+    """What a response repeats of its request, and how it shows calls and reasoning."""
+
+    instructions: str | None
+    max_output_tokens: int | None
+    metadata: dict[str, str]
+    tool_choice: str
+    tools: list[dict[str, Any]]
+    custom_tools: frozenset[str]
+    has_encrypted_reasoning: bool
+    temperature: float
+
+
+ResponseRequest = TurnRequest[ResponseOptions]
+
+
+def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest:
+    """Parse a body; the job fixes `temperature` for this session. Raises ApiError (400), which names the field."""
+    body = body_read(_decode, raw, kind="response request")
+    refuse_unless_neutral(body, _NEUTRAL)
+    check_ranges(body, RANGES)
+    _check_forms(body)
+    tools, custom_tools = chat_tools(body.tools or [])
+    instructions, markers = markers_removed(body.instructions or "")
+    has_tools = bool(tools) and body.tool_choice != "none"
+    return TurnRequest(
+        conversation=Conversation(
+            chat_messages(_items(body), instructions), tools if has_tools else None, {}
+        ),
+        has_tools=has_tools,
+        num_choices=1,
+        stop=(),
+        max_tokens=tokens_limit("max_output_tokens", body.max_output_tokens),
+        is_streamed=bool(body.stream),
+        flags=overridden_flags(body, temperature) | ({"markers_removed": list(markers)} if markers else {}),
+        ignored=(*unknown_fields(raw, ResponseBody, _NESTED), *_without_effect(body, markers)),
+        options=_options(body, custom_tools, temperature),
+    )
+
+
+def _items(body: ResponseBody) -> Sequence[dict[str, Any]]:
+    items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
+    if not items:
+        raise bad_request("input must have at least one item, got none.", param="input")
+    if len(items) > MAX_MESSAGES:
+        raise bad_request(f"input may have at most {MAX_MESSAGES} items, got {len(items)}.", param="input")
+    return items
+
+
+def _check_forms(body: ResponseBody) -> None:
+    if body.tool_choice not in (None, "auto", "none"):
+        raise bad_request(
+            f"tool_choice must be 'auto' or 'none', got {body.tool_choice!r}: forcing a tool call would change the "
+            "sampling distribution.",
+            param="tool_choice",
+            code="unsupported_parameter",
+        )
+    form = body.text.format if body.text is not None else None
+    if form is not None and form.get("type") != "text":
+        raise unsupported("text.format", 'leave it out or send {"type":"text"}')
+
+
+def _options(body: ResponseBody, custom_tools: frozenset[str], temperature: float) -> ResponseOptions:
+    return ResponseOptions(
+        instructions=body.instructions,
+        max_output_tokens=body.max_output_tokens,
+        metadata=body.metadata or {},
+        tool_choice="none" if body.tool_choice == "none" else "auto",
+        tools=body.tools or [],
+        custom_tools=custom_tools,
+        has_encrypted_reasoning=ENCRYPTED_REASONING in (body.include or ()),
+        temperature=temperature,
+    )
+
+
+def _without_effect(body: ResponseBody, markers: Sequence[str]) -> Iterator[str]:
+    """Yield the known fields that were asked for in vain."""
+    yield from (f"instructions.{name}" for name in markers)
+    yield from (f"include.{name}" for name in body.include or () if name != ENCRYPTED_REASONING)
+    if body.store:
+        yield "store"
+    if body.parallel_tool_calls is False:
+        yield "parallel_tool_calls"
+    if body.truncation == "auto":
+        yield "truncation"
+    for name, config in (("reasoning", body.reasoning), ("text", body.text)):
+        fields = msgspec.structs.asdict(config) if config is not None else {}
+        yield from (
+            f"{name}.{field}" for field, value in fields.items() if value is not None and field != "format"
+        )
+    if any(tool.get("strict") for tool in body.tools or ()):
+        yield "tools.strict"

@@ -1,0 +1,126 @@
+"""Answers of OpenAI's Responses: the order of a stream's events, and answers that join their tree again."""
+
+import json
+from typing import Any
+
+import openai.types.responses as sdk
+import pydantic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamlessflow.core.trajectory.messages import message_digest
+from seamlessflow.core.trajectory.resume import FinishReason
+from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
+from seamlessflow.data_plane.dialects.responses.reply import ResponsesReply
+from seamlessflow.data_plane.dialects.responses.request import ResponseOptions
+from seamlessflow.data_plane.errors import bad_request
+from tests.fixtures.answered_turns import CREATED_S, answer_stream, turn_make
+from tests.fixtures.random_answers import ANSWERS, CUTS
+
+OPTIONS = ResponseOptions(
+    instructions=None,
+    max_output_tokens=None,
+    metadata={},
+    tool_choice="auto",
+    tools=[],
+    custom_tools=frozenset({"patch"}),
+    has_encrypted_reasoning=True,
+    temperature=1.0,
+)
+CALL = '<tool_call>{"name": "calc", "arguments": {"a": 1}}</tool_call>'
+PATCH = '<tool_call>{"name": "patch", "arguments": {"input": "+a"}}</tool_call>'
+EVENT: pydantic.TypeAdapter[sdk.ResponseStreamEvent] = pydantic.TypeAdapter(sdk.ResponseStreamEvent)
+
+
+def events_of(stream: bytes) -> list[dict[str, Any]]:
+    """Return the events, each checked against the type that OpenAI's client has for it."""
+    events = []
+    for raw in stream.decode().removesuffix("\n\n").split("\n\n"):
+        name, data = raw.split("\n")
+        events.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {events[-1]['type']}"
+        EVENT.validate_python(events[-1])
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    return events
+
+
+def events_said(answer: str, reply: ResponsesReply, turn: Any, cuts: list[int]) -> list[dict[str, Any]]:
+    return events_of(answer_stream(turn, reply, answer + "<|im_end|>", cuts=cuts))
+
+
+def reply_to(turn: Any) -> ResponsesReply:
+    return ResponsesReply(turn, OPTIONS, created_s=CREATED_S)
+
+
+def pieces(items: list[dict[str, Any]], cut: int) -> list[dict[str, Any]]:
+    """Split messages in two, as clients may."""
+    split: list[dict[str, Any]] = []
+    for item in items:
+        text = item["content"][0]["text"] if item["type"] == "message" else ""
+        parts = [text[:cut], text[cut:]] if cut < len(text) else []
+        split += [{"role": "assistant", "content": part} for part in parts] or [item]
+    return split
+
+
+def test_a_stream_has_the_events_of_the_real_api() -> None:
+    turn = turn_make()
+    events = events_said(f"<think>hm</think>See.{CALL}{PATCH}", reply_to(turn), turn, [])
+
+    assert [event["type"].removeprefix("response.") for event in events] == [
+        "created", "in_progress",
+        "output_item.added", "content_part.added", "reasoning_text.delta",
+        "reasoning_text.done", "content_part.done", "output_item.done",
+        "output_item.added", "content_part.added", "output_text.delta",
+        "output_text.done", "content_part.done", "output_item.done",
+        "output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done",
+        "output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done",
+        "completed",
+    ]  # fmt: skip
+    assert events[0]["response"]["status"] == "in_progress"
+    response = events[-1]["response"]
+    assert [item["type"] for item in response["output"]] == [
+        "reasoning", "message", "function_call", "custom_tool_call",
+    ]  # fmt: skip
+    assert (response["output"][2]["arguments"], response["output"][3]["input"]) == ('{"a":1}', "+a")
+    assert response["usage"]["output_tokens"] == turn.choices[0].progress.num_tokens
+
+
+def test_an_answer_that_was_cut_short_is_incomplete() -> None:
+    turn = turn_make()
+    turn.choices[0].progress.finish_reason = FinishReason.LENGTH
+    last = events_said("See", reply_to(turn), turn, [])[-1]
+
+    assert last["type"] == "response.incomplete"
+    assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert last["response"]["output"][0]["status"] == "incomplete"
+
+
+def test_a_failure_is_an_event_that_clients_raise() -> None:
+    name, data = (
+        reply_to(turn_make()).failure(bad_request("No.", code="job_over")).decode().strip().split("\n")
+    )
+    event = json.loads(data.removeprefix("data: "))
+
+    assert (name, event["type"], event["message"], event["code"]) == (
+        "event: error",
+        "error",
+        "No.",
+        "job_over",
+    )
+    assert event["error"]["message"] == "No."
+
+
+@given(ANSWERS, CUTS, st.integers(0, 8))
+def test_an_answer_that_returns_is_the_recorded_message(answer: str, cuts: list[int], cut: int) -> None:
+    turn = turn_make()
+    events = events_said(answer, reply_to(turn), turn, cuts)
+    whole = json.loads(reply_to(turn).whole())
+    recorded = message_digest(turn.choices[0].message())
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+
+    sdk.Response.model_validate(whole)
+    assert done == events[-1]["response"]["output"]
+    for items in (done, whole["output"]):
+        for handed in (items, pieces(items, cut)):
+            (message,) = chat_messages(handed, None)
+            assert message_digest(message) == recorded
