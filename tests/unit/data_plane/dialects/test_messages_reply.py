@@ -62,6 +62,15 @@ def pieces(blocks: list[dict[str, Any]], cut: int) -> Iterator[dict[str, Any]]:
         yield from ({**block, "text": part} for part in parts) if parts else [block]
 
 
+def with_results(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield a message for each block, with the result of each call right behind it."""
+    for block in blocks:
+        yield {"role": "assistant", "content": [block]}
+        if block["type"] == "tool_use":
+            result = {"type": "tool_result", "tool_use_id": block["id"], "content": "46"}
+            yield {"role": "user", "content": [result]}
+
+
 def calls_of(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [block for block in blocks if block["type"] == "tool_use"]
 
@@ -148,3 +157,25 @@ def test_an_answer_that_returns_is_the_recorded_message(
         (joined,) = chat_messages(apart)
         assert recorded == message_digest(joined)
     assert calls_of(blocks_of(events)) == calls_of(whole["content"])
+
+
+@given(ANSWERS)
+def test_parallel_calls_are_one_answer_though_results_stand_between_them(answer: str) -> None:
+    turn = turn_make()
+    answered(turn, answer)
+    blocks = json.loads(MessagesReply(turn, THINKING).whole())["content"]
+    first, *rest = chat_messages(list(with_results(blocks)))
+
+    assert message_digest(first) == message_digest(turn.choices[0].message())
+    assert [message["role"] for message in rest] == ["tool"] * len(calls_of(blocks))
+
+
+def test_calls_of_two_answers_stay_apart() -> None:
+    turns = [turn_make(), turn_make()]
+    for turn in turns:
+        answered(turn, CALL)
+    blocks = [json.loads(MessagesReply(turn, SILENT).whole())["content"][0] for turn in turns]
+
+    assert [message["role"] for message in chat_messages(list(with_results(blocks)))] == [
+        "assistant", "tool", "assistant", "tool",
+    ]  # fmt: skip

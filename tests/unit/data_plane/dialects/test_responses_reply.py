@@ -14,7 +14,7 @@ from seamlessflow.data_plane.dialects.responses.conversation import chat_message
 from seamlessflow.data_plane.dialects.responses.reply import ResponsesReply
 from seamlessflow.data_plane.dialects.responses.request import ResponseOptions
 from seamlessflow.data_plane.errors import bad_request
-from tests.fixtures.answered_turns import CREATED_S, answer_stream, turn_make
+from tests.fixtures.answered_turns import CREATED_S, answer_stream, answered, turn_make
 from tests.fixtures.random_answers import ANSWERS, CUTS
 
 OPTIONS = ResponseOptions(
@@ -60,6 +60,16 @@ def pieces(items: list[dict[str, Any]], cut: int) -> list[dict[str, Any]]:
         parts = [text[:cut], text[cut:]] if cut < len(text) else []
         split += [{"role": "assistant", "content": part} for part in parts] or [item]
     return split
+
+
+def with_results(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put the result of each call right behind it."""
+    handed: list[dict[str, Any]] = []
+    for item in items:
+        handed.append(item)
+        if "call_id" in item:
+            handed.append({"type": f"{item['type']}_output", "call_id": item["call_id"], "output": "46"})
+    return handed
 
 
 def test_a_stream_has_the_events_of_the_real_api() -> None:
@@ -124,3 +134,14 @@ def test_an_answer_that_returns_is_the_recorded_message(answer: str, cuts: list[
         for handed in (items, pieces(items, cut)):
             (message,) = chat_messages(handed, None)
             assert message_digest(message) == recorded
+
+
+@given(ANSWERS)
+def test_parallel_calls_are_one_answer_though_results_stand_between_them(answer: str) -> None:
+    turn = turn_make()
+    answered(turn, answer)
+    items = json.loads(reply_to(turn).whole())["output"]
+    first, *rest = chat_messages(with_results(items), None)
+
+    assert message_digest(first) == message_digest(turn.choices[0].message())
+    assert {message["role"] for message in rest} <= {"tool"}

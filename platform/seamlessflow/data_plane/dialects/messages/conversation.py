@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.data_plane.dialects.answers import ChatMessages, answer_last, answer_with_call
 from seamlessflow.data_plane.dialects.reasoning_seal import BrokenSeal, reasoning_unseal
 from seamlessflow.data_plane.errors import ApiError, bad_request
 
@@ -17,7 +18,6 @@ RAW_ARGUMENTS = "_arguments"  # the only key of a tool's input if the arguments 
 _encode = msgspec.json.encode
 
 Blocks = list[dict[str, Any]]
-ChatMessages = list[dict[str, Any]]
 
 
 def chat_messages(messages: Sequence[Mapping[str, Any]]) -> ChatMessages:
@@ -77,20 +77,21 @@ def _flush_user(chat: ChatMessages, texts: list[str]) -> None:
 
 
 def _add_assistant(chat: ChatMessages, blocks: Blocks, field: str) -> None:
-    if not chat or chat[-1]["role"] != "assistant":
-        chat.append({"role": "assistant", "content": ""})
-    message = chat[-1]
+    if not blocks:
+        answer_last(chat)
     for number, block in enumerate(blocks):
         name = f"{field}.content[{number}]"
         match block.get("type"):
             case "thinking":
-                message["reasoning_content"] = message.get("reasoning_content", "") + _thinking(block, name)
+                answer = answer_last(chat)
+                answer["reasoning_content"] = answer.get("reasoning_content", "") + _thinking(block, name)
             case "redacted_thinking":
-                pass  # of another server, which alone can read it
+                answer_last(chat)  # another server wrote the block, which alone can read it
             case "tool_use":
-                message.setdefault("tool_calls", []).append(_tool_call(block, name))
+                call = _tool_call(block, name)
+                answer_with_call(chat, call["id"]).setdefault("tool_calls", []).append(call)
             case _:
-                message["content"] += _text(block, name)
+                answer_last(chat)["content"] += _text(block, name)
 
 
 def _text(block: Mapping[str, Any], field: str) -> str:

@@ -8,6 +8,7 @@ because many templates take only one.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seamlessflow.data_plane.dialects.answers import ChatMessages, answer_last, answer_with_call
 from seamlessflow.data_plane.dialects.reasoning_seal import BrokenSeal, reasoning_unseal
 from seamlessflow.data_plane.dialects.responses.tools import custom_arguments
 from seamlessflow.data_plane.errors import ApiError, bad_request
@@ -16,8 +17,6 @@ PARAGRAPH = "\n"
 SYSTEM_PARAGRAPH = "\n\n"
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _SYSTEM_ROLES = ("system", "developer")
-
-ChatMessages = list[dict[str, Any]]
 
 
 def chat_messages(items: Sequence[Mapping[str, Any]], instructions: str | None) -> ChatMessages:
@@ -33,7 +32,7 @@ def _add(chat: ChatMessages, item: Mapping[str, Any], field: str) -> None:
         case "message":
             _add_message(chat, item, field)
         case "reasoning":
-            answer = _answer(chat)
+            answer = answer_last(chat)
             answer["reasoning_content"] = answer.get("reasoning_content", "") + _reasoning(item, field)
         case "function_call":
             _add_call(chat, item, _string(item, "arguments", field), field)
@@ -52,7 +51,7 @@ def _add_message(chat: ChatMessages, item: Mapping[str, Any], field: str) -> Non
     separator = "" if role == "assistant" else PARAGRAPH
     text = _text(item.get("content"), f"{field}.content", separator=separator)
     if role == "assistant":
-        _answer(chat)["content"] += text
+        answer_last(chat)["content"] += text
     elif role in _SYSTEM_ROLES:
         if len(chat) == 1 and chat[0]["role"] == "system":
             chat[0] = {"role": "system", "content": chat[0]["content"] + SYSTEM_PARAGRAPH + text}
@@ -66,17 +65,10 @@ def _add_message(chat: ChatMessages, item: Mapping[str, Any], field: str) -> Non
         )
 
 
-def _answer(chat: ChatMessages) -> dict[str, Any]:
-    """Return the policy's message that is being put together, the last one."""
-    if not chat or chat[-1]["role"] != "assistant":
-        chat.append({"role": "assistant", "content": ""})
-    return chat[-1]
-
-
 def _add_call(chat: ChatMessages, item: Mapping[str, Any], arguments: str, field: str) -> None:
     function = {"name": _string(item, "name", field), "arguments": arguments}
-    call = {"id": _string(item, "call_id", field), "type": "function", "function": function}
-    _answer(chat).setdefault("tool_calls", []).append(call)
+    call: dict[str, Any] = {"id": _string(item, "call_id", field), "type": "function", "function": function}
+    answer_with_call(chat, call["id"]).setdefault("tool_calls", []).append(call)
 
 
 def _reasoning(item: Mapping[str, Any], field: str) -> str:

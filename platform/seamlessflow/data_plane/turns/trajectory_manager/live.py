@@ -7,6 +7,7 @@ and the record name a tool call by the same id.
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 
 NUM_PROMPTS_KEPT = 256
+CALL_STEM_BYTES = 10
+CALL_NUMBER_DIGITS = 4
+_CALL_ID = re.compile(rf"(call_[0-9a-f]{{{2 * CALL_STEM_BYTES}}})[0-9a-f]{{{CALL_NUMBER_DIGITS}}}")
 
 
 @dataclass(slots=True)
@@ -68,6 +72,12 @@ class LiveJob:
         return kept
 
 
+def call_stem(call_id: str) -> str | None:
+    """Return what the identifiers of all calls of one answer begin with; None if the gateway did not issue this one."""
+    issued = _CALL_ID.fullmatch(call_id)
+    return issued[1] if issued else None
+
+
 @dataclass(slots=True)
 class Choice:
     """One of a turn's n answers, while it grows: its tokens, its text, and how the client sees it."""
@@ -75,7 +85,7 @@ class Choice:
     index: int
     progress: AnswerProgress
     text: AnswerText
-    call_ids: list[str] = field(default_factory=list)
+    call_stem: str = field(default_factory=lambda: f"call_{secrets.token_hex(CALL_STEM_BYTES)}")
 
     @property
     def finish_reason(self) -> str:
@@ -84,10 +94,11 @@ class Choice:
         return "tool_calls" if self.text.parsed.tool_calls else "stop"
 
     def call_id(self, number: int) -> str:
-        """Return the identifier of tool call `number`, which the stream and the record share."""
-        while len(self.call_ids) <= number:
-            self.call_ids.append(f"call_{secrets.token_hex(12)}")
-        return self.call_ids[number]
+        """Return the identifier of tool call `number`, which the stream and the record share.
+
+        All calls of one answer have the same stem.
+        """
+        return f"{self.call_stem}{number:0{CALL_NUMBER_DIGITS}x}"
 
     def message(self) -> dict[str, Any]:
         """Return the assistant message as delivered."""
