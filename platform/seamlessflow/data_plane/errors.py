@@ -34,6 +34,12 @@ class ApiError(Exception):
         self.status, self.message, self.param, self.code = status, message, param, code
         self.headers = dict(headers or {})
 
+    def naming(self, field: str) -> "ApiError":
+        """Return the error for an API whose field for the conversation has another name than `messages`."""
+        if self.param != "messages":
+            return self
+        return ApiError(self.status, self.message, param=field, code=self.code, headers=self.headers)
+
     @property
     def body(self) -> bytes:
         return msgspec.json.encode(ErrorBody(error=self._error))

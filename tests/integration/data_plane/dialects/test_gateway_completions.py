@@ -49,5 +49,6 @@ async def test_texts_and_token_ids_are_continued_without_a_template(
 
 async def test_prompts_that_cannot_be_served_are_refused(client: openai.AsyncOpenAI) -> None:
     for prompt in ([100_000], "x" * 3000):
-        with pytest.raises(openai.BadRequestError):
+        with pytest.raises(openai.BadRequestError) as refused:
             await client.completions.create(model="x", prompt=prompt)
+        assert refused.value.param == "prompt"

@@ -86,4 +86,7 @@ async def test_a_text_is_answered_and_what_is_stored_elsewhere_refused(client: o
     )
     with pytest.raises(openai.BadRequestError) as refused:
         await client.responses.create(model="x", input="?", previous_response_id=cut.id)
+    with pytest.raises(openai.BadRequestError) as too_long:
+        await client.responses.create(model="x", input="x" * 3000)
+    assert (too_long.value.param, too_long.value.code) == ("input", "context_length_exceeded")
     assert (refused.value.param, refused.value.code) == ("previous_response_id", "unsupported_parameter")

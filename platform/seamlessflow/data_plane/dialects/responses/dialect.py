@@ -16,4 +16,4 @@ class ResponsesDialect:
         return ResponsesReply(turn, request.options, created_s=created_s)
 
     def error(self, error: ApiError) -> bytes:
-        return error.body
+        return error.naming("input").body
