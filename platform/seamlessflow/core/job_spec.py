@@ -16,6 +16,7 @@ from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.dataset.section import DataSection, DataSource
 from seamlessflow.core.environment.section import EnvironmentSection as EnvironmentSection
 from seamlessflow.core.evaluation.section import EvaluationSection
+from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.spec_problems import SpecProblem, spec_problems
 from seamlessflow.core.spec_section import Reference, SpecSection
 from seamlessflow.core.types.tags import Role
@@ -61,6 +62,9 @@ class ModelSection(SpecSection):
     """Number format of the weights in the engines and the trainer."""
     max_model_len: Annotated[int, Field(ge=16, le=1_048_576)] = 4096
     """Maximum sequence length (prompt and answer), in tokens."""
+    family: ModelFamily = ModelFamily.AUTO
+    """The format in which the model writes reasoning and tool calls. `auto` finds it by the model's chat template and
+    tokens; a model that is not recognised is read like `hermes`."""
 
 
 class RolloutSection(SpecSection):

@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
-from seamlessflow.data_plane.turns.rendering.output_parser import parse_output
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import parse_whole
 from seamlessflow_workers.agents.environments.calc_tool import CALC_TOOL, InvalidExpression, calculate
 from seamlessflow_workers.rollout.engine.model.loading import LoadOptions, load_runner
 from seamlessflow_workers.rollout.engine.scheduler import Scheduler
@@ -132,7 +132,7 @@ class Calculator:
 
     def _answered(self, episode: Episode, said: str) -> bool:
         """Record one answer of the policy; return True if it called the tool and must continue."""
-        parsed = parse_output(said, has_tools=True)
+        parsed = parse_whole(self._text.family.parser(tools=()), said)
         if not parsed.tool_calls:
             episode.reward = float(parsed.content.strip() == episode.answer)
             return False

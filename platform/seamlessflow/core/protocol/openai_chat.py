@@ -60,7 +60,20 @@ class ToolCall(msgspec.Struct, kw_only=True):
     id: str
     type: Literal["function"]
     function: FunctionCall
-    index: int | msgspec.UnsetType = msgspec.UNSET  # in streams
+
+
+class FunctionCallDelta(msgspec.Struct, kw_only=True):
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    arguments: str  # a piece of the JSON
+
+
+class ToolCallDelta(msgspec.Struct, kw_only=True):
+    """A piece of a tool call in a stream. The first piece of a call has its id, type and name; later ones have not."""
+
+    index: int
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    type: Literal["function"] | msgspec.UnsetType = msgspec.UNSET
+    function: FunctionCallDelta
 
 
 class AssistantMessage(msgspec.Struct, kw_only=True):
@@ -113,7 +126,7 @@ class ChunkDelta(msgspec.Struct, kw_only=True):
     role: Literal["assistant"] | msgspec.UnsetType = msgspec.UNSET
     content: str | msgspec.UnsetType = msgspec.UNSET
     reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
-    tool_calls: list[ToolCall] | msgspec.UnsetType = msgspec.UNSET
+    tool_calls: list[ToolCallDelta] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChunkChoice(msgspec.Struct, kw_only=True):

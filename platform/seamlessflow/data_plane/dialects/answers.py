@@ -6,7 +6,7 @@ are known to belong together by the common beginning of their identifiers (`Choi
 
 from typing import Any
 
-from seamlessflow.data_plane.turns.trajectory_manager.live import call_stem
+from seamlessflow.data_plane.turns.rendering.parsers.call_ids import call_stem
 
 ChatMessages = list[dict[str, Any]]
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.turns.rendering.output_parser import Delta
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 Options = TypeVar("Options")

@@ -12,11 +12,11 @@ Options = TypeVar("Options")  # what a dialect's own reply must know about the r
 class TurnRequest(Generic[Options]):
     """The conversation has the form of chat messages, with `reasoning_content` and `tool_calls`.
 
-    A raw prompt has no messages, and its answer is not searched for reasoning or tool calls.
+    An answer is searched for tool calls if the conversation has tools. A raw prompt has no messages, and its answer is
+    not searched for reasoning or tool calls.
     """
 
     conversation: Conversation | RawPrompt
-    has_tools: bool  # the answer is searched for tool calls
     num_choices: int
     stop: tuple[str, ...]
     max_tokens: int | None

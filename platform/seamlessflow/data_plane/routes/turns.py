@@ -293,12 +293,13 @@ class TurnRoute:
 
 
 def _answer_text(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AnswerText:
+    conversation = request.conversation
     return AnswerText(
         session.job.text,
         stop=request.stop,
-        has_tools=request.has_tools,
+        tools=None if isinstance(conversation, RawPrompt) else conversation.tools,
         starts_in_reasoning=plan.starts_in_reasoning,
-        is_plain=isinstance(request.conversation, RawPrompt),
+        is_plain=isinstance(conversation, RawPrompt),
     )
 
 

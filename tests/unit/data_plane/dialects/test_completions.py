@@ -93,7 +93,7 @@ def test_equal_prompts_share_a_root_and_others_begin_one() -> None:
 
 @given(ANSWERS, CUTS)
 def test_text_is_passed_on_as_it_is_however_it_is_cut(answer: str, cuts: list[int]) -> None:
-    turn = turn_make(has_tools=False, is_plain=True)
+    turn = turn_make(tools=None, is_plain=True)
     stream = answer_stream(
         turn, CompletionReply(turn, ALL, created_s=CREATED_S), answer + "<|im_end|>", cuts=cuts
     )
@@ -113,7 +113,7 @@ def test_text_is_passed_on_as_it_is_however_it_is_cut(answer: str, cuts: list[in
 
 
 def test_marks_of_reasoning_and_tools_stay_in_the_text() -> None:
-    turn = turn_make(has_tools=False, is_plain=True)
+    turn = turn_make(tools=None, is_plain=True)
     answer_stream(turn, CompletionReply(turn, ALL, created_s=CREATED_S), "<think>a</think><tool_call>")
 
     assert tiny_model_text() is turn.session.job.text

@@ -82,7 +82,7 @@ def test_tools_get_the_form_of_chat() -> None:
     assert conversation_of(parsed(tools=[tool])).tools == [{"type": "function", "function": function}]
     cached = parsed(tools=[tool | {"cache_control": {"type": "ephemeral"}}])
     assert (cached.conversation, cached.ignored) == (parsed(tools=[tool]).conversation, ())
-    assert not parsed(tools=[tool], tool_choice={"type": "none"}).has_tools
+    assert not conversation_of(parsed(tools=[tool], tool_choice={"type": "none"})).tools
 
 
 def test_fields_without_effect_are_named() -> None:

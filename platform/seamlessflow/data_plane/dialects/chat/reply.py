@@ -9,7 +9,7 @@ import numpy as np
 from seamlessflow.data_plane.dialects.chat.request import ChatOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.turns.rendering.output_parser import Delta
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 _encode = msgspec.json.encode
@@ -76,6 +76,9 @@ class ChatReply:
     def _delta(self, choice: Choice, delta: Delta) -> dict[str, Any]:
         if delta.reasoning:
             return {"reasoning_content": delta.reasoning}
+        if delta.arguments:
+            function = {"arguments": delta.arguments}
+            return {"tool_calls": [{"index": self._num_calls[choice.index] - 1, "function": function}]}
         if delta.tool_call is None:
             return {"content": delta.content}
         number = self._num_calls[choice.index]

@@ -72,7 +72,6 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     tools = _tools(body)
     return TurnRequest(
         conversation=Conversation(body.messages, tools, body.chat_template_kwargs or {}),
-        has_tools=tools is not None,
         num_choices=bounded("n", body.n, 1, MAX_CHOICES, default=1),
         stop=stop_strings("stop", body.stop, limit=MAX_STOP_STRINGS),
         max_tokens=_max_tokens(body),

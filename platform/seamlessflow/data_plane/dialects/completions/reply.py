@@ -15,7 +15,7 @@ from seamlessflow.core.protocol.openai_completions import (
 from seamlessflow.data_plane.dialects.completions.request import CompletionOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.turns.rendering.output_parser import Delta
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 

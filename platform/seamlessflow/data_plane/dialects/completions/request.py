@@ -60,7 +60,6 @@ def completion_request_parse(raw: bytes, *, temperature: float) -> CompletionReq
     max_tokens = tokens_limit("max_tokens", body.max_tokens)
     return TurnRequest(
         conversation=_prompt(body.prompt),
-        has_tools=False,
         num_choices=bounded("n", body.n, 1, MAX_CHOICES, default=1),
         stop=stop_strings("stop", body.stop, limit=MAX_STOP_STRINGS),
         max_tokens=DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens,

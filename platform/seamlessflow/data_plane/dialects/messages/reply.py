@@ -35,7 +35,7 @@ from seamlessflow.data_plane.dialects.messages.errors import message_error
 from seamlessflow.data_plane.dialects.messages.request import MessageOptions
 from seamlessflow.data_plane.dialects.reasoning_seal import reasoning_seal
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.turns.rendering.output_parser import Delta, ToolCall
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta, ToolCall
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 _encode = msgspec.json.encode

@@ -59,7 +59,6 @@ def messages_request_parse(raw: bytes, *, temperature: float) -> MessagesRequest
     flags = overridden_flags(body, temperature) | ({"markers_removed": list(markers)} if markers else {})
     return TurnRequest(
         conversation=conversation,
-        has_tools=conversation.tools is not None,
         num_choices=1,
         stop=stop_strings("stop_sequences", body.stop_sequences, limit=MAX_STOP_SEQUENCES),
         max_tokens=tokens_limit("max_tokens", body.max_tokens),

@@ -32,7 +32,7 @@ from seamlessflow.data_plane.dialects.reasoning_seal import reasoning_seal
 from seamlessflow.data_plane.dialects.responses.request import ResponseOptions
 from seamlessflow.data_plane.dialects.responses.tools import CUSTOM_PREFIX, RAW_PREFIX, custom_input
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.turns.rendering.output_parser import Delta, ToolCall
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta, ToolCall
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
 
 

@@ -69,7 +69,6 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
         conversation=Conversation(
             chat_messages(_items(body), instructions), tools if has_tools else None, {}
         ),
-        has_tools=has_tools,
         num_choices=1,
         stop=(),
         max_tokens=tokens_limit("max_output_tokens", body.max_output_tokens),

@@ -11,12 +11,9 @@ import numpy as np
 
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
-from seamlessflow.data_plane.turns.rendering.output_parser import (
-    Delta,
-    OutputParser,
-    ParsedOutput,
-    PlainParser,
-)
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta, ParsedOutput, Tools
+from seamlessflow.data_plane.turns.rendering.parsers.families import Family
+from seamlessflow.data_plane.turns.rendering.parsers.plain import PlainParser
 
 _REPLACEMENT = "\ufffd"
 
@@ -29,11 +26,15 @@ class AnswerText:
         text: ModelText,
         *,
         stop: Sequence[str],
-        has_tools: bool,
+        tools: Tools | None,
         starts_in_reasoning: bool,
         is_plain: bool = False,
     ) -> None:
-        """`is_plain`: the text is not parsed, and all of it is content."""
+        """Parse the text of one answer.
+
+        `tools`: the tools of the request; None: tool calls are not looked for. `is_plain`: the text is not parsed, and
+        all of it is content.
+        """
         self._text = text
         self._stop = tuple(stop)
         self._num_held = max((len(s) for s in self._stop), default=1) - 1
@@ -41,7 +42,7 @@ class AnswerText:
         self._parser = (
             PlainParser()
             if is_plain
-            else OutputParser(has_tools=has_tools, starts_in_reasoning=starts_in_reasoning)
+            else text.family.parser(tools=tools, starts_in_reasoning=starts_in_reasoning)
         )
         self._pending = ""  # text that may be the beginning of a stop string
         self._num_tokens = 0
@@ -49,6 +50,10 @@ class AnswerText:
         self.num_kept_tokens: int | None = None
         self.stopped_by: str | None = None  # the stop string that was met
         self.parsed = ParsedOutput()
+
+    @property
+    def family(self) -> Family:
+        return self._text.family
 
     def is_stopped(self) -> bool:
         return self.num_kept_tokens is not None

@@ -7,7 +7,7 @@ filters and white-space rules as in `PreTrainedTokenizer.apply_chat_template`.
 import datetime
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError
@@ -81,15 +81,23 @@ def _joined(pieces: Iterable[str]) -> str:
     return "".join(parts)
 
 
-def template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def template_messages(
+    messages: Sequence[Message], *, has_text_arguments: bool = False
+) -> list[dict[str, Any]]:
     """Return messages as templates expect them: content as a string, arguments of tool calls as objects.
 
-    Raises ValueError if the content of a message is neither text nor null.
+    has_text_arguments: leave the arguments as JSON text. Raises ValueError if the content of a message is neither text
+    nor null.
     """
-    return [_template_message(message) for message in messages]
+    arguments_of = _arguments_text if has_text_arguments else tool_arguments
+    return [_template_message(message, arguments_of) for message in messages]
 
 
-def _template_message(message: Message) -> dict[str, Any]:
+def _arguments_text(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else _tojson(arguments)
+
+
+def _template_message(message: Message, arguments_of: Callable[[Any], Any]) -> dict[str, Any]:
     shown = dict(message)
     shown["content"] = message_text(message.get("content"))
     if calls := message.get("tool_calls"):
@@ -98,7 +106,7 @@ def _template_message(message: Message) -> dict[str, Any]:
                 **call,
                 "function": {
                     **call["function"],
-                    "arguments": tool_arguments(call["function"].get("arguments")),
+                    "arguments": arguments_of(call["function"].get("arguments")),
                 },
             }
             for call in calls

@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from seamlessflow.core.families import ModelFamily
 from seamlessflow.data_plane.turns.rendering.chat_template import OutputTooLarge, TemplateRefused
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, ModelUnusable, model_text_load
 from seamlessflow.data_plane.turns.rendering.prompt import Prompt, PromptRequest, TextTooLong, prompt_make
@@ -61,7 +62,7 @@ def main() -> int:
 def _reply(request: PromptRequest, load: "functools._lru_cache_wrapper[ModelText]") -> HelperReply:
     try:
         prompt = prompt_make(
-            load(request.model),
+            load(request.model, request.family),
             request,
             on_long_text=lambda: _write(HelperReply(HelperOutcome.TOKENISING)),
         )
@@ -78,11 +79,11 @@ def _reply(request: PromptRequest, load: "functools._lru_cache_wrapper[ModelText
     return HelperReply(HelperOutcome.DONE, prompt)
 
 
-def _load(folder: str, *, memory_bytes: int) -> ModelText:
+def _load(folder: str, family: ModelFamily, *, memory_bytes: int) -> ModelText:
     """Load the model's text files. The limit is for requests, so the memory of the files is added to it."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-    text = model_text_load.__wrapped__(folder)
+    text = model_text_load.__wrapped__(folder, family)
     data_bytes = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     soft = data_bytes + memory_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (soft if hard < 0 else min(soft, hard), hard))

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from tokenizers import Tokenizer
 
+from seamlessflow.core.families import ModelFamily, family_find
 from seamlessflow.data_plane.turns.rendering.chat_template import ChatTemplate
+from seamlessflow.data_plane.turns.rendering.parsers.families import Family, family_get
 
-# Kept in the text even if a tokenizer marks them as special, because the output parser reads them.
-MARKERS = frozenset({"<tool_call>", "</tool_call>", "<think>", "</think>"})
 _NUM_CACHED_PROMPTS = 512
 
 
@@ -32,6 +32,7 @@ class ModelText:
     end_ids: tuple[int, ...]  # tokens that end a turn
     end_texts: tuple[str, ...]
     hidden_ids: frozenset[int]  # special tokens that are not part of a message
+    family: Family  # how it writes reasoning and tool calls
 
     def encode(self, text: str) -> bytes:
         """Return packed int32 ids. Special tokens in the text are recognised; none are added."""
@@ -42,7 +43,7 @@ class ModelText:
         return tuple(np.frombuffer(self.encode(text), dtype="<i4").tolist())
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return a message's text without special tokens, but with the markers of tool calls and reasoning."""
+        """Return a message's text without special tokens, but with the marks that its family's parser reads."""
         hidden = self.hidden_ids
         text: str = self.tokenizer.decode(
             [i for i in token_ids if i not in hidden], skip_special_tokens=False
@@ -51,8 +52,11 @@ class ModelText:
 
 
 @functools.lru_cache(maxsize=64)
-def model_text_load(folder: str) -> ModelText:
-    """Load a model folder's text files. Raises ModelUnusable, which names the missing file."""
+def model_text_load(folder: str, family: ModelFamily = ModelFamily.AUTO) -> ModelText:
+    """Load a model folder's text files. Raises ModelUnusable, which names the missing file.
+
+    family: named by the job; `auto`: found by the chat template and the tokens.
+    """
     path = Path(folder)
     config = _read_json(path / "tokenizer_config.json")
     source = path / "tokenizer.json"
@@ -63,13 +67,17 @@ def model_text_load(folder: str) -> ModelText:
     if not end_ids:
         raise ModelUnusable(f"the model folder {folder} names no end-of-turn token (eos_token)")
     special = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    markers = {tokenizer.token_to_id(marker) for marker in MARKERS}
+    template = _template_source(path, config)
+    if family is ModelFamily.AUTO:
+        family = family_find(template, lambda token: tokenizer.token_to_id(token) is not None)
+    known = family_get(family)
     return ModelText(
         tokenizer=tokenizer,
-        template=ChatTemplate(_template_source(path, config), _special_tokens(config)),
+        template=ChatTemplate(template, _special_tokens(config)),
         end_ids=end_ids,
         end_texts=tuple(str(tokenizer.id_to_token(i)) for i in end_ids),
-        hidden_ids=frozenset(special | set(end_ids)) - markers,
+        hidden_ids=frozenset(special | set(end_ids)) - {tokenizer.token_to_id(mark) for mark in known.marks},
+        family=known,
     )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.families import ModelFamily
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
-from seamlessflow.data_plane.turns.rendering.output_parser import THINK
 
 MAX_CHARS_PER_TOKEN = (
     1024  # no vocabulary has longer tokens, so a longer text cannot fit and is not tokenised
@@ -33,6 +33,7 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     arguments: Mapping[str, Any]
     cuts: Sequence[Cut]
     max_tokens: int  # the model's context length
+    family: ModelFamily = ModelFamily.AUTO
     text: str | None = None  # the prompt itself; there is nothing to render
 
 
@@ -59,7 +60,8 @@ def prompt_make(
         )
     if len(new) > LONG_TEXT_CHARS:
         on_long_text()
-    return Prompt(cut, text.encode(new), full.rstrip().endswith(THINK))
+    think = text.family.think
+    return Prompt(cut, text.encode(new), bool(think) and full.rstrip().endswith(think))
 
 
 def _full_text(text: ModelText, request: PromptRequest) -> str:

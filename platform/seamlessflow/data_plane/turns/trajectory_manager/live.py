@@ -7,8 +7,6 @@ and the record name a tool call by the same id.
 
 import asyncio
 import hashlib
-import re
-import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,9 +24,6 @@ from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 
 NUM_PROMPTS_KEPT = 256
-CALL_STEM_BYTES = 10
-CALL_NUMBER_DIGITS = 4
-_CALL_ID = re.compile(rf"(call_[0-9a-f]{{{2 * CALL_STEM_BYTES}}})[0-9a-f]{{{CALL_NUMBER_DIGITS}}}")
 
 
 @dataclass(slots=True)
@@ -72,12 +67,6 @@ class LiveJob:
         return kept
 
 
-def call_stem(call_id: str) -> str | None:
-    """Return what the identifiers of all calls of one answer begin with; None if the gateway did not issue this one."""
-    issued = _CALL_ID.fullmatch(call_id)
-    return issued[1] if issued else None
-
-
 @dataclass(slots=True)
 class Choice:
     """One of a turn's n answers, while it grows: its tokens, its text, and how the client sees it."""
@@ -85,7 +74,10 @@ class Choice:
     index: int
     progress: AnswerProgress
     text: AnswerText
-    call_stem: str = field(default_factory=lambda: f"call_{secrets.token_hex(CALL_STEM_BYTES)}")
+    call_stem: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.call_stem = self.text.family.call_ids.new_stem()
 
     @property
     def finish_reason(self) -> str:
@@ -96,9 +88,10 @@ class Choice:
     def call_id(self, number: int) -> str:
         """Return the identifier of tool call `number`, which the stream and the record share.
 
-        All calls of one answer have the same stem.
+        It is what the model wrote, or else a new one; all new ones of one answer have the same stem.
         """
-        return f"{self.call_stem}{number:0{CALL_NUMBER_DIGITS}x}"
+        said = self.text.parsed.tool_calls[number].call_id
+        return said or self.text.family.call_ids.call_id(self.call_stem, number)
 
     def message(self) -> dict[str, Any]:
         """Return the assistant message as delivered."""
@@ -190,14 +183,15 @@ class LiveSession:
 
 def live_job(row: JobRow) -> LiveJob:
     """Load a job's spec and its model's text files. Raises ModelUnusable and InvalidJobSpec."""
+    spec = job_spec_parse(row.spec)
     return LiveJob(
         job_id=row.job_id,
         project_id=row.project_id,
         name=row.name,
-        spec=job_spec_parse(row.spec),
+        spec=spec,
         tasks_path=row.tasks_path,
         evaluation_tasks_path=row.evaluation_tasks_path,
-        text=model_text_load(row.model_path),
+        text=model_text_load(row.model_path, spec.model.family),
         model_path=row.model_path,
         num_dataset_groups=row.num_dataset_groups,
     )

@@ -87,7 +87,9 @@ class TurnMatch:
         """Return what to render. Raises ValueError if a message cannot be read."""
         return PromptRequest(
             model=model,
-            messages=template_messages(self.conversation.messages),
+            messages=template_messages(
+                self.conversation.messages, has_text_arguments=text.family.has_text_arguments
+            ),
             tools=self.conversation.tools,
             arguments=self.conversation.template_arguments,
             cuts=[
@@ -95,6 +97,7 @@ class TurnMatch:
                 for node, num in zip(self.answers, self.num_messages, strict=True)
             ],
             max_tokens=max_tokens,
+            family=text.family.name,
         )
 
 

@@ -15,7 +15,7 @@ from seamlessflow.core.trajectory.resume import AnswerProgress, FinishReason
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow
-from seamlessflow.data_plane.turns.rendering.output_parser import Delta
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 

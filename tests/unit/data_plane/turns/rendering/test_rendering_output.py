@@ -1,4 +1,4 @@
-"""Tokens to text to deltas: the result does not depend on how the text is cut into pieces."""
+"""Tokens to text: the result does not depend on how the text is cut into pieces."""
 
 from pathlib import Path
 
@@ -9,51 +9,14 @@ from hypothesis import strategies as st
 
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText, Detokenizer
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, ModelUnusable, model_text_load
-from seamlessflow.data_plane.turns.rendering.output_parser import OutputParser, ParsedOutput, parse_output
 from tests.fixtures.tiny_text import write_tiny_text
 
-FRAGMENTS = st.sampled_from(
-    [
-        "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool", "call>", " ", "\n", "hello",
-        '{"name": "f", "arguments": {"a": 1}}', '{"name": 3}', "é漢🙂",
-    ]
-)  # fmt: skip
 CUTS = st.lists(st.integers(1, 7), min_size=1, max_size=40)
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> ModelText:
     return model_text_load(write_tiny_text(tmp_path_factory.mktemp("text")))
-
-
-@given(st.lists(FRAGMENTS, max_size=10), CUTS, st.booleans())
-def test_parsing_does_not_depend_on_the_pieces(
-    fragments: list[str], cuts: list[int], has_tools: bool
-) -> None:
-    whole = "".join(fragments)
-    parser, parsed, at = OutputParser(has_tools=has_tools), ParsedOutput(), 0
-    for cut in [*cuts, len(whole)]:
-        for delta in parser.push(whole[at : at + cut]):
-            parsed.add(delta)
-        at += cut
-    for delta in parser.push(whole[at:]) + parser.finish():
-        parsed.add(delta)
-    assert parsed == parse_output(whole, has_tools=has_tools)
-
-
-def test_reasoning_calls_and_content_are_told_apart() -> None:
-    parsed = parse_output(
-        '<think>hm</think>\nSee:\n<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>', has_tools=True
-    )
-    assert (parsed.reasoning, parsed.content) == ("hm", "See:")
-    assert [(call.name, call.arguments) for call in parsed.tool_calls] == [("f", '{"a":1}')]
-
-
-def test_a_broken_call_and_a_call_without_tools_stay_content() -> None:
-    broken = "<tool_call>{oops}</tool_call>"
-    assert parse_output(broken, has_tools=True).content == broken
-    call = '<tool_call>{"name": "f"}</tool_call>'
-    assert parse_output(call, has_tools=False).content == call
 
 
 @given(st.text(max_size=40), CUTS)
@@ -71,7 +34,7 @@ def test_detokenising_never_cuts_a_character(text: ModelText, said: str, cuts: l
 @given(CUTS)
 def test_a_stop_string_is_found_across_pieces_and_keeps_its_token(text: ModelText, cuts: list[int]) -> None:
     ids = text.tokenizer.encode("one two STOP three four", add_special_tokens=False).ids
-    answer, at = AnswerText(text, stop=["STOP", "never"], has_tools=False, starts_in_reasoning=False), 0
+    answer, at = AnswerText(text, stop=["STOP", "never"], tools=None, starts_in_reasoning=False), 0
     for cut in [*cuts, len(ids)]:
         answer.push(np.asarray(ids[at : at + cut], dtype="<i4").tobytes())
         at += cut

@@ -100,7 +100,7 @@ def turn_of(session: LiveSession, question: str, answer: str) -> Turn:
         spans=(0, VERSION),
         finish_reason=FinishReason.STOP,
     )
-    said = AnswerText(text, stop=(), has_tools=False, starts_in_reasoning=False)
+    said = AnswerText(text, stop=(), tools=None, starts_in_reasoning=False)
     said.push(sampled)
     said.finish()
     return Turn(session, plan, [Choice(0, progress, said)], uuid4(), question.encode(), {}, 0.0)

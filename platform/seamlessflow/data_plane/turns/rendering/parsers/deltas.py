@@ -1,0 +1,62 @@
+"""What a parser returns: deltas of an answer, and the deltas of a whole answer joined.
+
+Invariant of every parser: the joined deltas do not depend on how the text was cut into pieces, and no text is lost
+except the marks of reasoning and calls that were understood, and white space next to them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+Tools = Sequence[Any]  # tool definitions in the OpenAI format
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    name: str
+    arguments: str  # JSON text; in formats that carry it verbatim, exactly what the model wrote
+    call_id: str = ""  # the identifier that the model wrote, if its format has one
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One piece of an answer. `arguments` continues the arguments of the last tool call."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_call: ToolCall | None = None
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class ParsedOutput:
+    """The deltas of a whole answer, joined."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
+
+    def add(self, delta: Delta) -> None:
+        self.content += delta.content
+        self.reasoning += delta.reasoning
+        if delta.tool_call is not None:
+            self.tool_calls.append(delta.tool_call)
+        if delta.arguments:
+            last = self.tool_calls[-1]
+            self.tool_calls[-1] = replace(last, arguments=last.arguments + delta.arguments)
+
+
+class OutputParser(Protocol):
+    def push(self, text: str) -> list[Delta]:
+        """Return the deltas that this text completes."""
+
+    def finish(self) -> list[Delta]:
+        """Return the deltas that were held back; an unfinished call becomes content, or ends where the text ends."""
+
+
+def parse_whole(parser: OutputParser, text: str) -> ParsedOutput:
+    """Parse a whole answer at once."""
+    parsed = ParsedOutput()
+    for delta in parser.push(text) + parser.finish():
+        parsed.add(delta)
+    return parsed

@@ -1,0 +1,157 @@
+"""The parser of gpt-oss' harmony format: a series of messages, each with a channel and perhaps a recipient.
+
+`<|channel|>analysis<|message|>…<|end|>` is reasoning. `<|start|>assistant<|channel|>final<|message|>…` is content, as
+is a commentary without recipient. A message to `functions.f` is a call, and its text the arguments, which are passed on
+as they grow. A message that cannot be read, or to another recipient, is content with its marks.
+"""
+
+import re
+from enum import Enum, auto
+
+from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta, ToolCall, Tools
+from seamlessflow.data_plane.turns.rendering.parsers.marks import first_mark, num_held
+
+_OPENINGS = ("<|start|>", "<|channel|>")
+_MESSAGE = "<|message|>"
+_ENDS = ("<|end|>", "<|call|>", "<|return|>")
+HARMONY_MARKS = (*_OPENINGS, _MESSAGE, *_ENDS, "<|constrain|>")
+_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_FIRST_RECIPIENT = re.compile(r"\s*to=[^\s<]+\s*")
+_FUNCTIONS = "functions."
+
+
+class _State(Enum):
+    START = auto()  # what follows `<|start|>assistant` in the prompt
+    OUTSIDE = auto()
+    HEADER = auto()
+    REASONING = auto()
+    CONTENT = auto()
+    CALL = auto()
+
+
+class HarmonyParser:
+    """START → HEADER or OUTSIDE; HEADER → the state of the message's kind → OUTSIDE → HEADER."""
+
+    def __init__(self, *, tools: Tools | None, starts_in_reasoning: bool = False) -> None:
+        self._has_tools = tools is not None
+        self._state = _State.REASONING if starts_in_reasoning else _State.START
+        self._held = ""
+        self._header = ""  # the header so far, marks included
+        self._has_arguments = False
+        self._is_raw = False  # the current message is content with its marks
+
+    def push(self, text: str) -> list[Delta]:
+        self._held += text
+        deltas: list[Delta] = []
+        while self._step(deltas):
+            pass
+        return deltas
+
+    def finish(self) -> list[Delta]:
+        deltas: list[Delta] = []
+        if self._state is _State.HEADER:
+            self._held, self._header, self._state = self._header + self._held, "", _State.OUTSIDE
+        self._emit(self._held, deltas)
+        if self._state is _State.CALL:
+            self._end_call(deltas)
+        self._held = ""
+        return deltas
+
+    def _step(self, deltas: list[Delta]) -> bool:
+        """Make one move. Returns False if it needs more text."""
+        match self._state:
+            case _State.START:
+                return self._step_start()
+            case _State.HEADER:
+                return self._step_header(deltas)
+            case _:
+                return self._step_text(deltas)
+
+    def _step_start(self) -> bool:
+        at, mark = first_mark(self._held, HARMONY_MARKS)
+        if not mark:
+            before = self._held[: len(self._held) - num_held(self._held, HARMONY_MARKS)]
+            if _may_be_recipient(before):
+                return False
+            self._state = _State.OUTSIDE
+            return True
+        is_header = mark in _OPENINGS and _is_recipient(self._held[:at])
+        self._state = _State.HEADER if is_header else _State.OUTSIDE
+        return True
+
+    def _step_header(self, deltas: list[Delta]) -> bool:
+        at, mark = first_mark(self._held, (_MESSAGE, *_ENDS))
+        if not mark:
+            return False
+        self._header += self._held[: at + len(mark)]
+        self._held = self._held[at + len(mark) :]
+        name = _function_name(self._header)
+        if mark == _MESSAGE and name and self._has_tools:
+            deltas.append(Delta(tool_call=ToolCall(name, "")))
+            self._state, self._has_arguments = _State.CALL, False
+        elif mark == _MESSAGE and (kind := _kind(self._header)) is not None:
+            self._state = kind
+        else:
+            deltas.append(Delta(content=self._header))
+            self._is_raw, self._state = True, _State.CONTENT if mark == _MESSAGE else _State.OUTSIDE
+        self._header = ""
+        return True
+
+    def _step_text(self, deltas: list[Delta]) -> bool:
+        is_outside = self._state is _State.OUTSIDE
+        at, mark = first_mark(self._held, _OPENINGS if is_outside else (*_OPENINGS, *_ENDS))
+        if not mark:
+            num_safe = len(self._held) - num_held(self._held, HARMONY_MARKS)
+            self._emit(self._held[:num_safe], deltas)
+            self._held = self._held[num_safe:]
+            return False
+        self._emit(self._held[:at], deltas)
+        self._held = self._held[at:]
+        if mark in _ENDS:
+            self._held = self._held[len(mark) :]
+            if self._is_raw:
+                self._emit(mark, deltas)
+        if self._state is _State.CALL:
+            self._end_call(deltas)
+        self._state, self._is_raw = _State.HEADER if mark in _OPENINGS else _State.OUTSIDE, False
+        return True
+
+    def _emit(self, text: str, deltas: list[Delta]) -> None:
+        if not text:
+            return
+        match self._state:
+            case _State.REASONING:
+                deltas.append(Delta(reasoning=text))
+            case _State.CALL:
+                deltas.append(Delta(arguments=text))
+                self._has_arguments = True
+            case _:
+                deltas.append(Delta(content=text))
+
+    def _end_call(self, deltas: list[Delta]) -> None:
+        if not self._has_arguments:
+            deltas.append(Delta(arguments="{}"))
+
+
+def _may_be_recipient(text: str) -> bool:
+    text = text.lstrip()
+    return "to=".startswith(text[:3]) and len(text.split(maxsplit=1)) < 2
+
+
+def _is_recipient(text: str) -> bool:
+    return not text.strip() or _FIRST_RECIPIENT.fullmatch(text) is not None
+
+
+def _function_name(header: str) -> str:
+    recipient = _RECIPIENT.search(header)
+    name = recipient.group(1) if recipient else ""
+    return name.removeprefix(_FUNCTIONS) if name.startswith(_FUNCTIONS) else ""
+
+
+def _kind(header: str) -> _State | None:
+    channel = _CHANNEL.search(header)
+    if channel is None or _RECIPIENT.search(header):
+        return None
+    kinds = {"analysis": _State.REASONING, "final": _State.CONTENT, "commentary": _State.CONTENT}
+    return kinds.get(channel.group(1))
