@@ -30,6 +30,7 @@ class ScriptedEngine:
     text: ModelText
     script: Script
     version: int = 0
+    headers: tuple[str, ...] = (HEADER,)  # the ends of prompts, after which answers begin
     token: str = ""
     step_s: float = 0.0
     is_draining: bool = False
@@ -150,7 +151,7 @@ class ScriptedEngine:
 
     def _tokens(self, prompt: list[int], max_tokens: int) -> list[int]:
         shown = self.text.tokenizer.decode(prompt, skip_special_tokens=False)
-        at = shown.rfind(HEADER) + len(HEADER)
+        at = max(shown.rfind(header) + len(header) for header in self.headers if header in shown)
         head = self.text.tokenizer.encode(shown[:at], add_special_tokens=False).ids
         answer = self.text.tokenizer.encode(self.script(shown[:at]), add_special_tokens=False).ids
         num_said = max(0, len(prompt) - len(head))
