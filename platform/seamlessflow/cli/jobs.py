@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from seamlessflow.cli.connection import connect
 from seamlessflow.cli.errors import CliError
 from seamlessflow.client import Client, JobFailed
+from seamlessflow.core.families import FAMILY_TITLES, ModelFamily
 from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES, JobState
 from seamlessflow.core.spec_submission import submitted_spec_parse
@@ -65,6 +67,7 @@ def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json:
             _upload_local_paths(client, spec, base=file.parent)
         job = client.job_submit(spec)
         click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}", err=as_json)
+        click.echo(f"the model's answers are read as {_family_title(job['spec'])}", err=as_json)
         if as_json and not wait:
             _print_json(job)
         if wait:
@@ -319,3 +322,8 @@ def _follow(client: Client, job_id: str, *, timeout_s: float | None, as_json: bo
 
 def _print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _family_title(spec: Mapping[str, Any]) -> str:
+    family = str(spec["model"].get("family", ModelFamily.AUTO))
+    return next((title for known, title in FAMILY_TITLES.items() if known == family), family)

@@ -18,6 +18,7 @@ from seamlessflow.control_plane.common.files.json_values import json_check
 from seamlessflow.control_plane.common.models import SubjectType
 from seamlessflow.control_plane.common.services import event_record, scheduler_notify
 from seamlessflow.control_plane.jobs.datasets import Source, dataset_freeze, sources_resolve
+from seamlessflow.control_plane.jobs.families import model_family
 from seamlessflow.control_plane.jobs.model_layers import lora_targets_check
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.jobs.references import (
@@ -85,6 +86,7 @@ def job_submit(
     """
     spec = _spec_parse(submitted)
     model_path = model_resolve(reference=spec.model.source, project_id=project.id)
+    spec = _family_recorded(spec, model_path)
     model_context_check(model_path, max_model_len=spec.model.max_model_len)
     if spec.train.lora is not None and spec.train.lora.target_modules:
         lora_targets_check(model_path, spec.train.lora.target_modules)
@@ -213,6 +215,12 @@ def _request_record(job: Job, kind: str, reason: str, author: str, data: dict[st
         author=author,
         data={**data, "generation": job.generation},
     )
+
+
+def _family_recorded(spec: JobSpec, model_path: Path) -> JobSpec:
+    """Return the spec with the family that was found, so that the job shows it and keeps it."""
+    model = spec.model.model_copy(update={"family": model_family(model_path, spec.model.family)})
+    return spec.model_copy(update={"model": model})
 
 
 def _spec_parse(submitted: Mapping[str, Any]) -> JobSpec:
