@@ -67,7 +67,7 @@ def submit(file: Path, wait: bool, upload: bool, timeout: float | None, as_json:
             _upload_local_paths(client, spec, base=file.parent)
         job = client.job_submit(spec)
         click.echo(f"submitted {job['id']}: {client.base_url}/jobs/{job['id']}", err=as_json)
-        click.echo(f"the model's answers are read as {_family_title(job['spec'])}", err=as_json)
+        click.echo(f"the model's answers are read as {_family_title(job['spec']['model'])}", err=as_json)
         if as_json and not wait:
             _print_json(job)
         if wait:
@@ -324,6 +324,6 @@ def _print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def _family_title(spec: Mapping[str, Any]) -> str:
-    family = str(spec["model"].get("family", ModelFamily.AUTO))
+def _family_title(model: Mapping[str, Any]) -> str:
+    family = str(model.get("family", ModelFamily.AUTO))
     return next((title for known, title in FAMILY_TITLES.items() if known == family), family)
