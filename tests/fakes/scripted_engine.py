@@ -151,7 +151,8 @@ class ScriptedEngine:
 
     def _tokens(self, prompt: list[int], max_tokens: int) -> list[int]:
         shown = self.text.tokenizer.decode(prompt, skip_special_tokens=False)
-        at = max(shown.rfind(header) + len(header) for header in self.headers if header in shown)
+        ends = (shown.rfind(header) + len(header) for header in self.headers if header in shown)
+        at = max(ends, default=len(shown))  # a raw prompt has no header
         head = self.text.tokenizer.encode(shown[:at], add_special_tokens=False).ids
         answer = self.text.tokenizer.encode(self.script(shown[:at]), add_special_tokens=False).ids
         num_said = max(0, len(prompt) - len(head))
