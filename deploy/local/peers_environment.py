@@ -1,8 +1,9 @@
-"""Creates the environment `.seamlessflow/venvs/peers-trl` for comparisons with TRL, on demand, never in `make setup`.
+"""Creates the environments of other people's programs that we compare with, on demand, never in `make setup`.
 
-Enters: the environment of `bootstrap` and `deploy/constraints/peers-trl.txt`. Leaves: an interpreter that has TRL and,
-behind it, every package of the app's environment (the same torch and transformers, so that a comparison compares
-trainers and not versions). Invariant as in `bootstrap`: a run with nothing to do only compares a stamp.
+Enters: the environment of `bootstrap`, a peer and its file in `deploy/constraints`. Leaves: an interpreter that has the
+peer. TRL has every package of the app's environment behind it (the same torch and transformers, so that a comparison
+compares trainers and not versions); LiteLLM has only its own packages. Invariant as in `bootstrap`: a run with nothing
+to do only compares a stamp.
 """
 
 import fcntl
@@ -11,56 +12,86 @@ import shutil
 import sys
 import sysconfig
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import bootstrap
 from deploy.local.bootstrap import HOME, ROOT, SetupFailed, say, step
 
-VENV = HOME / "venvs" / "peers-trl"
-PYTHON = VENV / "bin" / "python"
-LOCK = ROOT / "deploy" / "constraints" / "peers-trl.txt"
 OVERLAY = "behind.pth"
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A program to compare with. `has_app_behind`: it also sees the packages of the app's environment."""
+
+    name: str
+    title: str
+    import_check: str
+    has_app_behind: bool
+
+    @property
+    def venv(self) -> Path:
+        return HOME / "venvs" / f"peers-{self.name}"
+
+    @property
+    def python(self) -> Path:
+        return self.venv / "bin" / "python"
+
+    @property
+    def lock(self) -> Path:
+        return ROOT / "deploy" / "constraints" / f"peers-{self.name}.txt"
+
+
+TRL = Peer("trl", "TRL", "from trl import GRPOTrainer", has_app_behind=True)
+LITELLM = Peer("litellm", "LiteLLM", "import litellm.proxy.proxy_server", has_app_behind=False)
+PEERS = {peer.name: peer for peer in (TRL, LITELLM)}
+
+
 def main() -> int:
+    """Take the name of a peer; without one, TRL."""
+    peer = PEERS[sys.argv[1]] if len(sys.argv) > 1 else TRL
     try:
-        ensure()
+        ensure(peer)
     except SetupFailed as failure:
-        print("setup: no TRL: " + str(failure), file=sys.stderr)
+        print(f"setup: no {peer.title}: {failure}", file=sys.stderr)
         return 1
     return 0
 
 
-def ensure() -> Path:
-    """Return the interpreter; create the environment if needed. Raises SetupFailed."""
+def ensure(peer: Peer = TRL) -> Path:
+    """Return the peer's interpreter; create its environment if needed. Raises SetupFailed."""
     HOME.mkdir(exist_ok=True)
     with (HOME / "setup-peers.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not is_up_to_date():
-            set_up()
-    return PYTHON
+        if not is_up_to_date(peer):
+            set_up(peer)
+    return peer.python
 
 
-def is_up_to_date() -> bool:
-    stamp = VENV / "setup-stamp"
-    return stamp.exists() and stamp.read_text() == wanted_stamp() and PYTHON.exists()
+def is_up_to_date(peer: Peer) -> bool:
+    stamp = peer.venv / "setup-stamp"
+    return stamp.exists() and stamp.read_text() == wanted_stamp(peer) and peer.python.exists()
 
 
-def wanted_stamp() -> str:
-    return hashlib.sha256(f"{ROOT} {bootstrap.wanted_stamp()}".encode() + LOCK.read_bytes()).hexdigest()
+def wanted_stamp(peer: Peer) -> str:
+    return hashlib.sha256(f"{ROOT} {bootstrap.wanted_stamp()}".encode() + peer.lock.read_bytes()).hexdigest()
 
 
-def set_up() -> None:
+def set_up(peer: Peer) -> None:
     started_at = time.monotonic()
     bootstrap.LOG.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(VENV, ignore_errors=True)
-    step("virtual environment of TRL", [sys.executable, "-m", "venv", str(VENV)])
-    own = Path(sysconfig.get_path("purelib", vars={"base": str(VENV), "platbase": str(VENV)}))
-    (own / OVERLAY).write_text(sysconfig.get_path("purelib") + "\n")
-    step("TRL", [str(PYTHON), "-m", "pip", "install", "--no-deps", "-r", str(LOCK)])
-    step("TRL check", [str(PYTHON), "-c", "from trl import GRPOTrainer"])
-    (VENV / "setup-stamp").write_text(wanted_stamp())
-    say(f"environment of TRL ready in {time.monotonic() - started_at:.0f} s: {VENV.relative_to(ROOT)}")
+    shutil.rmtree(peer.venv, ignore_errors=True)
+    step(f"virtual environment of {peer.title}", [sys.executable, "-m", "venv", str(peer.venv)])
+    if peer.has_app_behind:
+        own = sysconfig.get_path("purelib", vars={"base": str(peer.venv), "platbase": str(peer.venv)})
+        (Path(own) / OVERLAY).write_text(sysconfig.get_path("purelib") + "\n")
+    step(peer.title, [str(peer.python), "-m", "pip", "install", "--no-deps", "-r", str(peer.lock)])
+    step(f"{peer.title} check", [str(peer.python), "-c", peer.import_check])
+    (peer.venv / "setup-stamp").write_text(wanted_stamp(peer))
+    say(
+        f"environment of {peer.title} ready in {time.monotonic() - started_at:.0f} s: {peer.venv.relative_to(ROOT)}"
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@ tests.benchmarks.canned_engine`.
 
 It speaks raw HTTP on a loopback port, which it prints. A body with `"stream":true` is answered with
 events of one token each, one every `step_s`; `POST /pace/<step_s>` sets this time (0 at first,
-which means as fast as the client reads).
+which means as fast as the client reads). `POST .../chat/completions` gets the same number of words
+as a chat completion, for proxies that only know OpenAI's API.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ END_ID = 2  # <|im_end|> of tests.fixtures.tiny_text
 TOKEN_IDS = np.asarray([*range(40, 40 + NUM_TOKENS - 1), END_ID], dtype="<i4")
 LOGPROBS = np.full(NUM_TOKENS, -0.5, dtype="<f4")
 PACE = b"POST /pace/"
+CHAT = b"/chat/completions "
+WORD = "word "
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -35,18 +38,42 @@ def _packed(start: int, end: int) -> dict[str, object]:
 def _unary() -> bytes:
     spans = [{"version": "0", "start": 0, "end": NUM_TOKENS}]
     choice = _packed(0, NUM_TOKENS) | {"weight_versions": spans}
-    body = msgspec.json.encode({"request_id": "x", "choices": [choice]})
+    return _whole(msgspec.json.encode({"request_id": "x", "choices": [choice]}))
+
+
+def _whole(body: bytes) -> bytes:
     head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
+def _chat_choice(**content: object) -> bytes:
+    choice = {"index": 0, "finish_reason": None, **content}
+    kind = "chat.completion.chunk" if "delta" in content else "chat.completion"
+    return msgspec.json.encode(
+        {"id": "x", "object": kind, "created": 1, "model": "canned", "choices": [choice]}
+    )
+
+
+def _chat_event(number: int) -> bytes:
+    is_last = number == NUM_TOKENS - 1
+    body = _chat_choice(delta={"content": WORD}, finish_reason="stop" if is_last else None)
+    return _chunk(b"data: " + body + b"\n\n" + (b"data: [DONE]\n\n" if is_last else b""))
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
 def _event(number: int) -> bytes:
-    event = b"data: " + msgspec.json.encode({"choices": [_packed(number, number + 1)]}) + b"\n\n"
-    return b"%x\r\n%s\r\n" % (len(event), event)
+    return _chunk(b"data: " + msgspec.json.encode({"choices": [_packed(number, number + 1)]}) + b"\n\n")
 
 
 UNARY = _unary()
 EVENTS = [_event(number) for number in range(NUM_TOKENS)]
+CHAT_UNARY = _whole(
+    _chat_choice(message={"role": "assistant", "content": WORD * NUM_TOKENS}, finish_reason="stop")
+)
+CHAT_EVENTS = [_chat_event(number) for number in range(NUM_TOKENS)]
 
 
 class _Engine:
@@ -56,14 +83,14 @@ class _Engine:
         self.step_s = 0.0
         self.streams: set[asyncio.Task[None]] = set()
 
-    def stream(self, transport: asyncio.WriteTransport) -> None:
-        task = asyncio.get_running_loop().create_task(self._stream(transport))
+    def stream(self, transport: asyncio.WriteTransport, events: list[bytes]) -> None:
+        task = asyncio.get_running_loop().create_task(self._stream(transport, events))
         self.streams.add(task)
         task.add_done_callback(self.streams.discard)
 
-    async def _stream(self, transport: asyncio.WriteTransport) -> None:
+    async def _stream(self, transport: asyncio.WriteTransport, events: list[bytes]) -> None:
         transport.write(STREAM_HEAD)
-        for event in EVENTS:
+        for event in events:
             await asyncio.sleep(self.step_s)
             transport.write(event)
         transport.write(b"0\r\n\r\n")
@@ -83,7 +110,7 @@ class _Connection(asyncio.Protocol):
         head, separator, rest = self._received.partition(b"\r\n\r\n")
         if not separator:
             return
-        size = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        size = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
         if len(rest) >= size:
             self._received = rest[size:]
             self._answer(head, rest[:size])
@@ -92,10 +119,11 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         if head.startswith(PACE):
             self._engine.step_s = float(head[len(PACE) :].partition(b" ")[0])
+        is_chat = CHAT in head.partition(b"\r\n")[0]
         if b'"stream":true' in body:
-            self._engine.stream(self._transport)
+            self._engine.stream(self._transport, CHAT_EVENTS if is_chat else EVENTS)
         else:
-            self._transport.write(UNARY)
+            self._transport.write(CHAT_UNARY if is_chat else UNARY)
 
 
 async def _serve() -> None:

@@ -1,5 +1,5 @@
-"""Compares the gateway, with recording on, with a proxy that only passes bytes, in front of the
-same canned engine.
+"""Compares the gateway, with recording on, with two proxies in front of the same canned engine:
+one that only passes bytes, and LiteLLM's, in one worker process.
 
 64 agents talk at once, in episodes of 20 turns whose answers have 50 tokens: whole answers, answers
 streamed as fast as the client reads, and streams at 50 tokens/s (3 turns), whose cost shows how
@@ -24,16 +24,22 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.types.tags import Role
 from seamlessflow.data_plane.turns.rendering.model_text import model_text_load
 from tests.benchmarks.canned_engine import NUM_TOKENS, TOKEN_IDS
+from tests.benchmarks.held_streams import measure_held
+from tests.benchmarks.litellm_proxy import KEY, MODEL, litellm_running, litellm_version
 from tests.benchmarks.measuring import Program, Samples, cpu_s, interleaved, program_running
-from tests.benchmarks.report import Goal, Row
+from tests.benchmarks.report import Bound, Goal, Quantity, Row
 from tests.fixtures.gateway_world import GatewayWorld, database_migrate
 from tests.fixtures.services import services_running
 
 BASELINE = "pass-through proxy (aiohttp), nothing recorded"
+LITELLM = f"LiteLLM {litellm_version()} proxy, one worker, nothing recorded"
 NUM_AGENTS = 64
 TOKENS_PER_S = 50
 # ROADMAP: at least 250 live streams at 50 tokens/s a core.
 STREAMS_GOAL = Goal(250)
+WHOLE_GOAL = Goal(3.5, Bound.AT_MOST, Quantity.RATIO)
+LIVE_GOAL = Goal(3, Bound.AT_MOST, Quantity.RATIO)
+LITELLM_GOAL = Goal(30, Bound.AT_LEAST, Quantity.RATIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +53,18 @@ class Mode:
 
 
 UNARY = Mode("whole answers", is_streamed=False, step_s=0, num_turns=20)
+FEW = Mode("whole answers", is_streamed=False, step_s=0, num_turns=3)  # for LiteLLM, which takes its time
 STREAMED = Mode("streamed answers", is_streamed=True, step_s=0, num_turns=20)
 LIVE = Mode("live streams", is_streamed=True, step_s=1 / TOKENS_PER_S, num_turns=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The gateway (in `world`), the proxy and the engine behind both."""
+    """The gateway (in `world`), the two proxies and the engine behind all."""
 
     world: GatewayWorld
     proxy: Program
+    litellm: Program
     engine: Program
     http: aiohttp.ClientSession
     answer: str  # what the canned engine says, as text
@@ -76,6 +84,9 @@ class Bench:
     async def pass_through(self, mode: Mode) -> dict[str, float]:
         return await self._load(self.proxy, mode, ["no-key"] * NUM_AGENTS)
 
+    async def by_litellm(self, mode: Mode) -> dict[str, float]:
+        return await self._load(self.litellm, mode, [KEY] * NUM_AGENTS)
+
     async def _load(self, program: Program, mode: Mode, keys: Sequence[str]) -> dict[str, float]:
         async with self.http.post(f"{self.engine.base_url}/pace/{mode.step_s}", data=b"") as response:
             assert response.status == 200
@@ -93,8 +104,8 @@ class Bench:
         """Every request continues from the canned answer, so both sides are sent the same bytes."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Work this out: " + "12 + 34. " * 20}]
         for _ in range(mode.num_turns):
-            body = msgspec.json.encode({"messages": messages, "stream": mode.is_streamed})
-            headers = {"Authorization": f"Bearer {key}"}
+            body = msgspec.json.encode({"model": MODEL, "messages": messages, "stream": mode.is_streamed})
+            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
             url = f"{program.base_url}/v1/chat/completions"
             async with self.http.post(url, data=body, headers=headers) as response:
                 raw = await response.read()
@@ -109,7 +120,7 @@ class Bench:
         cleanly."""
         rows = self.world.sql(
             """SELECT count(*) FILTER (WHERE n.kind = 2 AND n.num_tokens = %s),
-                      count(*) FILTER (WHERE n.kind < 2 AND n.outcome <> 'clean')
+                      count(*) FILTER (WHERE n.kind < 2 AND n.drift <> 'clean')
                FROM trajectory_node n JOIN trajectory_session s ON s.id = n.session_id
                JOIN trajectory_group g ON g.id = s.group_id WHERE g.lease_phase_id = %s""",
             [NUM_TOKENS, agent.phase_id],
@@ -128,7 +139,16 @@ async def measure() -> list[Row]:
                 }
             )
             rows += _rows(mode, samples)
-    return rows
+        rows.append(await _litellm_row(bench))
+    return rows + await measure_held()
+
+
+async def _litellm_row(bench: Bench) -> Row:
+    samples = await interleaved(
+        {"gateway": lambda: bench.gateway(UNARY), "litellm": lambda: bench.by_litellm(FEW)}
+    )
+    ours, theirs = (samples[side]["turns_per_s"] for side in ("gateway", "litellm"))
+    return Row("whole answers: rate", "turns/s", ours, LITELLM, theirs, LITELLM_GOAL)
 
 
 def _rows(mode: Mode, samples: Samples) -> list[Row]:
@@ -137,7 +157,8 @@ def _rows(mode: Mode, samples: Samples) -> list[Row]:
             f"{mode.name}: {metric}", unit, samples["gateway"][key], BASELINE, samples["proxy"][key], goal
         )
 
-    cost = row("processor time of a turn", "µs/turn", "cpu_us_per_turn")
+    goal = {UNARY: WHOLE_GOAL, LIVE: LIVE_GOAL}.get(mode)
+    cost = row("processor time of a turn", "µs/turn", "cpu_us_per_turn", goal)
     if mode is LIVE:
         return [
             row(
@@ -159,6 +180,7 @@ async def _bench() -> AsyncIterator[Bench]:
         database_migrate(services.urls, artifacts=home / "artifacts")
         engine = stack.enter_context(program_running("tests.benchmarks.canned_engine"))
         proxy = stack.enter_context(program_running("tests.benchmarks.pass_through", engine.base_url))
+        litellm = stack.enter_context(litellm_running(engine.base_url, folder=home))
         http = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=1 << 20)
         )
@@ -168,4 +190,4 @@ async def _bench() -> AsyncIterator[Bench]:
         await world.start_gateway()
         stack.callback(world.kill_gateway)
         text = model_text_load(str(home / "model"))
-        yield Bench(world, proxy, engine, http, answer=text.decode(TOKEN_IDS.tolist()))
+        yield Bench(world, proxy, litellm, engine, http, answer=text.decode(TOKEN_IDS.tolist()))
