@@ -1,0 +1,1 @@
+"""Which gateway serves what: sessions and jobs by hash, slots of engines by demand."""
