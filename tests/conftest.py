@@ -23,6 +23,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django_settings"
 pytest_plugins = [
     "tests.fixtures.services",
     "tests.fixtures.gateway_world",
+    "tests.fixtures.gateway_fleet",
     "tests.fixtures.web_world",
     "tests.fixtures.devices",
     "tests.fixtures.vllm_servers",

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import os
 import resource
+import socket
 import sys
 from http import HTTPStatus
 
@@ -56,7 +57,7 @@ def main() -> int:
         server_header=False,
     )
     server = uvicorn.Server(config)
-    server.run()
+    server.run(None if arguments.fd is None else [socket.socket(fileno=arguments.fd)])
     return 0 if server.started else 1
 
 
@@ -79,6 +80,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="seamlessflow.data_plane", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8100)
+    parser.add_argument(
+        "--fd",
+        type=int,
+        help="a listening socket on this host and port, inherited from a launcher that keeps it open: "
+        "clients that connect while no gateway runs wait for the next one",
+    )
     return parser.parse_args()
 
 

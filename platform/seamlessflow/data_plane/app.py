@@ -10,6 +10,7 @@ import gc
 import logging
 import time
 from collections.abc import MutableMapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,8 @@ from seamlessflow.data_plane.batches.feed import BatchFeed
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.dialects.catalog import DIALECTS
 from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.gateways.endings import Endings
+from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.groups.expiry import Expiry
 from seamlessflow.data_plane.groups.external import ExternalSessions
 from seamlessflow.data_plane.groups.feed import GroupFeed
@@ -28,6 +31,7 @@ from seamlessflow.data_plane.live.progress_feed import ProgressFeed, Watched
 from seamlessflow.data_plane.maintenance import Maintenance
 from seamlessflow.data_plane.notifier import JobNotifier
 from seamlessflow.data_plane.routes.count_tokens import COUNT_TOKENS_PATH, CountTokensRoute
+from seamlessflow.data_plane.routes.forwarding import Forwarding
 from seamlessflow.data_plane.routes.http import (
     BodyRoom,
     ClientGone,
@@ -38,19 +42,21 @@ from seamlessflow.data_plane.routes.http import (
     send_whole,
 )
 from seamlessflow.data_plane.routes.json_routes import JsonRoutes
+from seamlessflow.data_plane.routes.placing import Placing
 from seamlessflow.data_plane.routes.planning import TurnPlanner
 from seamlessflow.data_plane.routes.turns import TurnRoute
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, database_away, pool_make
+from seamlessflow.data_plane.store.gateways import SESSIONS_OVER
 from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnWriter
 from seamlessflow.data_plane.turns.engines.client import EngineClient
-from seamlessflow.data_plane.turns.engines.notices import notices_hear
+from seamlessflow.data_plane.turns.engines.notices import ENGINES, notices_hear
 from seamlessflow.data_plane.turns.engines.pool import EnginePool
 from seamlessflow.data_plane.turns.engines.suspicions import SuspicionLog
 from seamlessflow.data_plane.turns.engines.watch import EngineWatch
 from seamlessflow.data_plane.turns.held_time import HeldTime
 from seamlessflow.data_plane.turns.rendering.helpers import HelperLimits, PromptHelpers
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
-from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, RegistryLimits
 from seamlessflow.runtime.extensions import extensions_installed
 from seamlessflow.runtime.liveness import PATH as LIVEZ_PATH
 from seamlessflow.runtime.liveness import Liveness
@@ -60,6 +66,7 @@ from seamlessflow.runtime.watchdog import Watchdog
 log = logging.getLogger(__name__)
 
 TRAINER_POOL_SIZE = 2
+LEAVE_TIMEOUT_S = 2.0
 GC_THRESHOLD = 50_000  # a turn's objects die young, and full collections would delay the slowest turns
 
 
@@ -88,10 +95,16 @@ class Gateway:
         await self._trainer_pool.open(wait=True)
         self._client = EngineClient()
         engines = EnginePool(time.monotonic, settings.max_held_turns)
-        held = HeldTime(self._pool, settings.public_url, time.monotonic)
+        name = settings.peer_url or settings.public_url
+        self._membership = Membership(
+            name, settings.public_url, engines.demands, partial(engines.shares_set, name)
+        )
+        endings = Endings(self._pool, self._membership)
+        held = HeldTime(self._pool, self._membership, time.monotonic)
         writer = TurnWriter(settings.database_url)
         turns = PostgresTurns(self._pool, writer)
-        registry = Registry(turns, held, max_sessions=settings.max_live_sessions)
+        limits = RegistryLimits(settings.max_live_sessions, settings.max_tree_bytes)
+        registry = Registry(turns, held, limits, tell_over=endings.tell)
         suspicions = SuspicionLog(self._pool)
         watch = EngineWatch(engines, self._client, time.monotonic, suspicions)
         manager = RolloutManager(engines, self._client, watch, time.monotonic)
@@ -118,13 +131,15 @@ class Gateway:
             settings,
             registry,
             held,
-            GroupFeed(settings, self._pool, registry, room=room),
+            GroupFeed(settings, self._pool, registry, self._membership, room=room),
             RunnerOutcomes(self._pool, registry, news),
             BatchFeed(self._trainer_pool, registry, extensions_installed(), room=room, ready=ready),
-            ExternalSessions(settings, self._pool, registry),
+            ExternalSessions(settings, self._pool, registry, self._membership),
             ExternalOutcomes(self._pool, registry, news),
             bodies,
         ).app()
+        placing = Placing(settings.secret_key, self._pool, registry, self._membership)
+        self._forwarding = Forwarding(placing, self._membership, bodies, self._route)
         await held.note()
         await maintenance.refresh()
         self._tasks = [
@@ -132,7 +147,8 @@ class Gateway:
             task_supervised(maintenance.run(), name="maintenance"),
             task_supervised(held.run(), name="held time"),
             task_supervised(expiry.run(), name="expiry"),
-            task_supervised(self._listen(maintenance, room), name="listen"),
+            task_supervised(endings.run(), name="endings"),
+            task_supervised(self._listen(maintenance, room, registry), name="listen"),
             task_supervised(watch.run(), name="watch"),
             task_supervised(suspicions.run(), name="suspicions"),
             *helpers.start(),
@@ -147,10 +163,22 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._leave()
+        await self._forwarding.close()
         await self._client.close()
         await self._trainer_pool.close()
         await self._pool.close()
         self._watchdog.stop()
+
+    async def _leave(self) -> None:
+        """Leave the sessions to the other gateways. The last one keeps its epoch, so that its absence counts."""
+        if not self._membership.has_peers:
+            return
+        try:
+            async with self._pool.connection(timeout=LEAVE_TIMEOUT_S) as connection, connection.transaction():
+                await self._membership.leave(connection)
+        except DATABASE_AWAY as error:
+            log.warning("the other gateways were not told that this one stops: %s", str(error).strip())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -170,13 +198,11 @@ class Gateway:
             await send(message)
 
         try:
-            if bare is not None:
-                await bare(scope, receive, tracked)
-            elif scope["path"] == LIVEZ_PATH and scope["method"] == "GET":
+            if scope["path"] == LIVEZ_PATH and scope["method"] == "GET":
                 status, body = self._liveness.answer()
                 await send_whole(tracked, body, status=status)
             else:
-                await self._rest(scope, receive, tracked)
+                await self._forwarding(scope, receive, tracked)
         except ClientGone:
             return
         except DATABASE_AWAY as error:
@@ -194,17 +220,31 @@ class Gateway:
             failed = ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "The gateway failed; its log has the cause.")
             await _refuse(send, failed, bare)
 
-    async def _listen(self, maintenance: Maintenance, room: JobNotifier) -> None:
-        """Reload the engine table at each notification; a publication also makes room for groups."""
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request here."""
+        bare = self._bare.get(scope["path"]) if scope["method"] == "POST" else None
+        await (bare or self._rest)(scope, receive, send)
 
-        async def heard(payload: str) -> None:
+    async def _listen(self, maintenance: Maintenance, room: JobNotifier, registry: Registry) -> None:
+        """Reload the engine table at each notification; a publication also makes room for groups.
+
+        Close the sessions that another gateway says are over.
+        """
+
+        async def engines_heard(payload: str) -> None:
             try:
                 room.notify(UUID(payload))
             except ValueError:
                 log.warning("a notification names no job: %r", payload)
             await maintenance.refresh()
 
-        await notices_hear(self._settings.database_url, heard)
+        async def sessions_heard(payload: str) -> None:
+            for session_id in payload.split(","):
+                registry.close_here(UUID(session_id))
+
+        await notices_hear(
+            self._settings.database_url, {ENGINES: engines_heard, SESSIONS_OVER: sessions_heard}
+        )
 
 
 async def _refuse(send: Send, error: ApiError, bare: TurnRoute | CountTokensRoute | None) -> None:

@@ -1,5 +1,6 @@
 """Reads the gateway's settings from the environment and reports all faults at once, at start."""
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from seamlessflow.core.protocol.live_events import redis_url
 from seamlessflow.runtime.watchdog import DEFAULT_LIMIT_S, LIMIT_VARIABLE
 
 EVENTS_SCHEMES = ("redis://", "rediss://", "unix://")
+WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 MIN_SECRET_CHARS = 16
 MAX_DIGITS = 10
 
@@ -23,6 +25,7 @@ class Settings:
     database_url: str
     secret_key: str  # verifies phase credentials, makes front tokens
     public_url: str  # the base URL that clients are given
+    peer_url: str = ""  # the base URL at which other gateways reach this one; empty: the public one
     events_url: str = ""  # broker of live events, as redis-py takes it; empty: growing answers are not shown
     max_body_bytes: int = 32 << 20
     max_inflight_body_bytes: int = 256 << 20  # of all requests that have not become turns yet
@@ -35,6 +38,7 @@ class Settings:
     watchdog_s: float = DEFAULT_LIMIT_S  # how long the event loop may be blocked; 0: no limit
     drain_timeout_s: float = 30.0  # a client that reads nothing of its answer for this long is disconnected
     max_live_sessions: int = 20_000  # kept in memory; others are read back with their next request
+    max_tree_bytes: int = 1 << 30  # of these sessions
     max_held_turns: int = 4096  # turns waiting for an engine
     retry_window_s: float = 60.0  # how long the partial turn of a disconnected client is kept
     keepalive_s: float = 15.0  # between comments on a silent stream
@@ -67,6 +71,7 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
     num_render_helpers = numbers.read("SEAMLESSFLOW_RENDER_HELPERS", 2)
     render_s = numbers.read("SEAMLESSFLOW_RENDER_TIMEOUT_S", 10)
     render_memory_mb = numbers.read("SEAMLESSFLOW_RENDER_MEMORY_MB", 1024)
+    tree_memory_mb = numbers.read("SEAMLESSFLOW_TREE_MEMORY_MB", 1024)
     watchdog_s = numbers.read(LIMIT_VARIABLE, DEFAULT_LIMIT_S, minimum=0)
     faults += _exposure_faults(environ.get(MODE_VARIABLE) or Mode.LOCAL, host=host, secret=secret)
     events_url = redis_url(environ.get("EVENTS_URL") or environ.get("BROKER_URL", ""))
@@ -82,6 +87,10 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         database_url=url,
         secret_key=secret,
         public_url=public_url,
+        peer_url=environ.get("SEAMLESSFLOW_GATEWAY_PEER_URL", f"http://{_reachable(host)}:{port}").rstrip(
+            "/"
+        ),
+        max_tree_bytes=tree_memory_mb << 20,
         events_url=events_url,
         retry_window_s=float(window),
         max_inflight_body_bytes=body_memory_mb << 20,
@@ -94,6 +103,11 @@ def settings_read(environ: Mapping[str, str], *, host: str, port: int) -> Settin
         render_timeout_s=float(render_s),
         render_memory_mb=render_memory_mb,
     )
+
+
+def _reachable(host: str) -> str:
+    """Return this host's name if the gateway listens on all of its addresses."""
+    return socket.gethostname() if host in WILDCARD_HOSTS else host
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ SUSPECTED = Gauge(
     "Engines that stopped answering and have not sampled a token since.",
     registry=REGISTRY,
 )
+GATEWAYS = Gauge("seamlessflow_gateway_members", "Gateways that share the sessions.", registry=REGISTRY)
+FORWARDED = _counter("forwarded", "Requests passed on to the gateway that serves them.", ("what",))
+CLAIMS = _counter("claims", "Sessions taken over from a gateway that is gone.")
+EVICTIONS = _counter("evictions", "Idle sessions dropped from memory; their next request reads them back.")
+TREE_BYTES = Gauge("seamlessflow_gateway_tree_bytes", "Memory of the sessions in it.", registry=REGISTRY)
 LIVE_SESSIONS = Gauge("seamlessflow_gateway_live_sessions", "Sessions in memory.", registry=REGISTRY)
 MAX_GAP = _histogram("max_gap_seconds", "Longest time without a token within a turn.")
 TURN = _histogram("turn_seconds", "Time from request to acknowledgement.")

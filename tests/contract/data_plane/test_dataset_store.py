@@ -93,7 +93,13 @@ class AroundPostgres:
         new = NewGroup(project_id, job_id, position, None, {}, len(rewards))
         group = await group_insert(self._connection, new)
         leased = await sessions_insert(
-            self._connection, group, slots_new(group), project_id=project_id, job_id=job_id, now=OPENED_AT
+            self._connection,
+            group,
+            slots_new(group),
+            project_id=project_id,
+            job_id=job_id,
+            now=OPENED_AT,
+            epoch=1,
         )
         for one in leased:
             await self._write(SessionKey(one.session_id, MONTH, project_id, job_id))

@@ -83,7 +83,7 @@ class AroundPostgres:
         )
         now = datetime.datetime.now(datetime.UTC)
         leased = await sessions_insert(
-            self._connection, group, slots_new(group), project_id=project_id, job_id=job_id, now=now
+            self._connection, group, slots_new(group), project_id=project_id, job_id=job_id, now=now, epoch=1
         )
         outcomes = {
             one.session_id: SessionOutcome(reward) for one, reward in zip(leased, rewards, strict=True)

@@ -13,6 +13,7 @@ from psycopg import AsyncConnection
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection
+from seamlessflow.data_plane.store.groups.group_rows import OpenGroup, sessions_insert, slots_new
 from seamlessflow.data_plane.store.turns import node_rows, turn_store
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, nodes_read
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused, TurnWriter
@@ -43,6 +44,21 @@ def turn(key: SessionKey) -> list[NodeRow]:
     return [NodeRow(key, root, asked), NodeRow(key, answer, said)]
 
 
+async def open_session(connection: Connection) -> SessionKey:
+    key = SessionKey(uuid4(), MONTH, uuid4(), uuid4(), epoch=1)
+    group = OpenGroup(uuid4(), 0, {}, 1)
+    (leased,) = await sessions_insert(
+        connection,
+        group,
+        slots_new(group),
+        project_id=key.project_id,
+        job_id=key.job_id,
+        now=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        epoch=key.epoch,
+    )
+    return replace(key, session_id=leased.session_id)
+
+
 async def test_nodes_come_back_as_they_were_written(connection: Connection) -> None:
     key = SessionKey(uuid4(), MONTH, uuid4(), uuid4())
     rows = turn(key)
@@ -60,7 +76,7 @@ async def test_nodes_come_back_as_they_were_written(connection: Connection) -> N
 async def test_a_flush_in_doubt_writes_what_is_missing_and_nothing_twice(
     connection: Connection, migrated_database_url: str
 ) -> None:
-    first, second = (turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4())) for _ in range(2))
+    first, second = [turn(await open_session(connection)) for _ in range(2)]
     await node_rows.prompts_insert(connection, first, set())
     await node_rows.nodes_copy(connection, first)
     pending = [turn_store.pending_turn(rows) for rows in (first, second)]
@@ -73,7 +89,7 @@ async def test_a_flush_in_doubt_writes_what_is_missing_and_nothing_twice(
 async def test_a_node_that_another_gateway_wrote_refuses_the_turn_and_no_other(
     connection: Connection, migrated_database_url: str
 ) -> None:
-    rows = turn(SessionKey(uuid4(), MONTH, uuid4(), uuid4()))
+    rows = turn(await open_session(connection))
     await node_rows.prompts_insert(connection, rows, set())
     await node_rows.nodes_copy(connection, rows)
     answer = replace(rows[1], facts=replace(rows[1].facts, turn_id=uuid4()))

@@ -27,11 +27,12 @@ from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.memory.turns import MemoryTurns
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey
-from seamlessflow.data_plane.store.turns.sessions import SessionRow
+from seamlessflow.data_plane.store.turns.sessions import SessionOutcome, SessionRow, sessions_end
 from seamlessflow.data_plane.store.turns.turn_store import PostgresTurns, TurnRefused, TurnWriter
 from tests.fixtures.gateway_world import GatewayWorld
 
 MONTH = datetime.date(2026, 1, 1)
+EPOCH = 7
 OPENED_AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ASKED = {"role": "user", "content": "12+34?"}
 SAID = {"role": "assistant", "content": "46"}
@@ -47,6 +48,10 @@ class Around(Protocol):
 
     async def open_session(self) -> SessionKey: ...
 
+    async def move(self, key: SessionKey, epoch: int) -> None: ...
+
+    async def end(self, key: SessionKey) -> None: ...
+
 
 class AroundMemory:
     def __init__(self, world: GatewayWorld) -> None:
@@ -57,7 +62,7 @@ class AroundMemory:
         )
 
     async def open_session(self) -> SessionKey:
-        key = SessionKey(uuid4(), MONTH, self._world.project_id, self.job_id)
+        key = SessionKey(uuid4(), MONTH, self._world.project_id, self.job_id, EPOCH)
         self.store.sessions[key.session_id] = SessionRow(
             key.session_id,
             key.project_id,
@@ -67,8 +72,17 @@ class AroundMemory:
             SessionState.OPEN,
             key_digest("a"),
             None,
+            gateway_epoch=EPOCH,
         )
         return key
+
+    async def move(self, key: SessionKey, epoch: int) -> None:
+        row = self.store.sessions[key.session_id]
+        self.store.sessions[key.session_id] = replace(row, gateway_epoch=epoch)
+
+    async def end(self, key: SessionKey) -> None:
+        row = self.store.sessions[key.session_id]
+        self.store.sessions[key.session_id] = replace(row, state=SessionState.CLOSED)
 
 
 class AroundPostgres:
@@ -84,9 +98,23 @@ class AroundPostgres:
         )
         self._num_groups += 1
         (leased,) = await sessions_insert(
-            self._connection, group, slots_new(group), project_id=project_id, job_id=job_id, now=OPENED_AT
+            self._connection,
+            group,
+            slots_new(group),
+            project_id=project_id,
+            job_id=job_id,
+            now=OPENED_AT,
+            epoch=EPOCH,
         )
-        return SessionKey(leased.session_id, MONTH, project_id, job_id)
+        return SessionKey(leased.session_id, MONTH, project_id, job_id, EPOCH)
+
+    async def move(self, key: SessionKey, epoch: int) -> None:
+        await self._connection.execute(
+            "UPDATE trajectory_session SET gateway_epoch = %s WHERE id = %s", [epoch, key.session_id]
+        )
+
+    async def end(self, key: SessionKey) -> None:
+        await sessions_end(self._connection, {key.session_id: SessionOutcome(1.0)})
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -175,6 +203,34 @@ async def test_a_turn_that_contradicts_what_is_stored_is_refused_whole(around: A
     assert [row.node.index for row in await around.store.nodes(key)] == [0, 1]
     await around.store.commit(other)
     assert [row.node.index for row in await around.store.nodes(key)] == [0, 1, 2, 3]
+
+
+async def test_a_turn_under_an_epoch_that_lost_the_session_is_refused(around: Around) -> None:
+    key, other = await around.open_session(), await around.open_session()
+    await around.store.commit(turn(key))
+    await around.move(key, EPOCH + 1)
+
+    late, beside = await asyncio.gather(
+        around.store.commit(turn(key, first=2)), around.store.commit(turn(other)), return_exceptions=True
+    )
+
+    assert isinstance(late, TurnRefused)
+    assert beside is None
+    assert [row.node.index for row in await around.store.nodes(key)] == [0, 1]
+    stored = await around.store.session(key.session_id)
+    assert stored is not None
+    await around.store.commit(turn(stored.key, first=2))
+    assert [row.node.index for row in await around.store.nodes(key)] == [0, 1, 2, 3]
+
+
+async def test_a_turn_of_a_session_that_is_over_is_refused(around: Around) -> None:
+    key = await around.open_session()
+    await around.end(key)
+
+    with pytest.raises(TurnRefused):
+        await around.store.commit(turn(key))
+
+    assert await around.store.nodes(key) == []
 
 
 async def test_turns_of_many_sessions_that_end_together_are_all_stored(around: Around) -> None:

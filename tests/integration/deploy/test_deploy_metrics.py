@@ -43,6 +43,7 @@ def exposed(cast: Cast) -> dict[str, set[str]]:
     gateway_metrics.RETRIES.labels("stored").inc(0)
     gateway_metrics.DRIFTS.labels("clean").inc(0)
     gateway_metrics.REFUSALS.labels("429").inc(0)
+    gateway_metrics.FORWARDED.labels("session").inc(0)
     Client().get("/healthz")  # a request to count
     page = Client().get("/metrics").content.decode() + generate_latest(gateway_metrics.REGISTRY).decode()
     found: dict[str, set[str]] = {}

@@ -115,7 +115,7 @@ class SessionLoop:
         self._on_change()
 
     async def _run(self, task: Task, session: LeasedSession) -> SessionFinish:
-        policy = PolicyEndpoint(base_url=self._policy_url, api_key=session.api_key)
+        policy = PolicyEndpoint(base_url=session.base_url or self._policy_url, api_key=session.api_key)
         async with self._slots:
             return await run_episode(
                 self._environment,

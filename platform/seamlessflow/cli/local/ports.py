@@ -17,6 +17,7 @@ LOOPBACK = "127.0.0.1"
 PREFERRED_WEB_PORT = 8470
 PREFERRED_GATEWAY_PORT = 8471
 NUM_PORTS_TRIED = 200
+LISTEN_BACKLOG = 2048
 
 
 @contextmanager
@@ -30,6 +31,19 @@ def held_port(preferred: int) -> Iterator[int]:
                 return
     last = preferred + NUM_PORTS_TRIED - 1
     raise InstallationFailed(f"No port between {preferred} and {last} is free on {LOOPBACK}.")
+
+
+@contextmanager
+def listening_socket(port: int) -> Iterator[socket.socket]:
+    """Yield a socket that listens on a held port, for a server that inherits it.
+
+    It stays open while that server is away, so clients that connect meanwhile are not refused: they wait for the next.
+    """
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((LOOPBACK, port))
+        listener.listen(LISTEN_BACKLOG)
+        yield listener
 
 
 def _is_claimed(claim: socket.socket, port: int) -> bool:

@@ -246,6 +246,9 @@ class Session(models.Model):
         help_text="External sessions: Idempotency-Key of the request that opened it.",
     )
     open_digest = models.BinaryField(null=True, help_text="SHA-256 of the body of that request.")
+    gateway_epoch = models.BigIntegerField(
+        null=True, help_text="The only epoch of a gateway that may write its turns; null until one claims it."
+    )
 
     class Meta:
         db_table = "trajectory_session"
@@ -264,6 +267,10 @@ class Session(models.Model):
                 condition=models.Q(state="open", expires_at__isnull=False),
                 name="trajectory_session_expiry",
             ),
+            # The sessions that are held while their gateway is away.
+            models.Index(
+                fields=["gateway_epoch"], condition=models.Q(state="open"), name="trajectory_session_gateway"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -271,7 +278,7 @@ class Session(models.Model):
 
 
 class SessionHold(models.Model):
-    """How long infrastructure held a session's turns, not counting absences of its gateway.
+    """How long infrastructure held a session: its turns waited for engines, or its gateway was away.
 
     The database deletes it with its session.
     """
@@ -282,8 +289,11 @@ class SessionHold(models.Model):
     project = models.ForeignKey(
         "accounts.Project", on_delete=models.CASCADE, related_name="+", db_index=False
     )
-    gateway = models.TextField(help_text="Public address of the gateway that wrote it.")
-    held_s = models.FloatField(default=0.0)
+    gateway = models.TextField(help_text="Name of the gateway that wrote it.")
+    held_s = models.FloatField(default=0.0, help_text="Seconds for which its turns waited for engines.")
+    away_s = models.FloatField(
+        default=0.0, db_default=0.0, help_text="Seconds for which its gateway was down, blocked or cut off."
+    )
     held_since = models.DateTimeField(
         null=True, help_text="Since when at least one of its turns has been held without a break."
     )
@@ -302,32 +312,24 @@ class SessionHold(models.Model):
         return f"{self.held_s:.1f} s of session {self.session_id}"
 
 
-class GatewayLife(models.Model):
-    """The last sign of life of each gateway, by the database's clock."""
+class Gateway(models.Model):
+    """A running gateway. Whoever deletes the row ends the epoch: the sessions of that epoch open elsewhere.
 
-    gateway = models.TextField(primary_key=True, help_text="Its public address.")
-    seen_at = models.DateTimeField()
+    A gateway gives a sign of life every second. The others delete the row of one that has been silent too long; it
+    then joins again, under a new epoch.
+    """
 
-    class Meta:
-        db_table = "trajectory_gateway_life"
-
-    def __str__(self) -> str:
-        return self.gateway
-
-
-class GatewayAbsence(models.Model):
-    """A time in which a gateway was down, blocked or without its database: held time of all sessions open then."""
-
-    gateway = models.TextField()
-    began_at = models.DateTimeField()
-    ended_at = models.DateTimeField()
+    epoch = models.BigAutoField(primary_key=True)
+    name = models.TextField(unique=True, help_text="The address at which the other gateways reach it.")
+    public_url = models.TextField(help_text="The address that its sessions are told.")
+    seen_at = models.DateTimeField(help_text="Its last sign of life, by the database's clock.")
+    demands = models.JSONField(default=dict, help_text="How many turns it has for each engine, by phase.")
 
     class Meta:
-        db_table = "trajectory_gateway_absence"
-        indexes = [models.Index(fields=["gateway", "ended_at"], name="trajectory_gateway_absence_end")]
+        db_table = "trajectory_gateway"
 
     def __str__(self) -> str:
-        return f"{self.gateway} from {self.began_at} to {self.ended_at}"
+        return f"{self.name}, epoch {self.epoch}"
 
 
 class DatasetGroup(models.Model):

@@ -44,6 +44,7 @@ class LeasedSession(msgspec.Struct, frozen=True, kw_only=True):
     slot: int  # 0 … group_size - 1
     attempt: int  # from 1; requeued attempts have numbers too, but do not count as one of the three tries
     api_key: str  # for OPENAI_API_KEY; the gateway stores only its hash
+    base_url: str = ""  # of the gateway that serves it, for OPENAI_BASE_URL; empty: the one that leased it
 
 
 class LeasedGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from enum import IntEnum, StrEnum
 from seamlessflow.core.trajectory.version_spans import Spans
 
 TOKEN_BYTES = 4  # int32
+NODE_BYTES = 700  # of a node beside its tokens and logprobs: the object, its digests, its places in the tree
 
 
 class NodeKind(IntEnum):
@@ -77,11 +78,13 @@ class Match:
 class PrefixTree:
     nodes: list[Node] = field(default_factory=list)
     children: dict[int | None, list[int]] = field(default_factory=dict)
+    num_bytes: int = 0  # of memory, about
 
     def add(self, node: Node) -> None:
         if node.index != len(self.nodes):
             raise ValueError(f"node {node.index} is not the next one, {len(self.nodes)}")
         self.nodes.append(node)
+        self.num_bytes += NODE_BYTES + len(node.token_ids) + len(node.logprobs)
         self.children.setdefault(node.parent, []).append(node.index)
 
     def match(self, digests: tuple[bytes, ...], context: bytes) -> Match:

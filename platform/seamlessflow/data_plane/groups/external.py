@@ -19,6 +19,7 @@ from seamlessflow.core.protocol.data_plane import SessionOpen, SessionOpened
 from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.config import Settings
 from seamlessflow.data_plane.errors import ApiError, bad_request
+from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.store.connection import Connection, Pool, database_now
 from seamlessflow.data_plane.store.groups.admission import group_counts, num_admissible
 from seamlessflow.data_plane.store.groups.group_rows import (
@@ -47,7 +48,8 @@ NUL = rb"\u0000"  # as JSON writes it; text with these six characters is refused
 
 
 class ExternalSessions:
-    def __init__(self, settings: Settings, pool: Pool, registry: Registry) -> None:
+    def __init__(self, settings: Settings, pool: Pool, registry: Registry, membership: Membership) -> None:
+        self._membership = membership
         self._settings = settings
         self._pool = pool
         self._registry = registry
@@ -93,12 +95,13 @@ class ExternalSessions:
                 project_id=job.project_id,
                 job_id=job.job_id,
                 now=await database_now(connection),
+                epoch=self._membership.owner(group.group_id).epoch,
                 make_key=self._key,
             )
             expires_at = await opening_store(
                 connection, leased.session_id, key=key, digest=digest, ttl_s=ttl_s
             )
-        return self._opened(leased.session_id, leased.api_key, ttl_s, expires_at), True
+        return self._opened(leased.session_id, group.group_id, leased.api_key, ttl_s, expires_at), True
 
     def _again(self, earlier: Opening, digest: bytes, ttl_s: float) -> SessionOpened:
         if earlier.digest != digest:
@@ -110,15 +113,15 @@ class ExternalSessions:
         if not hmac.compare_digest(key_digest(api_key), earlier.key_digest):
             message = "The installation's secret changed after the session was opened: its key cannot be shown again."
             raise ApiError(HTTPStatus.CONFLICT, message, param=HEADER, code="key_lost")
-        return self._opened(earlier.session_id, api_key, ttl_s, earlier.expires_at)
+        return self._opened(earlier.session_id, earlier.group_id, api_key, ttl_s, earlier.expires_at)
 
     def _opened(
-        self, session_id: UUID, api_key: str, ttl_s: float, expires_at: datetime.datetime
+        self, session_id: UUID, group_id: UUID, api_key: str, ttl_s: float, expires_at: datetime.datetime
     ) -> SessionOpened:
         return SessionOpened(
             session=show_id(IdKind.SESSION, session_id),
             api_key=api_key,
-            base_url=f"{self._settings.public_url}/v1",
+            base_url=f"{self._membership.owner(group_id).public_url}/v1",
             ttl_s=ttl_s,
             expires_at=expires_at.astimezone(datetime.UTC),
         )

@@ -18,6 +18,7 @@ from seamlessflow.core.protocol.data_plane import (
     LeasedGroup,
 )
 from seamlessflow.data_plane.config import Settings
+from seamlessflow.data_plane.gateways.membership import Membership
 from seamlessflow.data_plane.groups.admission import Admission, evaluation_admission, training_admission
 from seamlessflow.data_plane.groups.finalization import groups_count, groups_finalize
 from seamlessflow.data_plane.notifier import MAX_WAIT_S, JobNotifier, changed
@@ -52,8 +53,17 @@ _LoopKey = tuple[UUID, bool]  # a phase, and whether its session loop runs evalu
 
 
 class GroupFeed:
-    def __init__(self, settings: Settings, pool: Pool, registry: Registry, *, room: JobNotifier) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        pool: Pool,
+        registry: Registry,
+        membership: Membership,
+        *,
+        room: JobNotifier,
+    ) -> None:
         """`room` announces that more groups may begin."""
+        self._membership = membership
         self._settings = settings
         self._pool = pool
         self._registry = registry
@@ -168,8 +178,16 @@ class GroupFeed:
         runnable = [slot for slot in slots if slot.may_run][:room]
         if not runnable:
             return None
+        owner = self._membership.owner(group.group_id)
         sessions = await sessions_insert(
-            connection, group, runnable, project_id=claims.project_id, job_id=claims.job_id, now=now
+            connection,
+            group,
+            runnable,
+            project_id=claims.project_id,
+            job_id=claims.job_id,
+            now=now,
+            epoch=owner.epoch,
+            base_url=self._membership.told_url(owner),
         )
         return LeasedGroup(
             group_id=group.group_id,
@@ -182,9 +200,14 @@ class GroupFeed:
     def _begin(
         self, group: LeasedGroup, job: LiveJob, claims: PhaseClaims, opened_at: datetime.datetime
     ) -> None:
-        """Add a group's sessions to the registry, so that they can send requests."""
+        """Add a group's sessions to the registry, if this gateway serves them, so that they can send requests."""
+        owner = self._membership.owner(group.group_id)
+        if not self._membership.is_me(owner):
+            return
         for session in group.sessions:
-            key = SessionKey(session.session_id, month_of(opened_at), claims.project_id, claims.job_id)
+            key = SessionKey(
+                session.session_id, month_of(opened_at), claims.project_id, claims.job_id, owner.epoch
+            )
             self._registry.begin(
                 key,
                 job=job,

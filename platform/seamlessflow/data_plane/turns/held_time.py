@@ -1,8 +1,8 @@
 """Records held time durably: how long infrastructure kept each session waiting.
 
 Two things count. While a turn waits for an engine, the session's `StallTimer` runs; it is made durable within a second.
-When the gateway itself was down, blocked or without its database, the gap between two of its signs of life counts, in
-one row for all sessions. What a timer counted within such a gap is dropped, so no second counts twice.
+When the gateway itself was down, blocked or without its database, the gap between two of its signs of life counts for
+all its open sessions (`store/gateways`). What a timer counted within such a gap is dropped, so no second counts twice.
 
 Invariant: after a gateway dies, the recorded time of a session is wrong by no more than about a second.
 """
@@ -14,16 +14,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from seamlessflow.data_plane.gateways.membership import Membership, Signed
 from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Connection, Pool
-from seamlessflow.data_plane.store.turns.holds import (
-    HoldRow,
-    absence_open_holds_close,
-    absence_record,
-    hold_read,
-    holds_write,
-    life_sign,
-    sessions_held_read,
-)
+from seamlessflow.data_plane.store.gateways import absence_credit
+from seamlessflow.data_plane.store.turns.holds import HoldRow, hold_read, holds_write, sessions_held_read
 from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 
@@ -56,7 +50,7 @@ class HeldTime:
     """One per process. Whoever holds a turn moves its session's timer; `run` makes the timers durable."""
 
     pool: Pool
-    gateway: str  # its public address: the same after a restart
+    membership: Membership
     clock: Callable[[], float]  # monotonic seconds
     _active: dict[UUID, _Active] = field(default_factory=dict)
     _last_sign_s: float | None = None
@@ -80,7 +74,7 @@ class HeldTime:
         async with self._lock:
             await self._note()  # a standstill that has just ended counts already
             async with self.pool.connection() as connection:
-                rows = await sessions_held_read(connection, self.gateway, job_id, session_ids)
+                rows = await sessions_held_read(connection, job_id, session_ids)
             now_s = self.clock()
             held = dict.fromkeys(session_ids, 0.0)
             for session_id, (noted_s, away_s) in rows.items():
@@ -98,7 +92,7 @@ class HeldTime:
                 log.warning("held time is not recorded, the database is unreachable: %s", str(error).strip())
 
     async def note(self) -> None:
-        """Give a sign of life and record what has changed. A process's first call ends its predecessor's time."""
+        """Give a sign of life and record what has changed. A process's first call begins its epoch."""
         async with self._lock:
             await self._note()
 
@@ -107,31 +101,37 @@ class HeldTime:
         taken: dict[UUID, float] = {}
         try:
             async with self.pool.connection() as connection, connection.transaction():
-                was_away = await self._sign(connection, now_s)
+                signed, was_away = await self._sign(connection, now_s)
                 taken.update(
                     (session, active.clock.cut(now_s)) for session, active in self._due(now_s, was_away)
                 )
                 rows = [row for session in taken if (row := self._row(session, taken, was_away)) is not None]
-                await holds_write(connection, self.gateway, rows)
+                await holds_write(connection, self.membership.name, rows)
         except BaseException:
             for session, seconds in taken.items():
                 self._active[session].clock.give_back(seconds)
             raise
         self._last_sign_s = now_s
+        self.membership.set(signed)
         self._make_durable(
             {session: 0.0 if was_away else seconds for session, seconds in taken.items()}, rows
         )
 
-    async def _sign(self, connection: Connection, now_s: float) -> bool:
-        """Give a sign of life. Returns whether this gateway was away since the last one."""
-        gap_s = None if self._last_sign_s is None else now_s - self._last_sign_s
-        began_at, ended_at = await life_sign(connection, self.gateway, gap_s=gap_s)
-        if began_at is None or (gap_s is not None and gap_s <= ABSENCE_S):
-            return False
-        await absence_open_holds_close(connection, self.gateway, began_at)
-        await absence_record(connection, self.gateway, began_at, ended_at)
-        log.warning("this gateway was down or blocked for %.1f s", (ended_at - began_at).total_seconds())
-        return True
+    async def _sign(self, connection: Connection, now_s: float) -> tuple[Signed, bool]:
+        """Give a sign of life. Returns what it showed, and whether this gateway was away since the last one."""
+        if self._last_sign_s is None:
+            return await self.membership.join(connection), False
+        signed, gap_s = await self.membership.sign(connection), now_s - self._last_sign_s
+        for name in signed.ended:
+            log.warning("the gateway %s is gone; its sessions open elsewhere", name)
+        if signed.has_new_epoch:
+            log.warning("this gateway was silent for %.1f s, and the others took its sessions", gap_s)
+            return signed, True
+        if gap_s <= ABSENCE_S:
+            return signed, False
+        await absence_credit(connection, signed.epoch, gap_s)
+        log.warning("this gateway was blocked for %.1f s", gap_s)
+        return signed, True
 
     def _due(self, now_s: float, was_away: bool) -> list[tuple[UUID, _Active]]:
         return [

@@ -30,7 +30,7 @@ from seamlessflow.core.lifecycle.groups import (
 from seamlessflow.core.lifecycle.phases import LIVE_PHASE_STATES, PhaseState
 from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import LeasedSession
-from seamlessflow.core.types.ids import IdKind, show_id
+from seamlessflow.core.types.ids import IdKind, parse_id, show_id
 from seamlessflow.data_plane.store.connection import Connection, new_id
 from seamlessflow.data_plane.store.events import group_event
 from seamlessflow.data_plane.store.jobs import month_of
@@ -113,6 +113,17 @@ def session_api_key(session_id: UUID, secret: str | None = None) -> str:
     """Return the API key of a session, with `secret` or a random secret as its last part."""
     shown = show_id(IdKind.SESSION, session_id).partition("_")[2]
     return f"{KEY_PREFIX}{shown}_{secret or secrets.token_urlsafe(24)}"
+
+
+def key_session(api_key: str) -> UUID | None:
+    """Return the session that an API key names, whether or not the key is its own; None if it names none."""
+    shown, separator, _ = api_key.removeprefix(KEY_PREFIX).partition("_")
+    if not api_key.startswith(KEY_PREFIX) or not separator:
+        return None
+    try:
+        return parse_id(IdKind.SESSION, f"{IdKind.SESSION}_{shown}")
+    except ValueError:
+        return None
 
 
 def key_digest(api_key: str) -> bytes:
@@ -246,24 +257,36 @@ async def sessions_insert(
     project_id: UUID,
     job_id: UUID,
     now: datetime,
+    epoch: int,
     make_key: Callable[[UUID], str] | None = None,
+    base_url: str = "",
 ) -> list[LeasedSession]:
-    """Open the next attempt of each slot, in one round trip. `make_key` makes a session's key; default: random."""
+    """Open the next attempt of each slot, in one round trip, for the gateway with this `epoch`.
+
+    `make_key` makes a session's key; default: random. `base_url`: what the sessions are told of their gateway.
+    """
     leased = []
     for slot in slots:
         session_id = new_id()
         key = (make_key or session_api_key)(session_id)
         leased.append(
-            LeasedSession(session_id=session_id, slot=slot.slot, attempt=slot.attempt + 1, api_key=key)
+            LeasedSession(
+                session_id=session_id,
+                slot=slot.slot,
+                attempt=slot.attempt + 1,
+                api_key=key,
+                base_url=base_url,
+            )
         )
     await connection.execute(
         f"""INSERT INTO trajectory_session (id, project_id, job_id, group_id, month, slot, attempt, state, reason,
-               key_digest, is_timeout, is_requeued, is_late, metrics, num_turns, num_sampled_tokens, opened_at)
+               key_digest, is_timeout, is_requeued, is_late, metrics, num_turns, num_sampled_tokens, opened_at,
+               gateway_epoch)
            SELECT new.id, %s, %s, %s, %s, new.slot, new.attempt, {_SESSION_OPEN}, '', new.digest, false, false, false,
-                  '{{}}', 0, 0, %s
+                  '{{}}', 0, 0, %s, %s
            FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::bytea[]) AS new (id, slot, attempt, digest)""",
         [
-            project_id, job_id, group.group_id, month_of(now), now,
+            project_id, job_id, group.group_id, month_of(now), now, epoch,
             [session.session_id for session in leased],
             [session.slot for session in leased],
             [session.attempt for session in leased],

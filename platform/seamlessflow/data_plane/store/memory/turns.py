@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.turns.node_rows import CONTEXT_FLAG, NodeFacts, NodeRow, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
@@ -30,6 +31,9 @@ class MemoryTurns:
 
     async def commit(self, rows: Sequence[NodeRow]) -> None:
         for row in rows:
+            session = self.sessions[row.key.session_id]
+            if session.state is not SessionState.OPEN or (session.gateway_epoch or 0) != row.key.epoch:
+                raise TurnRefused("its session is over, or another gateway writes it now")
             if row.node.index in self.rows.get(row.key.session_id, {}):
                 raise TurnRefused(f"node {row.node.index} of session {row.key.session_id} is stored already")
         for row in rows:

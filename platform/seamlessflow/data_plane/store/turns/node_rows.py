@@ -82,12 +82,13 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Identifies the rows of a session; `month` is their partition."""
+    """Identifies the rows of a session; `month` is their partition. They are written under a gateway's `epoch`."""
 
     session_id: UUID
     month: datetime.date
     project_id: UUID
     job_id: UUID
+    epoch: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class SessionRow:
     reward: float | None
     reason: str = ""
     evaluation_version: int | None = None  # of its group
+    gateway_epoch: int | None = None  # the only one that may write its turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class StoredSession:
 
     @property
     def key(self) -> SessionKey:
-        return SessionKey(self.row.session_id, self.row.month, self.row.project_id, self.row.job_id)
+        row = self.row
+        return SessionKey(row.session_id, row.month, row.project_id, row.job_id, row.gateway_epoch or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Opening:
     """The request that opened an external session. `digest` is that of the request's body."""
 
     session_id: UUID
+    group_id: UUID
     digest: bytes
     key_digest: bytes
     expires_at: datetime.datetime
@@ -72,7 +75,7 @@ async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> 
     """Read the sessions, leaving out those that do not exist."""
     cursor = await connection.execute(
         """SELECT s.id, s.project_id, s.job_id, s.group_id, s.month, s.state, s.key_digest, s.reward, s.reason,
-                  g.evaluation_version
+                  g.evaluation_version, s.gateway_epoch
            FROM trajectory_session s JOIN trajectory_group g ON g.id = s.group_id WHERE s.id = ANY(%s)""",
         [list(session_ids)],
     )
@@ -88,8 +91,9 @@ async def sessions_read(connection: Connection, session_ids: Sequence[UUID]) -> 
             reward,
             reason,
             evaluation,
+            epoch,
         )
-        async for session, project, job, group, month, state, digest, reward, reason, evaluation in cursor
+        async for session, project, job, group, month, state, digest, reward, reason, evaluation, epoch in cursor
     }
 
 
@@ -108,12 +112,12 @@ async def session_lock(connection: Connection, session_id: UUID) -> SessionRow:
 async def opening_read(connection: Connection, project_id: UUID, key: str) -> Opening | None:
     """Return the session that a request with this Idempotency-Key opened in the project; None if there is none."""
     cursor = await connection.execute(
-        """SELECT id, open_digest, key_digest, expires_at FROM trajectory_session
+        """SELECT id, group_id, open_digest, key_digest, expires_at FROM trajectory_session
            WHERE project_id = %s AND open_key = %s""",
         [project_id, key],
     )
     row = await cursor.fetchone()
-    return None if row is None else Opening(row[0], bytes(row[1]), bytes(row[2]), row[3])
+    return None if row is None else Opening(row[0], row[1], bytes(row[2]), bytes(row[3]), row[4])
 
 
 async def opening_store(

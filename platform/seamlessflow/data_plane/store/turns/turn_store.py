@@ -3,7 +3,10 @@
 `commit` takes the rows of a turn and returns when their transaction is committed. A flush starts at once if none is in
 flight; turns that arrive during a flush share the next one, so a lone turn never waits for a timer. If the connection
 is lost, the flush is repeated on a new one without the turns that the lost flush stored: each is stored exactly once.
+Invariant: a turn is stored only while its session is open and names the epoch under which this gateway holds it.
 """
+
+# ruff: noqa: S608 - statements are put together from constants, values are parameters
 
 import asyncio
 import logging
@@ -15,6 +18,7 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncConnection
 
+from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.trajectory.prefix_tree import NodeKind
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.connection import RETRY_S, Connection, Pool
@@ -30,20 +34,22 @@ from seamlessflow.data_plane.store.turns.node_rows import (
     prompts_insert,
 )
 from seamlessflow.data_plane.store.turns.sessions import StoredSession, session_read
+from seamlessflow.data_plane.store.values import sql_literal
 from seamlessflow.runtime.connections import KEEPALIVES
 
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_TURNS = 4096
 MAX_TURNS_PER_FLUSH = 512
-_COUNT_TURNS = """
+_COUNT_TURNS = f"""
     UPDATE trajectory_session s
     SET num_turns = s.num_turns + c.turns, num_sampled_tokens = s.num_sampled_tokens + c.tokens
-    FROM unnest(%s::uuid[], %s::int[], %s::bigint[]) AS c(id, turns, tokens) WHERE s.id = c.id"""
+    FROM unnest(%s::uuid[], %s::bigint[], %s::int[], %s::bigint[]) AS c(id, epoch, turns, tokens)
+    WHERE s.id = c.id AND s.gateway_epoch = c.epoch AND s.state = {sql_literal(SessionState.OPEN)}"""
 
 
 class TurnRefused(Exception):
-    """The turn conflicts with stored rows, because another gateway wrote to this session."""
+    """The turn may not be stored: its session is over, or another gateway writes it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +90,25 @@ class TurnWriter:
     async def _flush_each(self, turns: Sequence[PendingTurn]) -> None:
         try:
             await self._flush(turns)
+        except TurnRefused as refusal:
+            if len(turns) == 1:
+                log.warning("a turn was refused: %s", refusal)
+                _resolve(turns, refusal)
+                return
+            await self._flush_singly(turns)
+            return
         except Exception as error:
             if len(turns) == 1:
                 _resolve(turns, TurnRefused(f"the turn could not be stored: {error}"))
                 log.exception("a turn could not be stored")
                 return
-            for turn in turns:  # one of them is at fault, and only that one is refused
-                await self._flush_each([turn])
+            await self._flush_singly(turns)
             return
         _resolve(turns, None)
+
+    async def _flush_singly(self, turns: Sequence[PendingTurn]) -> None:
+        for turn in turns:  # one of them is at fault, and only that one is refused
+            await self._flush_each([turn])
 
     async def _flush(self, turns: Sequence[PendingTurn]) -> None:
         started_s = time.monotonic()
@@ -119,9 +135,9 @@ class TurnWriter:
             rows = [row for turn in turns for row in turn.rows]
             if not rows:
                 return
+            await _count_locked(connection, turns)
             await prompts_insert(connection, rows, self._known_prompts)
             await nodes_copy(connection, rows)
-            await connection.execute(_COUNT_TURNS, _counts(turns))
         for row in rows:
             if row.node.kind == NodeKind.ROOT:
                 self._known_prompts.add(prompt_id(row.key.job_id, prompt_digest(row.node.token_ids)))
@@ -171,16 +187,28 @@ async def _not_stored(connection: Connection, turns: Sequence[PendingTurn]) -> l
     ]
 
 
-def _counts(turns: Sequence[PendingTurn]) -> tuple[list[UUID], list[int], list[int]]:
-    counts: dict[UUID, tuple[int, int]] = {}
+async def _count_locked(connection: Connection, turns: Sequence[PendingTurn]) -> None:
+    """Count the turns in the rows of their sessions, which stay locked until the transaction ends.
+
+    Raises TurnRefused if a session is over or is no longer this gateway's. Nobody can claim a session that is locked.
+    """
+    counts: dict[tuple[UUID, int], tuple[int, int]] = {}
     for turn in turns:
         sampled = [row for row in turn.rows if row.node.kind == NodeKind.SAMPLED and not row.node.is_partial]
-        if not sampled:
-            continue
-        session = turn.rows[0].key.session_id
+        session = turn.rows[0].key.session_id, turn.rows[0].key.epoch
         num_turns, num_tokens = counts.get(session, (0, 0))
-        counts[session] = (num_turns + 1, num_tokens + sum(row.node.num_tokens for row in sampled))
-    return list(counts), [turn for turn, _ in counts.values()], [tokens for _, tokens in counts.values()]
+        counts[session] = num_turns + bool(sampled), num_tokens + sum(row.node.num_tokens for row in sampled)
+    cursor = await connection.execute(
+        _COUNT_TURNS,
+        [
+            [session for session, _ in counts],
+            [epoch for _, epoch in counts],
+            [num_turns for num_turns, _ in counts.values()],
+            [num_tokens for _, num_tokens in counts.values()],
+        ],
+    )
+    if cursor.rowcount != len(counts):
+        raise TurnRefused("its session is over, or another gateway writes it now")
 
 
 def _resolve(turns: Sequence[PendingTurn], error: Exception | None) -> None:

@@ -1,12 +1,13 @@
-"""Listens for changes of the engine table on its own connection, and checks that the connection is alive.
+"""Listens for notifications on its own connection, and checks that the connection is alive.
 
 A lost notification looks like one that was never sent, so the listener queries the server every CHECK_S and closes a
-connection that does not answer. Maintenance polls too, so a lost connection costs at most a second of latency.
+connection that does not answer. Maintenance polls too, so a lost connection costs at most a second of latency; of a
+session that another gateway ended, the store refuses the turns.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import LiteralString
 
 from psycopg import AsyncConnection
@@ -16,23 +17,23 @@ from seamlessflow.runtime.connections import KEEPALIVES, connection_cut
 
 log = logging.getLogger(__name__)
 
-CHANNEL = "sf_engines"
+ENGINES = "sf_engines"
 CHECK_S = 5.0
 ANSWER_S = 5.0
 
 
-async def notices_hear(database_url: str, heard: Callable[[str], Awaitable[None]]) -> None:
-    """Call `heard` with the payload of each notification, until cancelled."""
+async def notices_hear(database_url: str, heard: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
+    """Call the function of each channel with the payload of each notification, until cancelled."""
     while True:
         try:
             connection = await AsyncConnection.connect(
                 database_url, autocommit=True, connect_timeout=5, **KEEPALIVES
             )
             async with connection:
-                await _ask(connection, f"LISTEN {CHANNEL}")
+                await _ask(connection, "; ".join(f"LISTEN {channel}" for channel in heard))
                 while True:
                     async for notify in connection.notifies(timeout=CHECK_S):
-                        await heard(notify.payload)
+                        await heard[notify.channel](notify.payload)
                     await _ask(connection, "SELECT 1")
         except DATABASE_AWAY as error:
             log.warning(

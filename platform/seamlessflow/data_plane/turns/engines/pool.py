@@ -2,20 +2,24 @@
 
 The pool chooses the engine that served the session last (its prompt cache is there) unless that engine is much busier
 than the least loaded one, which it chooses otherwise. An engine gets as many requests as it can decode at once and a
-few to queue. All others wait here for the first engine with room, including engines that join later. Sessions that
-began earlier go first, so requests that were handed over are not overtaken and groups finish. An engine that failed
-gets nothing for a moment or until its row changes; a suspected engine gets nothing until it is trusted again.
+few to queue. If there are several gateways, each has a share of that (`core/placement/shares`), by what all of them
+said they want a moment ago. All others wait here for the first engine with room, including engines that join later.
+Sessions that began earlier go first, so requests that were handed over are not overtaken and groups finish. An engine
+that failed gets nothing for a moment or until its row changes; a suspected engine gets nothing until it is trusted
+again.
 """
 
 import asyncio
 import dataclasses
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from seamlessflow.core.placement.shares import fair_shares
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.store.jobs import Engine
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
@@ -42,11 +46,16 @@ class _Entry:
     num_in_flight: int = 0
     cooldown_until_s: float = 0.0
     is_suspected: bool = False
+    share: int | None = None  # of this gateway; None: it has the engine to itself
+
+    @property
+    def capacity(self) -> int:
+        num_slots = self.engine.num_slots
+        return num_slots + max(FOLLOWING_MIN, num_slots // FOLLOWING_SHARE)
 
     @property
     def has_room(self) -> bool:
-        num_slots = self.engine.num_slots
-        return self.num_in_flight < num_slots + max(FOLLOWING_MIN, num_slots // FOLLOWING_SHARE)
+        return self.num_in_flight < (self.capacity if self.share is None else self.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,10 @@ class EnginePool:
     _waiters: dict[UUID, list[_Waiter]] = field(default_factory=dict)  # one heap per job
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _num_held: int = 0
+    _own: str = ""  # this gateway's name
+    _wanted: Mapping[str, Mapping[UUID, int]] = field(
+        default_factory=dict
+    )  # turns by engine, of each gateway
 
     def table_set(self, engines: Iterable[Engine]) -> None:
         fresh = {}
@@ -91,6 +104,22 @@ class EnginePool:
                 known.engine = engine
             fresh[engine.phase_id] = known
         self._entries = fresh
+        self._share()
+        self._serve_all()
+
+    def demands(self) -> dict[UUID, int]:
+        """Return how many turns each engine has or would get if those that wait were spread evenly."""
+        wanted = {phase: entry.num_in_flight for phase, entry in self._entries.items()}
+        for job_id, waiters in self._waiters.items():
+            phases = [phase for phase, entry in self._entries.items() if entry.engine.job_id == job_id]
+            for phase in phases:
+                wanted[phase] += math.ceil(len(waiters) / len(phases))
+        return {phase: number for phase, number in wanted.items() if number}
+
+    def shares_set(self, own: str, demands: Mapping[str, Mapping[UUID, int]]) -> None:
+        """Take this gateway's share of each engine, by what each gateway wants of it; `own` is this one's name."""
+        self._own, self._wanted = own, demands
+        self._share()
         self._serve_all()
 
     @asynccontextmanager
@@ -145,6 +174,13 @@ class EnginePool:
             return
         entry.engine = dataclasses.replace(entry.engine, version=version, is_too_old=False)
         self._serve(engine.job_id)
+
+    def _share(self) -> None:
+        now = self.demands()
+        for phase, entry in self._entries.items():
+            wanted = {name: of_engines.get(phase, 0) for name, of_engines in self._wanted.items()}
+            wanted[self._own] = now.get(phase, 0)
+            entry.share = fair_shares(entry.capacity, wanted)[self._own] if len(wanted) > 1 else None
 
     def _release(self, entry: _Entry) -> None:
         entry.num_in_flight -= 1

@@ -24,6 +24,8 @@ from seamlessflow.data_plane.turns.rollout_manager import Affinity, Sampling
 from seamlessflow.data_plane.turns.trajectory_manager.plan import TurnPlan
 
 NUM_PROMPTS_KEPT = 256
+SESSION_BYTES = 4096  # of a session beside its tree
+TURN_BYTES = 300  # of an acknowledged turn beside its nodes
 
 
 @dataclass(slots=True)
@@ -156,6 +158,11 @@ class LiveSession:
         spec, is_training = self.job.spec, self.evaluation_version is None
         temperature = spec.rollout.temperature if is_training else spec.evaluation_temperature
         return Sampling(self.job.job_id, temperature, self.job.text.end_ids)
+
+    @property
+    def num_bytes(self) -> int:
+        """Return about how much memory it takes while none of its turns is in flight."""
+        return SESSION_BYTES + self.tree.num_bytes + TURN_BYTES * len(self.turns)
 
     def restore(self, rows: Sequence[NodeRow]) -> None:
         """Rebuild the tree from its rows, after a restart or an eviction."""

@@ -1,19 +1,23 @@
-"""Keeps live jobs and sessions in memory, reads others back from their rows, and drops the longest idle ones."""
+"""Keeps live jobs and sessions in memory, reads others back from their rows, and drops the longest idle ones.
+
+Invariant: sessions without turns in flight or kept for a retry never take more memory than `RegistryLimits` allows.
+"""
 
 import asyncio
 import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from uuid import UUID
 
 from seamlessflow.core.job_spec import InvalidJobSpec
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.lifecycle.jobs import TERMINAL_JOB_STATES
-from seamlessflow.core.types.ids import IdKind, parse_id, show_id
+from seamlessflow.core.types.ids import IdKind, show_id
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.errors import ApiError
-from seamlessflow.data_plane.store.groups.group_rows import KEY_PREFIX, key_digest
+from seamlessflow.data_plane.store.groups.group_rows import key_digest, key_session
 from seamlessflow.data_plane.store.protocols import TurnStore
 from seamlessflow.data_plane.store.turns.node_rows import SessionKey
 from seamlessflow.data_plane.turns.held_time import SessionClocks
@@ -30,13 +34,36 @@ def job_not_found(job_id: UUID) -> ApiError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RegistryLimits:
+    """How much a process keeps in memory; what it drops is read back with the session's next request."""
+
+    max_sessions: int = 20_000
+    max_bytes: int = 1 << 30
+
+
+def _tell_nobody(_: UUID) -> None:
+    """Do nothing: there is no other gateway."""
+
+
 class Registry:
     """Holds the live jobs and sessions of this process."""
 
-    def __init__(self, store: TurnStore, held: SessionClocks, *, max_sessions: int) -> None:
+    def __init__(
+        self,
+        store: TurnStore,
+        held: SessionClocks,
+        limits: RegistryLimits,
+        *,
+        tell_over: Callable[[UUID], None] = _tell_nobody,
+    ) -> None:
+        """`tell_over` gets the sessions that are over and not in this process's memory."""
         self.store = store
         self._held = held
-        self._max_sessions = max_sessions
+        self._limits = limits
+        self._tell_over = tell_over
+        self._sizes: dict[UUID, int] = {}
+        self._num_bytes = 0
         self._sessions: OrderedDict[UUID, LiveSession] = OrderedDict()
         self._jobs: OrderedDict[UUID, LiveJob] = OrderedDict()
         self._loading: dict[UUID, asyncio.Future[None]] = {}
@@ -50,6 +77,8 @@ class Registry:
 
     def turn_end(self, turn: Turn) -> None:
         group_id = turn.session.group_id
+        if turn.session.key.session_id in self._sessions:
+            self._measure(turn.session)
         turns = self._growing.get(group_id, {})
         if turns.get(turn.turn_id) is turn:  # a retry may have taken it over
             del turns[turn.turn_id]
@@ -89,17 +118,11 @@ class Registry:
 
     async def session_by_key(self, api_key: str) -> LiveSession:
         """Return the session that an API key belongs to. Raises ApiError (401)."""
-        body, separator, _ = api_key.removeprefix(KEY_PREFIX).partition("_")
         refused = ApiError(
             HTTPStatus.UNAUTHORIZED, "The API key belongs to no session.", code="invalid_api_key"
         )
-        if not api_key.startswith(KEY_PREFIX) or not separator:
-            raise refused
-        try:
-            session_id = parse_id(IdKind.SESSION, f"{IdKind.SESSION}_{body}")
-        except ValueError:
-            raise refused from None
-        session = await self.session(session_id)
+        session_id = key_session(api_key)
+        session = None if session_id is None else await self.session(session_id)
         if session is None or not hmac.compare_digest(session.key_digest, key_digest(api_key)):
             raise refused
         self._spoken_groups.add(session.group_id)
@@ -114,6 +137,10 @@ class Registry:
         if session is not None:
             self._sessions.move_to_end(session_id)
         return session
+
+    def live(self, session_id: UUID) -> LiveSession | None:
+        """Return a session if it is in memory."""
+        return self._sessions.get(session_id)
 
     def doubted_s(self, session_id: UUID, job_id: UUID, now_s: float) -> float:
         """Return how long a session of the job has waited for engines that may be stalled."""
@@ -132,18 +159,24 @@ class Registry:
 
     def forget(self, session_id: UUID) -> None:
         """Drop a session that is over, or whose tree may disagree with its rows; its next request reads it back."""
-        self._sessions.pop(session_id, None)
+        self._drop(session_id)
         metrics.LIVE_SESSIONS.set(len(self._sessions))
 
     def close(self, session_id: UUID) -> None:
-        """Close a session that has its outcome: cancel its turns in flight and accept no new ones."""
+        """Close a session that has its outcome, here or at the gateway that serves it."""
+        if not self.close_here(session_id):
+            self._tell_over(session_id)
+
+    def close_here(self, session_id: UUID) -> bool:
+        """Cancel the turns in flight of a session and accept no new ones. Returns False if it is not in memory."""
         session = self._sessions.get(session_id)
         if session is None:
-            return
+            return False
         session.is_open = False
         for task in session.in_flight.values():
             task.cancel()
         self.forget(session_id)
+        return True
 
     async def _once(self, key: UUID, load: Callable[[UUID], Awaitable[None]]) -> None:
         """Load a job or session once for all concurrent requests for it."""
@@ -192,10 +225,27 @@ class Registry:
 
     def _add(self, session: LiveSession) -> None:
         self._sessions[session.key.session_id] = session
-        self._evict()
+        self._measure(session)
         metrics.LIVE_SESSIONS.set(len(self._sessions))
+
+    def _measure(self, session: LiveSession) -> None:
+        """Count a session's memory again, after it has grown, and drop idle sessions if there is too much."""
+        session_id, num_bytes = session.key.session_id, session.num_bytes
+        self._num_bytes += num_bytes - self._sizes.get(session_id, 0)
+        self._sizes[session_id] = num_bytes
+        if self._is_full():
+            self._evict()
+        metrics.TREE_BYTES.set(self._num_bytes)
+
+    def _is_full(self) -> bool:
+        return len(self._sessions) > self._limits.max_sessions or self._num_bytes > self._limits.max_bytes
 
     def _evict(self) -> None:
         idle = (s for s in list(self._sessions.values())[:-1] if not s.in_flight and not s.partials)
-        while len(self._sessions) > self._max_sessions and (session := next(idle, None)) is not None:
-            del self._sessions[session.key.session_id]
+        while self._is_full() and (session := next(idle, None)) is not None:
+            self._drop(session.key.session_id)
+            metrics.EVICTIONS.inc()
+
+    def _drop(self, session_id: UUID) -> None:
+        self._sessions.pop(session_id, None)
+        self._num_bytes -= self._sizes.pop(session_id, 0)

@@ -188,3 +188,35 @@ async def test_suspected_engine_gets_no_turn_until_it_is_trusted_again(
     await finalize()
 
     assert turns.served == [("held", UUID(int=1))]
+
+
+async def test_a_gateway_gets_its_share_of_an_engine_and_what_others_leave(
+    pool: EnginePool, turns: Turns
+) -> None:
+    pool.table_set([engine(1)])
+    phase = UUID(int=1)
+    pool.shares_set("a", {"a": {}, "b": {phase: 20}})
+    for number in range(CAPACITY):
+        await turns.start(str(number), EngineRequest(JOB))
+    assert len(turns.served) == 1, "the other gateway wanted all"
+
+    pool.shares_set("a", {"a": {}, "b": {phase: 20}})
+    assert pool.demands() == {phase: CAPACITY}
+    await finalize()
+    assert len(turns.served) == CAPACITY // 2
+
+    pool.shares_set("a", {"a": {}, "b": {}})
+    await finalize()
+    assert len(turns.served) == CAPACITY - 1
+
+    pool.shares_set("a", {"a": {}})
+    await finalize()
+    assert len(turns.served) == CAPACITY, "alone it has the engine to itself"
+
+
+async def test_an_engine_that_joins_is_shared_at_once(pool: EnginePool, turns: Turns) -> None:
+    pool.shares_set("a", {"a": {}, "b": {UUID(int=1): 20}})
+    pool.table_set([engine(1)])
+    for number in range(CAPACITY):
+        await turns.start(str(number), EngineRequest(JOB))
+    assert len(turns.served) == 1

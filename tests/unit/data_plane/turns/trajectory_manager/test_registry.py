@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import tracemalloc
 from http import HTTPStatus
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -17,13 +18,13 @@ from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.store.groups.group_rows import key_digest, session_api_key
 from seamlessflow.data_plane.store.jobs import JobRow
 from seamlessflow.data_plane.store.memory.turns import MemoryTurns
-from seamlessflow.data_plane.store.turns.node_rows import SessionKey
+from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, SessionKey
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
 from seamlessflow.data_plane.turns.engines.stall_timer import StallTimer
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, plan_turn
-from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry
+from seamlessflow.data_plane.turns.trajectory_manager.registry import Registry, RegistryLimits
 from seamlessflow.data_plane.turns.trajectory_manager.turn import recorded_choices, turn_commit
 from tests.fixtures.tiny_text import write_tiny_text
 
@@ -53,9 +54,11 @@ class SlowTurns(MemoryTurns):
 
 
 class World:
-    def __init__(self, folder: Path, *, max_sessions: int = 8) -> None:
+    def __init__(self, folder: Path, *, max_sessions: int = 8, max_bytes: int = 1 << 30) -> None:
         self.store = SlowTurns()
-        self.registry = Registry(self.store, Clocks(), max_sessions=max_sessions)
+        self.told: list[UUID] = []
+        limits = RegistryLimits(max_sessions, max_bytes)
+        self.registry = Registry(self.store, Clocks(), limits, tell_over=self.told.append)
         self._project_id, self._job_id = uuid4(), uuid4()
         spec = job_spec_parse(
             {"name": "tiny", "model": {"source": "model"}, "environment": {"name": "external"}}
@@ -172,3 +175,68 @@ async def test_a_committed_turn_is_replayed_from_its_rows(world: World) -> None:
         NodeKind.ROOT,
         NodeKind.SAMPLED,
     ]
+
+
+async def test_idle_sessions_make_room_when_their_trees_take_too_much_memory(tmp_path: Path) -> None:
+    world = World(tmp_path, max_bytes=1 << 20)
+    keys = [world.session() for _ in range(3)]
+    sessions = [await world.registry.session_by_key(key) for key in keys]
+    for session in sessions:
+        grow(session, num_turns=1, num_tokens=60_000)  # 480 kB
+
+    for session in sessions:
+        turn = turn_of(session, "12+34?", "46<|im_end|>")
+        world.registry.turn_begin(turn)
+        world.registry.turn_end(turn)
+
+    assert [world.registry.live(session.key.session_id) is session for session in sessions] == [
+        False,
+        True,
+        True,
+    ]
+    assert await world.registry.session_by_key(keys[0]) is not sessions[0]
+    assert world.registry.live(sessions[1].key.session_id) is sessions[1], "what was read back is small"
+
+
+async def test_a_session_of_128k_tokens_takes_less_than_4_mb(world: World) -> None:
+    session = await world.registry.session_by_key(world.session())
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    grow(session, num_turns=60, num_tokens=128 * 1024 // 60)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert after - before < 4 << 20
+    assert 0.7 < session.num_bytes / (after - before) < 1.5, "what is counted is what it takes"
+
+
+async def test_a_session_that_is_over_and_not_here_is_told_to_the_others(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    here = await world.registry.session_by_key(world.session())
+    elsewhere = uuid4()
+
+    world.registry.close(here.key.session_id)
+    world.registry.close(elsewhere)
+
+    assert world.told == [elsewhere]
+
+
+def grow(session: LiveSession, *, num_turns: int, num_tokens: int) -> None:
+    """Add turns to a session's tree; of the tokens of each, half are sampled."""
+    parent: int | None = None
+    for number in range(num_turns):
+        for kind in (NodeKind.PROMPT if parent is not None else NodeKind.ROOT, NodeKind.SAMPLED):
+            is_sampled = kind is NodeKind.SAMPLED
+            ids = np.full(num_tokens // 2, number, dtype="<i4").tobytes()
+            turn_id = uuid4()
+            session.add_node(
+                parent=parent,
+                kind=kind,
+                token_ids=ids,
+                facts=NodeFacts([{"role": "user", "content": "x" * num_tokens}], turn_id),
+                digests=(turn_id.bytes,),
+                logprobs=np.zeros(num_tokens // 2, dtype="<f4").tobytes() if is_sampled else b"",
+                spans=(0, VERSION) if is_sampled else (),
+            )
+            parent = len(session.tree.nodes) - 1
+        session.turns[turn_id.bytes + turn_id.bytes] = turn_id

@@ -1,0 +1,1 @@
+"""The gateways of an installation: which of them live, and which of them serves what."""

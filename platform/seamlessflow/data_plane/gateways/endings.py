@@ -1,0 +1,47 @@
+"""Tells the other gateways which sessions are over, so that they cancel turns in flight and free memory.
+
+Takes sessions that have their outcome and are not in this process's memory; sends notifications, several sessions in
+one. A notification that is lost costs tokens and nothing else: the store refuses turns of a session that is over.
+"""
+
+import asyncio
+import logging
+from uuid import UUID
+
+from seamlessflow.data_plane.gateways.membership import Membership
+from seamlessflow.data_plane.store.connection import DATABASE_AWAY, Pool
+from seamlessflow.data_plane.store.gateways import MAX_SESSIONS_TOLD, sessions_over_tell
+
+log = logging.getLogger(__name__)
+
+GATHER_S = 0.05  # sessions end in bursts
+
+
+class Endings:
+    """One per process."""
+
+    def __init__(self, pool: Pool, membership: Membership) -> None:
+        self._pool = pool
+        self._membership = membership
+        self._waiting: set[UUID] = set()
+        self._has_some = asyncio.Event()
+
+    def tell(self, session_id: UUID) -> None:
+        """Tell the others soon, if there are any."""
+        if self._membership.has_peers:
+            self._waiting.add(session_id)
+            self._has_some.set()
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await self._has_some.wait()
+            await asyncio.sleep(GATHER_S)
+            self._has_some.clear()
+            session_ids, self._waiting = list(self._waiting), set()
+            try:
+                async with self._pool.connection() as connection:
+                    for first in range(0, len(session_ids), MAX_SESSIONS_TOLD):
+                        await sessions_over_tell(connection, session_ids[first : first + MAX_SESSIONS_TOLD])
+            except DATABASE_AWAY as error:
+                log.warning("%d sessions that are over were not told: %s", len(session_ids), error)
