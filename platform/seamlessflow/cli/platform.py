@@ -20,6 +20,7 @@ from seamlessflow.cli.machines import health_of
 from seamlessflow.client import ApiError, Client
 
 STOP_TIMEOUT_S = 60.0
+MAX_GATEWAYS = 16
 DETACHED_START_TIMEOUT_S = 120.0
 DETACHED_POLL_S = 0.1
 
@@ -38,15 +39,23 @@ DETACHED_POLL_S = 0.1
     help="Start only the control plane and the gateway; machines join from elsewhere.",
 )
 @click.option(
+    "--gateways",
+    "num_gateways",
+    type=click.IntRange(1, MAX_GATEWAYS),
+    default=1,
+    show_default=True,
+    help="Number of gateways, which share the sessions; if one dies, the others go on with its sessions.",
+)
+@click.option(
     "--detach", is_flag=True, help="Return once everything is running; `seamlessflow down` stops it."
 )
-def up(layout: str, no_machines: bool, detach: bool) -> None:
+def up(layout: str, no_machines: bool, num_gateways: int, detach: bool) -> None:
     """Start the platform here: database, broker, planes and machines. Ctrl-C stops everything."""
     machines = () if no_machines else LAYOUTS[layout]
     if detach:
-        _start_detached(layout, no_machines=no_machines)
+        _start_detached(layout, no_machines=no_machines, num_gateways=num_gateways)
         return
-    run_to_end(_serve(find_home(), machines))
+    run_to_end(_serve(find_home(), machines, num_gateways))
 
 
 @click.command()
@@ -76,7 +85,8 @@ def status() -> None:
             else "not running; start it with `seamlessflow up`",
             exit_code=3,
         )
-    click.echo(f"up since {run.started_at}: {run.web_url} (gateway {run.gateway_url}, process {run.pid})")
+    gateways = ", ".join([run.gateway_url, *run.more_gateway_urls])
+    click.echo(f"up since {run.started_at}: {run.web_url} (gateway {gateways}, process {run.pid})")
     with client_of(home) as client:
         for machine in client.machine_list():
             click.echo(f"machine {machine['name']:<10} {health_of(machine):<8} {','.join(machine['tags'])}")
@@ -93,8 +103,8 @@ async def welcome(stack: Stack) -> None:
     click.echo(f"dashboard  {stack.sign_in_link}  (signs you in once)")
 
 
-async def _serve(home: Home, machines: tuple[LocalMachine, ...]) -> None:
-    async with running_stack(home, machines, before_said_up=welcome):
+async def _serve(home: Home, machines: tuple[LocalMachine, ...], num_gateways: int) -> None:
+    async with running_stack(home, machines, num_gateways=num_gateways, before_said_up=welcome):
         click.echo("up; Ctrl-C stops it")
         await asyncio.Event().wait()
 
@@ -114,7 +124,7 @@ async def _token_works(stack: Stack, token: Path) -> bool:
     return await asyncio.to_thread(ask)
 
 
-def _start_detached(layout: str, *, no_machines: bool) -> None:
+def _start_detached(layout: str, *, no_machines: bool, num_gateways: int) -> None:
     home = find_home().create()
     if home.is_locked():
         raise home.already_running()
@@ -126,6 +136,8 @@ def _start_detached(layout: str, *, no_machines: bool) -> None:
         "up",
         "--layout",
         layout,
+        "--gateways",
+        str(num_gateways),
         *(["--no-machines"] if no_machines else []),
     ]
     with log.open("ab") as output:

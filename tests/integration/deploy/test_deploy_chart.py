@@ -135,6 +135,21 @@ def test_blocked_planes_are_restarted_and_an_unavailable_database_ends_none(
         assert readiness["httpGet"]["path"] == "/healthz", name
 
 
+def test_gateways_tell_the_service_and_reach_one_another_by_pod(deploy_tools: DeployTools) -> None:
+    found = manifests(ask(deploy_tools, EXISTING | {"gateway": {"replicas": 3}}))
+    by_name = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in found}
+    gateway = by_name["Deployment", "flow-gateway"]["spec"]
+    given = {one["name"]: one for one in gateway["template"]["spec"]["containers"][0]["env"]}
+
+    assert gateway["replicas"] == 3
+    assert gateway["strategy"]["type"] == "RollingUpdate"
+    assert given["SEAMLESSFLOW_GATEWAY_URL"]["value"] == "http://flow-gateway:8100"
+    assert given["POD_IP"]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    assert given["SEAMLESSFLOW_GATEWAY_PEER_URL"]["value"] == "http://$(POD_IP):8100"
+    assert list(given).index("POD_IP") < list(given).index("SEAMLESSFLOW_GATEWAY_PEER_URL")
+    assert by_name["PodDisruptionBudget", "flow-gateway"]["spec"]["minAvailable"] == 1
+
+
 def test_machines_get_no_secret_of_the_planes(deploy_tools: DeployTools) -> None:
     found = manifests(ask(deploy_tools, EXISTING))
     workers = [pod for name, pod in pods(found) if name in ("flow-alpha", "flow-agents")]
@@ -171,7 +186,7 @@ def test_secrets_appear_only_in_secrets(deploy_tools: DeployTools) -> None:
         ({}, "secretKey is needed"),
         ({"secrets": SECRETS, "webUrl": "http://flow.example.org"}, "webUrl"),
         ({"secrets": SECRETS, "allowedHosts": ["*"]}, "allowedHosts"),
-        ({"secrets": SECRETS, "gateway": {"replicas": 2}}, "replicas"),
+        ({"secrets": SECRETS, "gateway": {"replicas": 0}}, "replicas"),
         ({"secrets": SECRETS, "wbe": {"replicas": 2}}, "wbe"),
         ({"secrets": SECRETS, "workers": [GPU_NODES | {"tags": ["Roll Out"]}]}, "tags"),
         ({"secrets": SECRETS, "workers": [GPU_NODES | {"kind": "StatefulSet"}]}, "replicas"),

@@ -40,7 +40,12 @@ QUIET_LIBRARIES = {
 @dataclass(frozen=True, slots=True)
 class Addresses:
     web_url: str
-    gateway_url: str
+    gateway_url: str  # which everybody is told; any gateway passes on what another one serves
+    more_gateway_urls: tuple[str, ...] = ()
+
+    @property
+    def gateway_urls(self) -> tuple[str, ...]:
+        return (self.gateway_url, *self.more_gateway_urls)
 
 
 def machine_environment(
@@ -78,7 +83,7 @@ def plane_environment(
 
 
 def gateway_environment(planes: Mapping[str, str], *, database_url: str) -> dict[str, str]:
-    """Return the environment of the planes, but with the gateway's own database address as the only one."""
+    """Return the environment of the planes, but with the gateways' own database address as the only one."""
     kept = {name: value for name, value in planes.items() if name != "GATEWAY_DATABASE_URL"}
     return kept | {"DATABASE_URL": database_url}
 

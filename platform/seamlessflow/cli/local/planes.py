@@ -24,17 +24,29 @@ HEALTH_TIMEOUT_S = 5.0
 
 
 def plane_specs(
-    addresses: Addresses, *, env: Mapping[str, str], gateway_env: Mapping[str, str], cwd: Path
+    addresses: Addresses,
+    *,
+    env: Mapping[str, str],
+    gateway_env: Mapping[str, str],
+    cwd: Path,
+    listeners: Mapping[str, int] | None = None,
 ) -> tuple[ProcessSpec, ...]:
-    """Return what to start. `gateway_env` contains only the gateway's own database address."""
+    """Return what to start. `gateway_env` contains only the gateway's own database address.
+
+    `listeners`: sockets that gateways inherit, by address. Without one, a gateway opens its own.
+    """
     spec = partial(ProcessSpec, env=env, cwd=cwd, ready_timeout_s=START_TIMEOUT_S)
     return (
         spec(name="web", command=web_command(addresses.web_url), ready=_answers(addresses.web_url)),
-        spec(
-            name="gateway",
-            command=_gateway(addresses.gateway_url),
-            env=gateway_env,
-            ready=_answers(addresses.gateway_url),
+        *(
+            spec(
+                name="gateway" if number == 1 else f"gateway-{number}",
+                command=_gateway(url, (listeners or {}).get(url)),
+                env=dict(gateway_env) | {"SEAMLESSFLOW_GATEWAY_URL": url},
+                ready=_answers(url),
+                pass_fds=tuple(fd for listened, fd in (listeners or {}).items() if listened == url),
+            )
+            for number, url in enumerate(addresses.gateway_urls, start=1)
         ),
         spec(name="scheduler", command=_django("run_scheduler")),
         # It uses threads, because a pool of processes would outlive a killed worker.
@@ -68,8 +80,9 @@ def web_command(url: str) -> tuple[str, ...]:
     )
 
 
-def _gateway(url: str) -> tuple[str, ...]:
-    return _python("seamlessflow.data_plane", *_bound_to(url))
+def _gateway(url: str, listener: int | None) -> tuple[str, ...]:
+    inherited = () if listener is None else ("--fd", str(listener))
+    return _python("seamlessflow.data_plane", *_bound_to(url), *inherited)
 
 
 def _django(*arguments: str) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ class ProcessSpec:
     death_signal: signal.Signals = signal.SIGKILL
     identity: Identity = field(default_factory=same_identity)
     cwd: Path | None = None
+    pass_fds: tuple[int, ...] = ()  # open files that it inherits
 
 
 @dataclass(slots=True)
@@ -220,6 +221,7 @@ async def _spawn(spec: ProcessSpec, *, stdout: int, stderr: int) -> asyncio.subp
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
+        pass_fds=spec.pass_fds,
     )
 
 

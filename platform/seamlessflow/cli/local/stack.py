@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,6 +34,7 @@ from seamlessflow.cli.local.ports import (
     PREFERRED_GATEWAY_PORT,
     PREFERRED_WEB_PORT,
     held_port,
+    listening_socket,
 )
 from seamlessflow.cli.local.process_tree import ManagedProcess, ProcessTree
 from seamlessflow.cli.local.services import ServiceUrls, plan_services
@@ -59,6 +60,7 @@ class Stack:
     addresses: Addresses
     plane_env: Mapping[str, str]
     machine_env: Mapping[str, str]
+    listeners: Mapping[str, int]  # sockets of the gateways, by address
     sign_in_link: str = ""  # for the owner's browser; it works once
 
     @property
@@ -111,7 +113,13 @@ class Stack:
         if shortfall:
             log.warning("%s", shortfall)
         gateway_env = gateway_environment(self.plane_env, database_url=database_url)
-        planes = plane_specs(self.addresses, env=self.plane_env, gateway_env=gateway_env, cwd=self.home.root)
+        planes = plane_specs(
+            self.addresses,
+            env=self.plane_env,
+            gateway_env=gateway_env,
+            cwd=self.home.root,
+            listeners=self.listeners,
+        )
         supervisors = [
             supervisor_spec(self.home, machine, addresses=self.addresses, env=self.machine_env)
             for machine in machines
@@ -126,6 +134,7 @@ async def running_stack(
     machines: Sequence[LocalMachine],
     *,
     environ: Mapping[str, str] | None = None,
+    num_gateways: int = 1,
     before_said_up: Callable[[Stack], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stack]:
     """Start everything, yield, stop everything. Raises `AlreadyRunning` if the home is in use.
@@ -135,10 +144,10 @@ async def running_stack(
     environ = os.environ if environ is None else environ
     home.create()
     # The ports are released last, when none of our servers is listening any more.
-    with home.lock(), _addresses() as addresses:
+    with home.lock(), _addresses(num_gateways) as (addresses, listeners):
         async with ProcessTree(log_dir=home.logs) as tree:
             services = plan_services(home, environ=environ)
-            stack = _planned(home, tree, services.urls, addresses, environ)
+            stack = _planned(home, tree, services.urls, addresses, listeners, environ)
             await external_brokers_answer(environ)
             await tree.start(*services.specs)
             stack = await stack.prepared(machines)
@@ -150,17 +159,34 @@ async def running_stack(
 
 
 @contextmanager
-def _addresses() -> Iterator[Addresses]:
-    with held_port(PREFERRED_WEB_PORT) as web, held_port(max(PREFERRED_GATEWAY_PORT, web + 1)) as gateway:
-        yield Addresses(f"http://{LOOPBACK}:{web}", f"http://{LOOPBACK}:{gateway}")
+def _addresses(num_gateways: int) -> Iterator[tuple[Addresses, dict[str, int]]]:
+    """Yield the addresses and the gateways' listening sockets.
+
+    The sockets are ours, so agents whose gateway dies are not refused: they wait until it is started again.
+    """
+    with ExitStack() as held:
+        web = held.enter_context(held_port(PREFERRED_WEB_PORT))
+        port, listeners = max(PREFERRED_GATEWAY_PORT, web + 1), {}
+        for _ in range(num_gateways):
+            port = held.enter_context(held_port(port))
+            listener = held.enter_context(listening_socket(port))
+            listeners[f"http://{LOOPBACK}:{port}"] = listener.fileno()
+            port += 1
+        first, *more = listeners
+        yield Addresses(f"http://{LOOPBACK}:{web}", first, tuple(more)), listeners
 
 
 def _planned(
-    home: Home, tree: ProcessTree, urls: ServiceUrls, addresses: Addresses, environ: Mapping[str, str]
+    home: Home,
+    tree: ProcessTree,
+    urls: ServiceUrls,
+    addresses: Addresses,
+    listeners: Mapping[str, int],
+    environ: Mapping[str, str],
 ) -> Stack:
     planes = plane_environment(home, urls, addresses, environ=environ)
     machines = machine_environment(home, urls, addresses, environ=environ)
-    return Stack(home, tree, urls, addresses, planes, machines)
+    return Stack(home, tree, urls, addresses, planes, machines, listeners)
 
 
 def _run_info(stack: Stack, *, shortfall: str) -> RunInfo:
@@ -169,6 +195,7 @@ def _run_info(stack: Stack, *, shortfall: str) -> RunInfo:
         started_at=now_text(),
         web_url=stack.web_url,
         gateway_url=stack.gateway_url,
+        more_gateway_urls=list(stack.addresses.more_gateway_urls),
         database_url=stack.urls.database_url,
         broker_url=stack.urls.broker_url,
         gateway_role_shortfall=shortfall,

@@ -17,7 +17,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -51,6 +51,7 @@ class RunInfo:
     gateway_url: str
     database_url: str
     broker_url: str
+    more_gateway_urls: list[str] = field(default_factory=list)
     gateway_role_shortfall: str = ""  # why the gateway uses the database owner's role, if it does
 
 
