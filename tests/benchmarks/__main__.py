@@ -48,6 +48,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "engine",
         "faults",
         "gateway",
+        "gateways",
         "learning",
         "multiplexing",
         "stops",
