@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from seamlessflow.core.families import ModelFamily
+from seamlessflow.data_plane.turns.rendering.continuation import text_added
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 
 MAX_CHARS_PER_TOKEN = (
@@ -20,10 +21,10 @@ LONG_TEXT_CHARS = 64 << 10
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """An answer that ends the first `num_messages` messages; `ends_turn`: its last token is an end-of-turn mark."""
+    """An answer that ends the first `num_messages` messages; `sampled_end`: its end-of-turn mark, or ""."""
 
     num_messages: int
-    ends_turn: bool
+    sampled_end: str
 
 
 class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -73,23 +74,12 @@ def _full_text(text: ModelText, request: PromptRequest) -> str:
 def _first_continued(text: ModelText, request: PromptRequest, full: str) -> tuple[int | None, str]:
     for number, cut in enumerate(request.cuts):
         known = _render(text, request, cut.num_messages, add_generation_prompt=False)
-        if (new := _new_text(full, known, text, ends_turn=cut.ends_turn)) is not None:
+        new = text_added(
+            full, known, family=text.family, end_texts=text.end_texts, sampled_end=cut.sampled_end
+        )
+        if new is not None:
             return number, new
     return None, full
-
-
-def _new_text(full: str, known: str, text: ModelText, *, ends_turn: bool) -> str | None:
-    """Return the part of `full` after the tokens of a path that ends in an answer; None if `full` does not continue it.
-
-    Text after the last end-of-turn mark (usually a line break) was never sampled, so it is new. After an answer that
-    was cut short, the mark itself is new too.
-    """
-    if not full.startswith(known):
-        return None
-    at, mark = max((known.rfind(end), end) for end in text.end_texts)
-    if at < 0 or known[at + len(mark) :].strip():
-        return None
-    return full[at + len(mark) if ends_turn else at :]
 
 
 def _render(

@@ -93,7 +93,7 @@ class TurnMatch:
             tools=self.conversation.tools,
             arguments=self.conversation.template_arguments,
             cuts=[
-                Cut(num, _ends_turn(node, text))
+                Cut(num, _end_of_turn(node, text))
                 for node, num in zip(self.answers, self.num_messages, strict=True)
             ],
             max_tokens=max_tokens,
@@ -197,6 +197,7 @@ def _candidates(tree: PrefixTree, node: Node | None) -> Sequence[Node]:
     return [] if node is None else [node, *tree.answers_above(node)]
 
 
-def _ends_turn(node: Node, text: ModelText) -> bool:
+def _end_of_turn(node: Node, text: ModelText) -> str:
+    """Return the end-of-turn mark that an answer sampled last; "" if it was cut short."""
     last = np.frombuffer(node.token_ids[-TOKEN_BYTES:], dtype="<i4")
-    return len(last) == 1 and int(last[0]) in text.end_ids
+    return next((shown for i, shown in zip(text.end_ids, text.end_texts, strict=True) if i in last), "")

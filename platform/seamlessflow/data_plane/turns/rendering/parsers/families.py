@@ -32,14 +32,26 @@ class ParserMaker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family. `has_text_arguments`: its templates expect the arguments of calls as JSON text, not as objects."""
+    """One family.
+
+    has_text_arguments: its templates expect the arguments of calls as JSON text, not as objects.
+    ends_with_opener: its templates do not end an answer; the model ends its turn with the mark that opens the next.
+    past_ends: pairs of marks: its templates end the last answer with the first, and earlier answers with the second.
+    """
 
     name: ModelFamily
     marks: frozenset[str]
     parser: ParserMaker
     think: str = THINK_MARKS[0]  # a prompt that ends with it opens the reasoning
+    end_think: str = THINK_MARKS[1]
     has_text_arguments: bool = False
     call_ids: CallIds = LONG_IDS
+    ends_with_opener: bool = False
+    past_ends: tuple[tuple[str, str], ...] = ()
+
+    def past_end(self, mark: str) -> str:
+        """Return the mark that ends an answer, once messages follow it, in place of `mark`."""
+        return dict(self.past_ends).get(mark, mark)
 
 
 def family_get(name: ModelFamily) -> Family:
@@ -54,6 +66,7 @@ def _marked(
     think: tuple[str, str] = THINK_MARKS,
     has_text_arguments: bool = False,
     call_ids: CallIds = LONG_IDS,
+    ends_with_opener: bool = False,
 ) -> Family:
     """Describe a family whose calls stand between marks; `others`: marks that may occur inside a call."""
 
@@ -65,8 +78,10 @@ def _marked(
         frozenset({*syntax.marks, *syntax.ends, *think, *others}),
         parser,
         think=think[0],
+        end_think=think[1],
         has_text_arguments=has_text_arguments,
         call_ids=call_ids,
+        ends_with_opener=ends_with_opener,
     )
 
 
@@ -75,7 +90,15 @@ _FAMILIES = {
     for family in (
         _marked(ModelFamily.HERMES, HERMES),
         _marked(ModelFamily.QWEN3_CODER, QWEN_XML),
-        _marked(ModelFamily.GLM, GLM, "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
+        _marked(
+            ModelFamily.GLM,
+            GLM,
+            "<arg_key>",
+            "</arg_key>",
+            "<arg_value>",
+            "</arg_value>",
+            ends_with_opener=True,
+        ),
         _marked(ModelFamily.LLAMA3, LLAMA),
         _marked(ModelFamily.DEEPSEEK_V3, DEEPSEEK_V3, "<｜tool▁sep｜>", has_text_arguments=True),
         _marked(ModelFamily.DEEPSEEK_V31, DEEPSEEK_V31, "<｜tool▁sep｜>", has_text_arguments=True),
@@ -88,6 +111,13 @@ _FAMILIES = {
             think=("[THINK]", "[/THINK]"),
             call_ids=SHORT_IDS,
         ),
-        Family(ModelFamily.GPT_OSS, frozenset(HARMONY_MARKS), HarmonyParser, think=""),
+        Family(
+            ModelFamily.GPT_OSS,
+            frozenset(HARMONY_MARKS),
+            HarmonyParser,
+            think="",
+            end_think="",
+            past_ends=(("<|return|>", "<|end|>"),),
+        ),
     )
 }

@@ -1,0 +1,63 @@
+"""Finds what a rendering adds after an answer whose tokens are already in the tree.
+
+It takes two renderings of the template: of all messages, and of those up to the answer. Invariant: the result is what
+the template itself writes after the answer, so the sampled tokens stay and the new text follows them. Families differ
+in how a past answer ends, and in whether an answer without reasoning shows an empty reasoning block.
+"""
+
+import re
+from collections.abc import Sequence
+
+from seamlessflow.data_plane.turns.rendering.parsers.families import Family
+
+
+def text_added(
+    full: str, known: str, *, family: Family, end_texts: Sequence[str], sampled_end: str
+) -> str | None:
+    """Return the part of `full` after the tokens of a path that ends in an answer; None if `full` does not continue it.
+
+    known: the rendering up to the answer. end_texts: the marks that end turns. sampled_end: the mark that the answer
+    ended with; "" if it was cut short, and then the mark is new too. Text after the mark (usually a line break) was
+    never sampled, so it is new.
+    """
+    at, mark = max((known.rfind(end), end) for end in end_texts)
+    after = known[at + len(mark) :]
+    if at < 0 or after.strip():
+        return _added_after_opener(full, known, family, sampled_end) if family.ends_with_opener else None
+    begin = _position_after(full, known[:at], family)
+    for written in (mark, family.past_end(mark)):
+        if begin is not None and full.startswith(written + after, begin):
+            return full[begin + len(written) if sampled_end else begin :]
+    return None
+
+
+def _added_after_opener(full: str, known: str, family: Family, sampled_end: str) -> str | None:
+    """Return what follows an answer that the template does not end: the sampled mark, if the next turn opens with it.
+
+    If the next turn opens otherwise, the sampled mark stays and that turn's own mark follows.
+    """
+    begin = _position_after(full, known, family)
+    return None if begin is None else full[begin:].removeprefix(sampled_end)
+
+
+def _position_after(full: str, known: str, family: Family) -> int | None:
+    """Return where `full` goes on after `known`; None if it does not. Empty reasoning blocks count as nothing.
+
+    Some templates write an empty block only into the last answer, or only into answers after the last question.
+    """
+    if full.startswith(known):
+        return len(known)
+    if not family.think:
+        return None
+    empty = re.compile(rf"{re.escape(family.think)}\s*{re.escape(family.end_think)}\s*")
+    left = empty.sub("", known)
+    at = num_same = 0
+    for block in empty.finditer(full):
+        piece = full[at : block.start()]
+        if num_same + len(piece) >= len(left):
+            break
+        if not left.startswith(piece, num_same):
+            return None
+        at, num_same = block.end(), num_same + len(piece)
+    rest = left[num_same:]
+    return at + len(rest) if full.startswith(rest, at) else None
