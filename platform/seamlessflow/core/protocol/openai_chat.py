@@ -62,18 +62,10 @@ class ToolCall(msgspec.Struct, kw_only=True):
     function: FunctionCall
 
 
-class FunctionCallDelta(msgspec.Struct, kw_only=True):
-    name: str | msgspec.UnsetType = msgspec.UNSET
-    arguments: str  # a piece of the JSON
-
-
-class ToolCallDelta(msgspec.Struct, kw_only=True):
-    """A piece of a tool call in a stream. The first piece of a call has its id, type and name; later ones have not."""
+class ToolCallDelta(ToolCall, kw_only=True):
+    """A tool call in a stream; it comes whole in one chunk."""
 
     index: int
-    id: str | msgspec.UnsetType = msgspec.UNSET
-    type: Literal["function"] | msgspec.UnsetType = msgspec.UNSET
-    function: FunctionCallDelta
 
 
 class AssistantMessage(msgspec.Struct, kw_only=True):

@@ -76,9 +76,6 @@ class ChatReply:
     def _delta(self, choice: Choice, delta: Delta) -> dict[str, Any]:
         if delta.reasoning:
             return {"reasoning_content": delta.reasoning}
-        if delta.arguments:
-            function = {"arguments": delta.arguments}
-            return {"tool_calls": [{"index": self._num_calls[choice.index] - 1, "function": function}]}
         if delta.tool_call is None:
             return {"content": delta.content}
         number = self._num_calls[choice.index]

@@ -5,7 +5,7 @@ except the marks of reasoning and calls that were understood, and white space ne
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Tools = Sequence[Any]  # tool definitions in the OpenAI format
@@ -20,12 +20,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One piece of an answer. `arguments` continues the arguments of the last tool call."""
+    """One piece of an answer. A tool call comes whole."""
 
     content: str = ""
     reasoning: str = ""
     tool_call: ToolCall | None = None
-    arguments: str = ""
 
 
 @dataclass(slots=True)
@@ -41,9 +40,6 @@ class ParsedOutput:
         self.reasoning += delta.reasoning
         if delta.tool_call is not None:
             self.tool_calls.append(delta.tool_call)
-        if delta.arguments:
-            last = self.tool_calls[-1]
-            self.tool_calls[-1] = replace(last, arguments=last.arguments + delta.arguments)
 
 
 class OutputParser(Protocol):
@@ -51,7 +47,7 @@ class OutputParser(Protocol):
         """Return the deltas that this text completes."""
 
     def finish(self) -> list[Delta]:
-        """Return the deltas that were held back; an unfinished call becomes content, or ends where the text ends."""
+        """Return the deltas that were held back; an unfinished call becomes content."""
 
 
 def parse_whole(parser: OutputParser, text: str) -> ParsedOutput:

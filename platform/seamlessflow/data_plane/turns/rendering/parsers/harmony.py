@@ -1,20 +1,22 @@
 """The parser of gpt-oss' harmony format: a series of messages, each with a channel and perhaps a recipient.
 
 `<|channel|>analysis<|message|>…<|end|>` is reasoning. `<|start|>assistant<|channel|>final<|message|>…` is content, as
-is a commentary without recipient. A message to `functions.f` is a call, and its text the arguments, which are passed on
-as they grow. A message that cannot be read, or to another recipient, is content with its marks.
+is a commentary without recipient. A message to `functions.f` is a call, and its text the arguments. A message that
+cannot be read, a call without whole arguments, and a message to another recipient are content with their marks.
 """
 
 import re
 from enum import Enum, auto
 
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta, ToolCall, Tools
+from seamlessflow.data_plane.turns.rendering.parsers.json_calls import verbatim_arguments
 from seamlessflow.data_plane.turns.rendering.parsers.marks import first_mark, num_held
 
 _OPENINGS = ("<|start|>", "<|channel|>")
 _MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 HARMONY_MARKS = (*_OPENINGS, _MESSAGE, *_ENDS, "<|constrain|>")
+_MARK_CHARS = max(map(len, HARMONY_MARKS))
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _FIRST_RECIPIENT = re.compile(r"\s*to=[^\s<]+\s*")
@@ -38,7 +40,7 @@ class HarmonyParser:
         self._state = _State.REASONING if starts_in_reasoning else _State.START
         self._held = ""
         self._header = ""  # the header so far, marks included
-        self._has_arguments = False
+        self._num_searched = 0  # characters of the held text that contain no end of the call
         self._is_raw = False  # the current message is content with its marks
 
     def push(self, text: str) -> list[Delta]:
@@ -50,11 +52,9 @@ class HarmonyParser:
 
     def finish(self) -> list[Delta]:
         deltas: list[Delta] = []
-        if self._state is _State.HEADER:
+        if self._state in (_State.HEADER, _State.CALL):
             self._held, self._header, self._state = self._header + self._held, "", _State.OUTSIDE
         self._emit(self._held, deltas)
-        if self._state is _State.CALL:
-            self._end_call(deltas)
         self._held = ""
         return deltas
 
@@ -65,6 +65,8 @@ class HarmonyParser:
                 return self._step_start()
             case _State.HEADER:
                 return self._step_header(deltas)
+            case _State.CALL:
+                return self._step_call(deltas)
             case _:
                 return self._step_text(deltas)
 
@@ -88,14 +90,29 @@ class HarmonyParser:
         self._held = self._held[at + len(mark) :]
         name = _function_name(self._header)
         if mark == _MESSAGE and name and self._has_tools:
-            deltas.append(Delta(tool_call=ToolCall(name, "")))
-            self._state, self._has_arguments = _State.CALL, False
-        elif mark == _MESSAGE and (kind := _kind(self._header)) is not None:
+            self._state, self._num_searched = _State.CALL, 0
+            return True
+        if mark == _MESSAGE and (kind := _kind(self._header)) is not None:
             self._state = kind
         else:
             deltas.append(Delta(content=self._header))
             self._is_raw, self._state = True, _State.CONTENT if mark == _MESSAGE else _State.OUTSIDE
         self._header = ""
+        return True
+
+    def _step_call(self, deltas: list[Delta]) -> bool:
+        at, mark = first_mark(self._held, (*_OPENINGS, *_ENDS), self._num_searched)
+        if not mark:
+            self._num_searched = max(0, len(self._held) - _MARK_CHARS)
+            return False
+        end = at + len(mark) if mark in _ENDS else at
+        arguments = verbatim_arguments(self._held[:at])
+        if arguments is None:
+            deltas.append(Delta(content=self._header + self._held[:end]))
+        else:
+            deltas.append(Delta(tool_call=ToolCall(_function_name(self._header), arguments)))
+        self._held, self._header = self._held[end:], ""
+        self._state = _State.OUTSIDE if mark in _ENDS else _State.HEADER
         return True
 
     def _step_text(self, deltas: list[Delta]) -> bool:
@@ -112,8 +129,6 @@ class HarmonyParser:
             self._held = self._held[len(mark) :]
             if self._is_raw:
                 self._emit(mark, deltas)
-        if self._state is _State.CALL:
-            self._end_call(deltas)
         self._state, self._is_raw = _State.HEADER if mark in _OPENINGS else _State.OUTSIDE, False
         return True
 
@@ -123,15 +138,8 @@ class HarmonyParser:
         match self._state:
             case _State.REASONING:
                 deltas.append(Delta(reasoning=text))
-            case _State.CALL:
-                deltas.append(Delta(arguments=text))
-                self._has_arguments = True
             case _:
                 deltas.append(Delta(content=text))
-
-    def _end_call(self, deltas: list[Delta]) -> None:
-        if not self._has_arguments:
-            deltas.append(Delta(arguments="{}"))
 
 
 def _may_be_recipient(text: str) -> bool:

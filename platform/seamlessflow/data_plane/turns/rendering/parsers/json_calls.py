@@ -26,6 +26,16 @@ def call_of(value: Any, *, fields: Sequence[str] = ("arguments",)) -> ToolCall |
     return ToolCall(value["name"], text, identifier if isinstance(identifier, str) else "")
 
 
+def verbatim_arguments(text: str) -> str | None:
+    """Return arguments as the model wrote them; "{}" if there are none, and None if they are no JSON object."""
+    shown = text.strip()
+    try:
+        value = msgspec.json.decode(shown or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return shown or "{}" if isinstance(value, dict) else None
+
+
 def _hermes_calls(body: str, tools: Tools) -> list[ToolCall] | None:
     try:
         call = call_of(msgspec.json.decode(body.strip()))

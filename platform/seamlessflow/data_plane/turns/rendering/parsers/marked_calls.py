@@ -1,8 +1,7 @@
 """The parser of formats that put tool calls between marks: leading reasoning, then content and calls in any order.
 
-A `CallSyntax` describes one format. A call that cannot be read stays content, marks included. If a format carries the
-arguments verbatim after a header (`head`), the call is announced with its header, and its arguments are passed on as
-they grow. They are then whatever the model wrote, JSON or not, and end with the text if the answer was cut short.
+A `CallSyntax` describes one format. A call is passed on when it has ended, because only then is it known to be whole.
+A call that cannot be read, or that the answer's end cuts short, stays content, marks included.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +14,12 @@ from seamlessflow.data_plane.turns.rendering.parsers.marks import first_mark, nu
 THINK_MARKS = ("<think>", "</think>")
 
 
-def no_head(body: str) -> tuple[ToolCall, int] | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
     """One call format.
 
     opening, closing: the marks of a call. Without a closing mark, it ends at the next opening mark or with the text.
     read: returns the calls of a whole body, or None if it cannot be read.
-    head: returns the call that a body begins with, still without arguments, and the length of its header; None if the
-        header is not complete.
     leads, trails: marks around a series of calls.
     bare: an answer whose content begins with this text may be a call without an opening mark.
     """
@@ -34,7 +27,6 @@ class CallSyntax:
     opening: str
     closing: str
     read: Callable[[str, Tools], Sequence[ToolCall] | None]
-    head: Callable[[str], tuple[ToolCall, int] | None] = no_head
     leads: tuple[str, ...] = ()
     trails: tuple[str, ...] = ()
     bare: str = ""
@@ -55,11 +47,10 @@ class _State(Enum):
     REASONING = auto()
     CONTENT = auto()
     CALL = auto()
-    ARGUMENTS = auto()
 
 
 class MarkedCallsParser:
-    """START → REASONING → CONTENT ⇄ CALL → ARGUMENTS → CONTENT; `push` moves it, `finish` ends it.
+    """START → REASONING → CONTENT ⇄ CALL; `push` moves it, `finish` ends it.
 
     tools: the tools of the request; None: calls are not looked for.
     """
@@ -81,8 +72,8 @@ class MarkedCallsParser:
         self._num_searched = 0  # characters of the held text that contain no end of the call
         self._opened = ""  # the text that opened the call: content again if the call cannot be read
         self._lead = ""  # a leading mark and the white space after it; dropped before a call
-        self._space = ""  # white space that may precede a call or end the arguments
-        self._has_shown = False  # content was returned, or the current call's arguments
+        self._space = ""  # white space that may precede a call
+        self._has_shown = False  # content was returned
         self._is_after_mark = False
         self._is_after_call = False
 
@@ -98,9 +89,6 @@ class MarkedCallsParser:
         match self._state:
             case _State.REASONING:
                 deltas += [Delta(reasoning=self._held)] if self._held else []
-            case _State.ARGUMENTS:
-                self._emit_arguments(self._held, deltas)
-                self._end_arguments(deltas)
             case _State.CALL if not self._syntax.closing:
                 self._end_call(self._held, "", deltas)
                 self._emit_rest("", deltas)
@@ -122,8 +110,6 @@ class MarkedCallsParser:
                 return self._step_content(deltas)
             case _State.CALL:
                 return self._step_call(deltas)
-            case _State.ARGUMENTS:
-                return self._step_arguments(deltas)
 
     def _step_start(self) -> bool:
         text = self._held.lstrip()
@@ -185,13 +171,6 @@ class MarkedCallsParser:
 
     def _step_call(self, deltas: list[Delta]) -> bool:
         at, _ = first_mark(self._held, self._ends, self._num_searched)
-        head = self._syntax.head(self._held if at < 0 else self._held[:at])
-        if head is not None:
-            call, length = head
-            deltas.append(Delta(tool_call=call))
-            self._held, self._state, self._has_shown = self._held[length:], _State.ARGUMENTS, False
-            self._space = self._lead = ""
-            return True
         if at < 0:
             self._num_searched = max(0, len(self._held) - len(self._ends[0]) + 1)
             return False
@@ -208,32 +187,6 @@ class MarkedCallsParser:
             return
         deltas += [Delta(tool_call=call) for call in calls]
         self._space = self._lead = ""
-        self._is_after_mark = self._is_after_call = True
-
-    def _step_arguments(self, deltas: list[Delta]) -> bool:
-        at, mark = first_mark(self._held, self._ends)
-        if mark:
-            self._emit_arguments(self._held[:at], deltas)
-            self._held = self._held[at + len(self._syntax.closing) :]
-            self._end_arguments(deltas)
-            return True
-        num_safe = len(self._held) - num_held(self._held, self._ends)
-        self._emit_arguments(self._held[:num_safe], deltas)
-        self._held = self._held[num_safe:]
-        return False
-
-    def _emit_arguments(self, text: str, deltas: list[Delta]) -> None:
-        text = self._space + text if self._has_shown else text.lstrip()
-        shown = text.rstrip()
-        self._space = text[len(shown) :]
-        if shown:
-            deltas.append(Delta(arguments=shown))
-            self._has_shown = True
-
-    def _end_arguments(self, deltas: list[Delta]) -> None:
-        if not self._has_shown:
-            deltas.append(Delta(arguments="{}"))
-        self._space, self._state = "", _State.CONTENT
         self._is_after_mark = self._is_after_call = True
 
     def _emit_content(self, text: str, deltas: list[Delta]) -> None:

@@ -7,47 +7,46 @@ the separator, then the name, and fence the arguments as a block of JSON. Kimi K
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import ToolCall, Tools
-from seamlessflow.data_plane.turns.rendering.parsers.json_calls import call_of
+from seamlessflow.data_plane.turns.rendering.parsers.json_calls import call_of, verbatim_arguments
 from seamlessflow.data_plane.turns.rendering.parsers.marked_calls import CallSyntax
 
-_DEEPSEEK_HEAD = re.compile(r"\s*([\w.-]+)\s*<｜tool▁sep｜>")
-_DEEPSEEK_V3 = re.compile(r"\s*function<｜tool▁sep｜>\s*([\w.-]+)\s*```json\s*(.*?)\s*```\s*", re.DOTALL)
-_KIMI_HEAD = re.compile(r"\s*((?:functions\.)?([\w.-]+?)(?::\d+)?)\s*<\|tool_call_argument_begin\|>")
-_MISTRAL_HEAD = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\](\w+))?\s*(?:\[ARGS\]|(?=\{))")
+_DEEPSEEK = re.compile(r"\s*(?P<name>[\w.-]+)\s*<｜tool▁sep｜>(?P<arguments>.*)", re.DOTALL)
+_DEEPSEEK_V3 = re.compile(
+    r"\s*function<｜tool▁sep｜>\s*(?P<name>[\w.-]+)\s*```json\s*(?P<arguments>.*?)\s*```\s*", re.DOTALL
+)
+_KIMI = re.compile(
+    r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+?)(?::\d+)?)\s*<\|tool_call_argument_begin\|>(?P<arguments>.*)",
+    re.DOTALL,
+)
+_MISTRAL = re.compile(
+    r"\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\](?P<id>\w+))?\s*(?:\[ARGS\]|(?=\{))(?P<arguments>.*)", re.DOTALL
+)
 
 
-def _deepseek_head(body: str) -> tuple[ToolCall, int] | None:
-    head = _DEEPSEEK_HEAD.match(body)
-    return None if head is None else (ToolCall(head.group(1), ""), head.end())
+def _reader(pattern: re.Pattern[str]) -> Callable[[str, Tools], list[ToolCall] | None]:
+    """Make a reader of bodies that a pattern divides into `name`, `arguments` and perhaps an `id`."""
 
+    def read(body: str, tools: Tools) -> list[ToolCall] | None:
+        call = pattern.fullmatch(body)
+        arguments = verbatim_arguments(call["arguments"]) if call else None
+        if call is None or arguments is None:
+            return None
+        return [ToolCall(call["name"], arguments, call.groupdict().get("id") or "")]
 
-def _deepseek_v3_calls(body: str, tools: Tools) -> list[ToolCall] | None:
-    call = _DEEPSEEK_V3.fullmatch(body)
-    if call is None:
-        return None
-    try:
-        arguments = msgspec.json.decode(call.group(2))
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return [ToolCall(call.group(1), call.group(2))] if isinstance(arguments, dict) else None
-
-
-def _kimi_head(body: str) -> tuple[ToolCall, int] | None:
-    head = _KIMI_HEAD.match(body)
-    return None if head is None else (ToolCall(head.group(2), "", call_id=head.group(1)), head.end())
-
-
-def _mistral_head(body: str) -> tuple[ToolCall, int] | None:
-    head = _MISTRAL_HEAD.match(body)
-    return None if head is None else (ToolCall(head.group(1), "", call_id=head.group(2) or ""), head.end())
+    return read
 
 
 def _mistral_calls(body: str, tools: Tools) -> list[ToolCall] | None:
-    """Return the calls of a JSON array, or of a single JSON object."""
+    """Return the call of a header with arguments, or the calls of a JSON array or object."""
+    return _read_mistral(body, tools) or _mistral_array(body)
+
+
+def _mistral_array(body: str) -> list[ToolCall] | None:
     try:
         values = msgspec.json.decode(body.strip())
     except (msgspec.DecodeError, RecursionError):
@@ -57,31 +56,26 @@ def _mistral_calls(body: str, tools: Tools) -> list[ToolCall] | None:
     return known if len(known) == len(calls) else None
 
 
-def _no_calls(body: str, tools: Tools) -> None:
-    return None  # a call whose header cannot be read
-
-
+_read_mistral = _reader(_MISTRAL)
 DEEPSEEK_V31 = CallSyntax(
     opening="<｜tool▁call▁begin｜>",
     closing="<｜tool▁call▁end｜>",
-    read=_no_calls,
-    head=_deepseek_head,
+    read=_reader(_DEEPSEEK),
     leads=("<｜tool▁calls▁begin｜>",),
     trails=("<｜tool▁calls▁end｜>",),
 )
 DEEPSEEK_V3 = CallSyntax(
     opening=DEEPSEEK_V31.opening,
     closing=DEEPSEEK_V31.closing,
-    read=_deepseek_v3_calls,
+    read=_reader(_DEEPSEEK_V3),
     leads=DEEPSEEK_V31.leads,
     trails=DEEPSEEK_V31.trails,
 )
 KIMI_K2 = CallSyntax(
     opening="<|tool_call_begin|>",
     closing="<|tool_call_end|>",
-    read=_no_calls,
-    head=_kimi_head,
+    read=_reader(_KIMI),
     leads=("<|tool_calls_section_begin|>",),
     trails=("<|tool_calls_section_end|>",),
 )
-MISTRAL = CallSyntax(opening="[TOOL_CALLS]", closing="", read=_mistral_calls, head=_mistral_head)
+MISTRAL = CallSyntax(opening="[TOOL_CALLS]", closing="", read=_mistral_calls)

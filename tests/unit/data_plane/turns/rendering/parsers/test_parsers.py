@@ -124,16 +124,30 @@ def test_calls_are_content_for_a_request_without_tools(family: ModelFamily) -> N
         (ModelFamily.GPT_OSS, "<|channel|>commentary to=functions.calc<|message|>", "<|call|>"),
     ],
 )
-def test_verbatim_arguments_are_passed_on_as_they_grow(family: ModelFamily, head: str, tail: str) -> None:
+def test_verbatim_arguments_are_a_call_only_if_they_are_a_whole_json_object(
+    family: ModelFamily, head: str, tail: str
+) -> None:
     parser = family_get(family).parser(tools=TOOLS)
-    announced = parser.push(head)
-    assert [delta.tool_call.name for delta in announced if delta.tool_call] == ["calc"]
-    pieces = [delta.arguments for c in SUM_JSON for delta in parser.push(c)]
-    assert len(pieces) > len(SUM_JSON) // 2
-    assert "".join(pieces) == SUM_JSON
-    assert parser.push(tail) + parser.finish() == []
+    assert [delta for c in head + SUM_JSON for delta in parser.push(c)] == []
+    (ended,) = parser.push(tail) + parser.finish()
+    assert ended.tool_call is not None
+    assert (ended.tool_call.name, ended.tool_call.arguments) == ("calc", SUM_JSON)
+    for broken in (SUM_JSON[:9], SUM_JSON + "}", "[1]", "3", "oops"):
+        parsed = parse(family, "See " + head + broken + tail)
+        assert (parsed.content, parsed.tool_calls) == ("See " + head + broken + tail, [])
     cut_short = parse(family, head + SUM_JSON[:9])
-    assert [(call.name, call.arguments) for call in cut_short.tool_calls] == [("calc", SUM_JSON[:9].rstrip())]
+    assert (cut_short.content, cut_short.tool_calls) == (head + SUM_JSON[:9], [])
+
+
+def test_a_broken_call_beside_a_whole_one_is_content() -> None:
+    broken, whole = "<｜tool▁call▁begin｜>{}<｜tool▁sep｜>{}<｜tool▁call▁end｜>", "<｜tool▁calls▁begin｜>"
+    text = whole + broken.format("calc", "{oops") + broken.format("now", "{}") + "<｜tool▁calls▁end｜>"
+    parsed = parse(ModelFamily.DEEPSEEK_V31, text)
+    assert calls_of(parsed) == [("now", {})]
+    assert parsed.content == whole + broken.format("calc", "{oops")
+    harmony = "<|channel|>commentary to=functions.{}<|message|>{}<|call|>"
+    parsed = parse(ModelFamily.GPT_OSS, harmony.format("calc", "{oops") + harmony.format("now", "{}"))
+    assert (parsed.content, calls_of(parsed)) == (harmony.format("calc", "{oops"), [("now", {})])
 
 
 def test_the_identifiers_that_a_model_writes_are_kept() -> None:
@@ -180,4 +194,4 @@ def test_deltas_carry_one_thing_each() -> None:
         parser = family_get(case.family).parser(tools=TOOLS)
         for delta in parser.push(case.text) + parser.finish():
             assert delta != Delta()
-            assert sum(map(bool, (delta.content, delta.reasoning, delta.tool_call, delta.arguments))) == 1
+            assert sum(map(bool, (delta.content, delta.reasoning, delta.tool_call))) == 1
