@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,7 +18,7 @@ from uuid import UUID
 
 import redis
 from django.db import Error as DatabaseError
-from django.db import close_old_connections, connection
+from django.db import close_old_connections, connection, models
 from django.db.models import Max, Q
 
 from seamlessflow.control_plane.common.database.clock import database_now
@@ -71,20 +71,34 @@ RECENTLY_ENDED = timedelta(seconds=30)
 _log = logging.getLogger(__name__)
 
 
+_Mark = tuple[
+    int, int, int
+]  # of the rows in a tail's window: their number, and the greatest and the sum of their ids
+
+
 @dataclass
 class _Tail:
     """Finds the rows of a growing table that were not published yet, in order of id."""
 
     newest: int
     said: set[int] = field(default_factory=set)
+    mark: _Mark | None = None  # when everything was published; None: unknown
+    _seen: _Mark | None = None  # before the rows were read that `say` confirms
 
-    def unsaid(self, rows: Any) -> list[Any]:
-        """Return the unpublished rows. Reads ids first, because most ticks find none that is new."""
+    def unsaid(self, rows: Any, mark: _Mark) -> list[Any]:
+        """Return the unpublished rows. Reads none while the mark stays the same, as it does in most ticks."""
+        self._seen = mark
+        if mark == self.mark:
+            return []
         recent = rows.filter(id__gt=self.newest - LOOK_BACK).order_by("id").values_list("id", flat=True)
-        fresh = [number for number in recent[: MAX_ROWS + LOOK_BACK] if number not in self.said]
+        numbers = list(recent[: MAX_ROWS + LOOK_BACK])
+        if len(numbers) == MAX_ROWS + LOOK_BACK:
+            self._seen = None  # there may be more
+        fresh = [number for number in numbers if number not in self.said]
         return list(rows.filter(id__in=fresh).order_by("id")) if fresh else []
 
     def say(self, rows: list[Any]) -> None:
+        self.mark = self._seen
         if rows:
             self.said |= {row.id for row in rows}
             self.newest = max(self.newest, max(self.said))
@@ -95,6 +109,18 @@ class _Tail:
         newest = rows.aggregate(newest=Max("id"))["newest"] or 0
         recent = rows.filter(id__gt=newest - LOOK_BACK).values_list("id", flat=True)
         return cls(newest=newest, said=set(recent))
+
+
+def _marks(tails: Sequence[tuple[_Tail, type[models.Model]]]) -> list[_Mark]:
+    """Return the marks of several tails, in one query."""
+    parts = [
+        f"""SELECT {place}, count(*), coalesce(max(id), 0), coalesce(sum(id), 0)::bigint
+            FROM {model._meta.db_table} WHERE id > %s"""  # noqa: S608 - names of our own tables
+        for place, (_, model) in enumerate(tails)
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), [tail.newest - LOOK_BACK for tail, _ in tails])
+        return [(count, newest, total) for _, count, newest, total in sorted(cursor.fetchall())]
 
 
 @dataclass
@@ -125,9 +151,12 @@ class Feeder:
         topics: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(list))
         said = self._said
         now = _Said(batches=dict(said.batches), rates=dict(said.rates), groups=said.groups)
-        events = self._events.unsaid(Event.objects)
-        metrics = self._metrics.unsaid(MetricPoint.objects)
-        intervals = self._intervals.unsaid(LedgerInterval.objects.select_related("machine"))
+        marks = _marks(
+            [(self._events, Event), (self._metrics, MetricPoint), (self._intervals, LedgerInterval)]
+        )
+        events = self._events.unsaid(Event.objects, marks[0])
+        metrics = self._metrics.unsaid(MetricPoint.objects, marks[1])
+        intervals = self._intervals.unsaid(LedgerInterval.objects.select_related("machine"), marks[2])
         jobs = self._active_jobs()
         self._compare_jobs(jobs, now, topics)
         self._compare_phases(now, topics)

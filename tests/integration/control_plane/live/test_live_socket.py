@@ -15,10 +15,11 @@ from channels.consumer import AsyncConsumer
 from channels.db import database_sync_to_async
 from django.contrib.auth.models import AnonymousUser
 from django.db import connections
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
-from seamlessflow.control_plane.common.models import SubjectType
+from seamlessflow.control_plane.common.models import Event, SubjectType
 from seamlessflow.control_plane.common.services import event_record
 from seamlessflow.control_plane.jobs.models import Job
 from seamlessflow.control_plane.live.consumers import LiveConsumer
@@ -271,6 +272,45 @@ async def test_groups_are_sent_as_rows_and_their_moves_are_not_events(cast: Cast
         assert "events" not in delta["data"]
         assert await tick(feeder) == 0
     feeder.close()
+
+
+async def test_a_row_that_is_committed_late_is_published_once(cast: Cast) -> None:
+    job = await database_sync_to_async(cast.job)()
+    late = await database_sync_to_async(job_event)(job, "late")
+    await Event.objects.filter(id=late.id).adelete()  # its id is given, and its transaction not committed yet
+    await database_sync_to_async(job_event)(job, "early")
+    feeder = await feeder_make()
+    name = f"job:{show_id(IdKind.JOB, job.id)}"
+    async with Browser(cast.owner.user) as browser:
+        await browser.say(subscribe=[name])
+        assert (await browser.hear())["kind"] == "snapshot"
+        assert await tick(feeder) == 0
+        await late.asave(force_insert=True)
+        assert await tick(feeder) == 1
+        assert [row["reason"] for row in (await browser.hear())["data"]["events"]] == ["late"]
+        assert await tick(feeder) == 0
+    feeder.close()
+
+
+async def test_a_tick_without_news_reads_no_events_metrics_or_intervals(cast: Cast) -> None:
+    await database_sync_to_async(cast.job)()
+    feeder = await feeder_make()
+
+    def ticked() -> list[str]:
+        with CaptureQueriesContext(connections["default"]) as queries:
+            feeder.tick()
+        return [query["sql"] for query in queries if "common_event" in query["sql"]]
+
+    await database_sync_to_async(ticked)()
+    assert len(await database_sync_to_async(ticked)()) == 1
+    feeder.close()
+
+
+def job_event(job: Job, reason: str) -> Event:
+    return event_record(
+        kind="job.state", subject_type=SubjectType.JOB, subject_id=job.id, job_id=job.id,
+        project_id=job.project_id, to_state="queued", reason=reason, author="scheduler",
+    )  # fmt: skip
 
 
 def group_event(job: Job) -> None:
