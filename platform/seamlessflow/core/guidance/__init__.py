@@ -1,0 +1,1 @@
+"""Guided decoding: what an answer may be, and which tokens it may continue with."""
