@@ -8,6 +8,7 @@ tests of a session, brought back to its first weights before each, its counters 
 import asyncio
 import base64
 import json
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ from seamlessflow_workers.rollout.serving.server import build_app
 from tests.fakes.fake_engine import start_fake_engine
 from tests.fakes.pace import Pace
 from tests.fakes.paced_engine import PacedRunner
+from tests.fixtures.tiny_text import write_tiny_text
 from tests.fixtures.vllm_servers import VllmServers
 
 VOCAB_SIZE = 300
@@ -151,6 +153,8 @@ class Stream:
         self.request_id = ""
         self.final: dict[str, Any] = {}
         self.usage: dict[str, Any] = {}
+        self.guided_by: dict[str, Any] | None = None
+        self.error: dict[str, Any] | None = None  # what the engine said instead of an end
 
     async def read_chunk(self) -> bool:
         """False after the end marker."""
@@ -163,6 +167,9 @@ class Stream:
         raise AssertionError("the stream ended without its marker")
 
     def _take(self, chunk: dict[str, Any]) -> None:
+        if "error" in chunk:
+            self.error = chunk["error"]
+            return
         self.request_id = chunk["request_id"]
         self.usage = chunk.get("usage") or self.usage
         for choice in chunk["choices"]:
@@ -170,6 +177,7 @@ class Stream:
             self.token_ids += ids
             self.logprobs += logprobs
             self.chunk_versions.append((choice.get("weight_version"), len(ids)))
+            self.guided_by = self.guided_by or choice.get("guided_by")
             if choice["finish_reason"] is not None:
                 self.final = choice
 
@@ -273,6 +281,13 @@ class _Models:
             _build_model(kind, seed=1).save_pretrained(path)
         return path
 
+    def folder_with_tokenizer(self, kind: Kind) -> Path:
+        path = self._root / f"{kind}-with-tokenizer"
+        if not path.exists():
+            shutil.copytree(self.folder(kind), path)
+            write_tiny_text(path)
+        return path
+
     def weights(self, kind: Kind, seed: int) -> Path:
         """As a trainer writes them: every tensor, the head included even where it is tied."""
         path = self._root / f"{kind}-{seed}.safetensors"
@@ -300,9 +315,13 @@ async def start_engine(
     async with AsyncExitStack() as stack:
 
         async def start(
-            kind: Kind, *, num_slots: int = 8, max_num_queued_requests: int = 64
+            kind: Kind,
+            *,
+            num_slots: int = 8,
+            max_num_queued_requests: int = 64,
+            has_tokenizer: bool = False,
         ) -> EngineUnderTest:
-            folder = models.folder(kind)
+            folder = models.folder_with_tokenizer(kind) if has_tokenizer else models.folder(kind)
             if kind in VLLM_KINDS:
                 servers: VllmServers = request.getfixturevalue("vllm_servers")  # skips where there is no vLLM
                 # Together: each takes half a minute.
@@ -362,15 +381,18 @@ async def _start(stack: AsyncExitStack, kind: Kind, folder: Path, device: torch.
             backend=Backend.GENERIC if kind is Kind.GENERIC_TIED else Backend.DENSE,
         )
     )
-    return await _serve(stack, runner, bounds)
+    return await _serve(stack, runner, bounds, folder)
 
 
-async def _serve(stack: AsyncExitStack, runner: ModelRunner, bounds: dict[str, int]) -> str:
+async def _serve(
+    stack: AsyncExitStack, runner: ModelRunner, bounds: dict[str, int], folder: Path | None = None
+) -> str:
     settings = EngineSettings(
         model_name="tiny",
         weight_version="v1",
         max_batched_tokens=64,  # small, so that ordinary prompts are computed in chunks
         max_num_queued_requests=bounds["max_num_queued_requests"],
+        model_folder=folder,
     )
     app = web.AppRunner(
         build_app(EmbeddedEngine(runner, settings)), handler_cancellation=True, shutdown_timeout=0.1

@@ -22,7 +22,8 @@ DEADLINE_S = 60.0
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT / "workers"), "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join(str(ROOT / part) for part in ("platform", "workers"))
+    return os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
 
 
 @contextmanager

@@ -71,6 +71,7 @@ def _load(arguments: argparse.Namespace) -> "EmbeddedEngine":
         # Two engines must not draw the same numbers: siblings of a group would be copies of one another.
         seed=secrets.randbits(64) if arguments.seed is None else arguments.seed,
         device=torch.device(arguments.device).type,
+        model_folder=arguments.model,
     )
     return EmbeddedEngine(runner, settings)
 

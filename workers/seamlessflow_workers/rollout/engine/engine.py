@@ -47,6 +47,7 @@ class _Gate(Enum):
 
 class EmbeddedEngine(ServedEngine):
     kind = "seamlessflow-embedded"
+    can_guide = True
 
     def __init__(self, runner: ModelRunner, settings: EngineSettings) -> None:
         limits = ModelLimits(

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seamlessflow.core.guidance.masks import PackedMask
 from seamlessflow_workers.weights.offers import Arrival
 
 
@@ -34,6 +35,7 @@ class SamplingBatch:
     uniform: NDArray[np.float64]  # in [0, 1), the only randomness in a step
     forbidden: tuple[tuple[int, tuple[int, ...]], ...]  # (entry, token ids that must not be sampled)
     num_top: int  # likeliest tokens to report per entry
+    allowed: tuple[tuple[int, PackedMask], ...] = ()  # (entry, the only tokens that may be sampled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from seamlessflow.core.guidance.masks import PackedMask
 from seamlessflow_workers.rollout.engine.runner import (
     ModelRunner,
     PrefillChunk,
@@ -67,6 +68,7 @@ class Scheduler:
         self.decoding: list[Sequence] = []
         self._decode_rows: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._is_stale = False  # `_decode_rows` does not match `decoding`
+        self._num_guided = 0  # running sequences with a guide
         self.counters = SchedulerCounters()
 
     @property
@@ -114,6 +116,7 @@ class Scheduler:
         self.counters.prefix_queries += len(known)
         self.counters.prefix_hits += shared
         self._params.fill(sequence)
+        self._num_guided += sequence.matcher is not None
         if sequence.num_tokens - shared == 1:
             self.decoding.append(sequence)
             self._is_stale = True
@@ -201,6 +204,7 @@ class Scheduler:
             uniform=_uniform(params.seed[rows], params.num_generated[rows]),
             forbidden=forbidden,
             num_top=max((sequence.params.logprobs or 0 for sequence in sequences), default=0),
+            allowed=_masks(sequences) if self._num_guided else (),
         )
 
     def commit(self, batch: StepBatch, sampled: Sampled) -> list[Sequence]:
@@ -213,11 +217,15 @@ class Scheduler:
         self._params.num_generated[rows] += np.uint64(1)
         self.table.num_valid[batch.decode_rows] = batch.decode_positions + 1
         tokens, logprobs = sampled.tokens.tolist(), sampled.logprobs.tolist()
+        if sampled.top_ids is not None and sampled.top_logprobs is not None:
+            # Before the tokens: readers take what belongs to the tokens that they see.
+            _record_top(sequences, sampled.top_ids, sampled.top_logprobs)
         for sequence, token, logprob in zip(sequences, tokens, logprobs, strict=True):
             sequence.num_computed = sequence.num_tokens
             sequence.append(token=token, logprob=logprob, version=batch.weight_version)
-        if sampled.top_ids is not None and sampled.top_logprobs is not None:
-            _record_top(sequences, sampled.top_ids, sampled.top_logprobs)
+        if self._num_guided:
+            for sequence in sequences:
+                sequence.advance_guide()
         self.counters.generation_tokens += len(sequences)
         for sequence in sequences:
             if sequence.finish_reason is not None:
@@ -250,6 +258,7 @@ class Scheduler:
 
     def _leave_row(self, sequence: Sequence) -> None:
         self.table.vacate(sequence.row)
+        self._num_guided -= sequence.matcher is not None
         (self.decoding if sequence in self.decoding else self.prefilling).remove(sequence)
         sequence.row, sequence.num_computed = -1, 0
         self._is_stale = True
@@ -265,6 +274,12 @@ class Scheduler:
 
     def forget_prefixes(self) -> None:
         self.table.forget_free()
+
+
+def _masks(sequences: list[Sequence]) -> tuple[tuple[int, PackedMask], ...]:
+    return tuple(
+        (entry, sequence.allowed) for entry, sequence in enumerate(sequences) if sequence.allowed is not None
+    )
 
 
 def _record_top(sequences: list[Sequence], ids: NDArray[np.int64], logprobs: NDArray[np.float32]) -> None:

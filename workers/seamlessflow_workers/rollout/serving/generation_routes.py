@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from seamlessflow_workers.rollout.serving import payloads
+from seamlessflow_workers.rollout.serving.guides import GUIDE_FIELD
 from seamlessflow_workers.rollout.serving.payloads import REQUEST_ID_PREFIX, error_response, json_response
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, InvalidRequestError
 from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
@@ -36,7 +37,7 @@ class GenerationRoutes:
     async def generate(self, request: web.Request) -> web.StreamResponse:
         try:
             body = self._engine.parse(await request.read())
-            sequence = self._engine.submit(body)
+            sequence = self._engine.submit(body, await self._engine.matcher(body))
         except InvalidRequestError as error:
             return error_response(
                 status=HTTPStatus.BAD_REQUEST, kind="BadRequestError", message=str(error), field=error.field
@@ -59,6 +60,13 @@ class GenerationRoutes:
             await sequence.changed.wait()
             sequence.changed.clear()
         if sequence.finish_reason is FinishReason.ERROR:
+            if sequence.failure is not None:
+                return error_response(
+                    status=HTTPStatus.BAD_REQUEST,
+                    kind="BadRequestError",
+                    message=sequence.failure,
+                    field=GUIDE_FIELD,
+                )
             message = f"the engine failed: {self._engine.failure}"
             return error_response(
                 status=HTTPStatus.INTERNAL_SERVER_ERROR, kind="InternalServerError", message=message
@@ -84,9 +92,7 @@ class GenerationRoutes:
             sequence.changed.clear()
             finish_reason = sequence.finish_reason  # read before the count: see the module `sequence`
             if finish_reason is FinishReason.ERROR:
-                await response.write(
-                    payloads.stream_error_frame(f"the engine failed: {self._engine.failure}")
-                )
+                await response.write(self._error_frame(sequence))
                 break
             num_generated = sequence.num_generated
             frames = payloads.stream_frames(
@@ -105,6 +111,11 @@ class GenerationRoutes:
         await response.write(payloads.STREAM_END)
         await response.write_eof()
         return response
+
+    def _error_frame(self, sequence: Sequence) -> bytes:
+        if sequence.failure is not None:
+            return payloads.stream_error_frame(sequence.failure, field=GUIDE_FIELD)
+        return payloads.stream_error_frame(f"the engine failed: {self._engine.failure}")
 
     async def abort_listed(self, request: web.Request) -> web.Response:
         """Abort the requests with these answer ids (including the prefix). As in vLLM, unknown ids are no error."""

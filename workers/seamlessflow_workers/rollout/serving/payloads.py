@@ -1,7 +1,11 @@
 """Answers of the HTTP surface in vLLM's shapes: takes sequences and returns JSON bytes.
 
 With `packed` a choice carries its tokens as base64 of little-endian int32 (`token_ids_b64`) and its logprobs as
-base64 of float32 (`logprobs_b64`) instead of one JSON object per token.
+base64 of float32 (`logprobs_b64`) instead of one JSON object per token. If `logprobs` is k > 0, it also carries the k
+likeliest tokens of each, likeliest first (`top_token_ids_b64`, `top_logprobs_b64`: k numbers per token). Places without
+a token that can be sampled hold -1 and minus infinity.
+
+The choice of a guided answer, and of the first event of its stream, says in `guided_by` who computed its masks.
 """
 
 import base64
@@ -16,6 +20,7 @@ from aiohttp import web
 from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
 
 REQUEST_ID_PREFIX = "generate-tokens-"
+NO_TOKEN = -1
 STREAM_END = b"data: [DONE]\n\n"
 
 _encode = msgspec.json.encode
@@ -70,6 +75,7 @@ def unary_content(sequence: Sequence, *, model: str, is_packed: bool, return_pro
         "finish_reason": sequence.finish_reason,
         "stop_reason": sequence.stop_reason,
         "weight_versions": weight_versions(sequence, num_generated=num_generated),
+        **_guided_by(sequence),
     }
     return {
         "request_id": REQUEST_ID_PREFIX + sequence.request_id,
@@ -114,6 +120,8 @@ def stream_frames(
             "output_mode": "tokens",
             "choices": [choice],
         }
+        if first == 0:
+            choice |= _guided_by(sequence)
         if return_prompt and first == 0:
             content["prompt_token_ids"] = _prompt(sequence)
         if finish_reason is not None and last == end:
@@ -135,11 +143,16 @@ def stream_usage_frame(sequence: Sequence) -> bytes:
     return b"data: " + _encode(content) + b"\n\n"
 
 
-def stream_error_frame(message: str) -> bytes:
-    content = error_content(
-        status=HTTPStatus.INTERNAL_SERVER_ERROR, message=message, kind="InternalServerError"
-    )
+def stream_error_frame(message: str, *, field: str | None = None) -> bytes:
+    """Return the last event of a failed stream. `field` is what the request asked for and cannot get anywhere."""
+    status = HTTPStatus.INTERNAL_SERVER_ERROR if field is None else HTTPStatus.BAD_REQUEST
+    kind = "InternalServerError" if field is None else "BadRequestError"
+    content = error_content(status=status, message=message, kind=kind, field=field)
     return b"data: " + _encode(content) + b"\n\n"
+
+
+def _guided_by(sequence: Sequence) -> dict[str, Any]:
+    return {} if sequence.matcher is None else {"guided_by": sequence.matcher.guided_by}
 
 
 def _prompt(sequence: Sequence) -> list[int]:
@@ -153,8 +166,9 @@ def _tokens(sequence: Sequence, *, start: int, end: int, is_packed: bool) -> dic
     logprobs = sequence.logprobs[start:end] if sequence.params.logprobs is not None else None
     if is_packed:
         return {
-            "token_ids_b64": base64.b64encode(ids.astype("<i4", copy=False).tobytes()).decode(),
+            "token_ids_b64": _packed_ids(ids),
             "logprobs_b64": None if logprobs is None else _packed_floats(logprobs),
+            **_packed_top(sequence, start=start, end=end),
         }
     if logprobs is None:
         return {"token_ids": ids.tolist(), "logprobs": None}
@@ -163,6 +177,23 @@ def _tokens(sequence: Sequence, *, start: int, end: int, is_packed: bool) -> dic
         for index, (token, logprob) in enumerate(zip(ids.tolist(), logprobs.tolist(), strict=True))
     ]
     return {"token_ids": ids.tolist(), "logprobs": {"content": content}}
+
+
+def _packed_top(sequence: Sequence, *, start: int, end: int) -> dict[str, str]:
+    num_top = sequence.params.logprobs or 0
+    if not num_top:
+        return {}
+    ids = np.full((end - start, num_top), NO_TOKEN, dtype=np.int32)
+    logprobs = np.full((end - start, num_top), -np.inf, dtype=np.float32)
+    for row, (tokens, values) in enumerate(sequence.top_logprobs[start:end]):
+        possible = [(token, value) for token, value in zip(tokens, values, strict=True) if value > -np.inf]
+        for rank, (token, value) in enumerate(possible):
+            ids[row, rank], logprobs[row, rank] = token, value
+    return {"top_token_ids_b64": _packed_ids(ids), "top_logprobs_b64": _packed_floats(logprobs)}
+
+
+def _packed_ids(ids: np.ndarray[Any, np.dtype[np.int32]]) -> str:
+    return base64.b64encode(ids.astype("<i4", copy=False).tobytes()).decode()
 
 
 def _packed_floats(logprobs: np.ndarray[Any, np.dtype[np.float32]]) -> str:

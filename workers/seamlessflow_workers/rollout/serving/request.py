@@ -34,6 +34,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     logprobs: int | None = None  # 0: the sampled token only; n: also the n likeliest
     stream_interval: int | None = None  # tokens per streamed chunk
     skip_reading_prefix_cache: bool | None = None
+    structured_outputs: dict[str, Any] | None = None  # see core.guidance.guide
     # Known to vLLM's clients; without effect on token ids.
     detokenize: bool = True
     skip_special_tokens: bool = True
@@ -52,7 +53,6 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     logit_bias: dict[str, float] | None = None
     allowed_token_ids: list[int] | None = None
     prompt_logprobs: int | None = None
-    structured_outputs: dict[str, Any] | None = None
 
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -65,7 +65,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "logit_bias": (None, {}),
     "allowed_token_ids": (None,),
     "prompt_logprobs": (None,),
-    "structured_outputs": (None,),
 }
 
 
@@ -87,6 +86,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     features: dict[str, Any] | None = None
     content_parts: list[Any] | None = None
     packed: bool = False  # ours: base64 arrays instead of one JSON object per token
+    guided_prefix: int = 0  # ours: how many of the last prompt tokens belong to the guided answer
 
 
 _decoder = msgspec.json.Decoder(GenerateRequest)
@@ -103,6 +103,7 @@ def parse_generate_body(raw: bytes, *, vocab_size: int, max_model_len: int) -> G
     _check_prompt(body.token_ids, vocab_size=vocab_size, max_model_len=max_model_len)
     _check_top_level(body)
     _check_sampling(body.sampling_params, vocab_size=vocab_size)
+    _check_guided(body)
     return body
 
 
@@ -135,6 +136,20 @@ def _check_top_level(body: GenerateRequest) -> None:
     for field in ("features", "content_parts"):
         if getattr(body, field):
             raise InvalidRequestError(field=field, message=f"{field} is not supported: text models only")
+
+
+def _check_guided(body: GenerateRequest) -> None:
+    """Check that a guided answer can end with its guide. The guide itself is checked where the tokenizer is."""
+    params, is_guided = body.sampling_params, body.sampling_params.structured_outputs is not None
+    rules = (
+        ("guided_prefix", not body.guided_prefix or is_guided, "needs structured_outputs"),
+        ("guided_prefix", 0 <= body.guided_prefix < len(body.token_ids), "must be shorter than the prompt"),
+        (f"{_PARAMS}.ignore_eos", not (is_guided and params.ignore_eos), "excludes structured_outputs"),
+        (f"{_PARAMS}.min_tokens", not (is_guided and params.min_tokens), "excludes structured_outputs"),
+    )
+    for field, is_valid, rule in rules:
+        if not is_valid:
+            raise InvalidRequestError(field=field, message=f"{field.rpartition('.')[2]} {rule}")
 
 
 def _check_sampling(params: SamplingParams, *, vocab_size: int) -> None:

@@ -13,12 +13,17 @@ from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seamlessflow.core.types.transports import WeightTransport
+from seamlessflow_workers.rollout.serving.guides import GuideReader
 from seamlessflow_workers.rollout.serving.request import GenerateRequest, parse_generate_body
 from seamlessflow_workers.rollout.serving.sequence import Sequence
 from seamlessflow_workers.weights.offers import Arrival
 from seamlessflow_workers.weights.receiving import weights_receive
+
+if TYPE_CHECKING:
+    from seamlessflow.core.guidance.matching import Matcher
 
 
 class QueueFullError(Exception):
@@ -43,6 +48,7 @@ class EngineSettings:
     max_num_queued_requests: int = 1024
     seed: int = 0
     device: str = "cpu"  # cpu or cuda: decides which weight transports are possible
+    model_folder: Path | None = None  # holds the tokenizer that guided answers need
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,16 @@ class ServedEngine(ABC):
     """
 
     kind: str  # in /version
+    can_guide = False  # whether it samples under masks
 
     def __init__(self, settings: EngineSettings, limits: ModelLimits) -> None:
         self.settings = settings
         self.limits = limits
+        self._guides = GuideReader(
+            settings.model_folder if self.can_guide else None,
+            num_tokens=limits.vocab_size,
+            eos_token_ids=limits.eos_token_ids,
+        )
         self.in_flight: dict[str, list[Sequence]] = {}
         self.rejections: Counter[str] = Counter()
         self.weight_version = settings.weight_version
@@ -79,7 +91,13 @@ class ServedEngine(ABC):
             raw, vocab_size=self.limits.vocab_size, max_model_len=self.limits.max_model_len
         )
 
-    def submit(self, body: GenerateRequest) -> Sequence:
+    async def matcher(self, body: GenerateRequest) -> "Matcher | None":
+        """Return the matcher of a guided request, made in a thread. Raises InvalidRequestError."""
+        if body.sampling_params.structured_outputs is None:
+            return None
+        return await asyncio.to_thread(self._guides.matcher, body)
+
+    def submit(self, body: GenerateRequest, matcher: "Matcher | None" = None) -> Sequence:
         """Admit a request. Raises QueueFullError at the queue's limit, EngineFailedError if the engine is dead."""
         if self.failure is not None:
             raise EngineFailedError(f"the engine failed: {self.failure}")
@@ -91,6 +109,7 @@ class ServedEngine(ABC):
             body=body,
             eos_token_ids=self.limits.eos_token_ids,
             max_model_len=self.limits.max_model_len,
+            matcher=matcher,
         )
         self.in_flight.setdefault(sequence.request_id, []).append(sequence)
         self._begin(sequence)

@@ -10,7 +10,7 @@ pieces.
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TypeVar
@@ -316,12 +316,19 @@ async def _streamed_pieces(
                 continue
             answer = _decode_answer(event[6:])
             if answer.error is not None:
-                raise EngineUnavailable(str(answer.error.get("message")))
+                raise _stream_failure(answer.error)
             for choice in answer.choices:
                 ids, logprobs = _tokens(choice)
                 version = _version(choice.weight_version, expected_version)
                 spans = spans_append((), num_tokens=0, version=version, num_added=len(ids) // 4)
                 yield Piece(ids, logprobs, spans, _finish_reason(choice))
+
+
+def _stream_failure(error: Mapping[str, object]) -> Exception:
+    """Return what an error event means: after a bad request, no engine will continue the answer."""
+    if error.get("code") == HTTPStatus.BAD_REQUEST:
+        return EngineRefused(f"the engine refused the request: {error.get('message')}")
+    return EngineUnavailable(str(error.get("message")))
 
 
 def _unary_piece(answer: _Answer, expected_version: int) -> Piece:

@@ -1,8 +1,8 @@
 """Samples tokens from logits, a whole batch at once, with the logprobs of the distribution that was really sampled.
 
-The order is vLLM's: drop forbidden tokens, temperature, top-k, top-p, softmax. A temperature below 1e-5 is greedy; its
-logprobs are those at temperature 1. Randomness enters as one number per row, which becomes a token by inverting the
-cumulative distribution, so a row's draw does not depend on its neighbours.
+The order is vLLM's: drop tokens that are forbidden or that a guide does not allow, temperature, top-k, top-p, softmax.
+A temperature below 1e-5 is greedy; its logprobs are those at temperature 1. Randomness enters as one number per row,
+which becomes a token by inverting the cumulative distribution, so a row's draw does not depend on its neighbours.
 """
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seamlessflow.core.guidance.masks import unpacked_mask
 from seamlessflow_workers.rollout.engine.runner import Sampled, SamplingBatch
 
 GREEDY_BELOW = 1e-5
@@ -20,6 +21,9 @@ def sample(logits: Tensor, batch: SamplingBatch) -> Sampled:
     logits = logits.float()
     for entry, token_ids in batch.forbidden:
         logits[entry, list(token_ids)] = -torch.inf
+    for entry, mask in batch.allowed:
+        is_allowed = torch.from_numpy(unpacked_mask(mask, num_tokens=logits.shape[1]))
+        logits[entry].masked_fill_(~is_allowed.to(logits.device), -torch.inf)
     is_greedy = batch.temperature < GREEDY_BELOW
     if not (batch.temperature == 1).all():
         divisor = np.where(is_greedy, np.float32(1), batch.temperature)
