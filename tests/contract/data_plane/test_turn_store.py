@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from psycopg import AsyncConnection
 
+from seamlessflow.core.guidance.guide import GuideKind
+from seamlessflow.core.guidance.masks import GuidedBy
+from seamlessflow.core.guidance.record import guide_record
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
@@ -36,6 +39,7 @@ EPOCH = 7
 OPENED_AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 ASKED = {"role": "user", "content": "12+34?"}
 SAID = {"role": "assistant", "content": "46"}
+GUIDED = guide_record(GuideKind.REGEX, "[0-9é]+", GuidedBy("llguidance 1.7.6", "ab" * 32, (2, 7)), first=1)
 
 
 class Around(Protocol):
@@ -145,7 +149,7 @@ def turn(key: SessionKey, *, first: int = 0) -> list[NodeRow]:
     asked = Node(first, parent, kind, ids, message_digests([ASKED]), 5 * (first + 1), context=b"\1" * 16)
     said = Node(
         first + 1, first, NodeKind.SAMPLED, ids, message_digests([SAID]), 5 * (first + 2), logprobs=logprobs,
-        spans=(0, 3, 2, 4),
+        spans=(0, 3, 2, 4), loss_mask=b"\x50", guided=GUIDED,
     )  # fmt: skip
     return [
         NodeRow(key, asked, NodeFacts(messages=[ASKED], turn_id=turn_id, drift=Drift.CLEAN)),

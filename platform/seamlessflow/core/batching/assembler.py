@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from seamlessflow.core.batching.finished import FinishedSession, rollout_metrics
 from seamlessflow.core.batching.format import Batch, BatchHeader
 from seamlessflow.core.batching.group_weights import GroupPart, group_part, judged_session, token_weights_of
 from seamlessflow.core.batching.tree_layout import NO_PARENT
+from seamlessflow.core.guidance.record import GuideRecord
 from seamlessflow.core.job_spec import TrainObjective
 from seamlessflow.core.trajectory.flatten import FlatTrees, flatten, unroll
 
@@ -59,8 +60,9 @@ def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan)
     parents = [_shifted(part.trees, base) for part, base in zip(parts, bases, strict=False)]
     sessions = [part.trees.sample_sessions + first for part, first in zip(parts, firsts, strict=False)]
     sizes = [part.trees.layout.num_samples for part in parts]
+    guides = {guide: number for number, guide in enumerate(dict.fromkeys(_guides(parts)))}
     return Batch(
-        header=_header(groups, plan),
+        header=_header(groups, plan, list(guides)),
         sample_starts=np.concatenate([*starts, bases[-1:]]).astype(np.int32),
         sample_parents=np.concatenate(parents).astype(np.int32),
         token_ids=np.concatenate([part.trees.token_ids for part in parts]),
@@ -77,10 +79,25 @@ def assemble_batch(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan)
         session_groups=np.repeat(np.arange(len(parts)), [len(part.rewards) for part in parts]).astype(
             np.int32
         ),
+        guided_starts=_joined([part.trees.guided_starts for part in parts], bases),
+        guided_ends=_joined([part.trees.guided_ends for part in parts], bases),
+        guided_guides=np.array([guides[guide] for guide in _guides(parts)], dtype=np.int32),
     )
 
 
-def _header(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> BatchHeader:
+def _guides(parts: Sequence[GroupPart]) -> Iterator[GuideRecord]:
+    return (guide for part in parts for guide in part.trees.guides)
+
+
+def _joined(tokens: Sequence[NDArray[np.int64]], bases: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Join numbers of tokens within each part to numbers within the batch."""
+    joined = np.concatenate([own + base for own, base in zip(tokens, bases, strict=False)])
+    return joined.astype(np.int32)
+
+
+def _header(
+    groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan, guides: list[GuideRecord]
+) -> BatchHeader:
     rewards = np.array([session.reward for group in groups for session in group], dtype=np.float64)
     return BatchHeader(
         job_id=plan.job_id,
@@ -91,6 +108,7 @@ def _header(groups: Sequence[Sequence[FinishedSession]], plan: BatchPlan) -> Bat
         reward_mean=float(rewards.mean()),
         reward_std=float(rewards.std()),
         metrics={**rollout_metrics(groups, overlong_limit=plan.overlong_tokens), **plan.metrics},
+        guides=guides,
     )
 
 

@@ -7,11 +7,14 @@ replay after a crash is exact.
 
 Rewards are kept for every session, even if none of its tokens is trained, because baselines compare all sessions.
 
-Format versions 1 and 2 can still be read. Version 2 had only the rewards of trained sessions. Version 1 had no trees
-(no `sample_parents`), one array `advantages`, and neither sessions nor groups.
+Guided answers are ranges of tokens: answer a spans `guided_starts[a]:guided_ends[a]` and was sampled under guide number
+`guided_guides[a]` of the header.
+
+Format versions 1 to 3 can still be read. Version 3 had no guides. Version 2 had only the rewards of trained sessions.
+Version 1 had no trees (no `sample_parents`), one array `advantages`, and neither sessions nor groups.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -21,8 +24,9 @@ from safetensors.numpy import load as _load
 from safetensors.numpy import save as _save
 
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow.core.guidance.record import GuideRecord
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _OLDEST_READABLE = 1
 PROMPT_VERSION = -1  # in `versions`: the token was not sampled
 
@@ -39,11 +43,16 @@ class BatchHeader(msgspec.Struct, frozen=True, kw_only=True):
     reward_mean: float
     reward_std: float
     metrics: dict[str, float] = {}  # of its groups, under the names of the metric catalogue
+    guides: list[GuideRecord] = []  # each once
+
+
+def _no_answers() -> NDArray[np.int32]:
+    return np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """T tokens in S samples of M sessions; a session without trained tokens has no sample."""
+    """T tokens in S samples of M sessions; a session without trained tokens has no sample. A answers are guided."""
 
     header: BatchHeader
     sample_starts: NDArray[np.int32]  # [S + 1]
@@ -60,6 +69,9 @@ class Batch:
     groups: NDArray[np.int32]  # [S] number of its group within the batch
     session_rewards: NDArray[np.float64]  # [M] of all sessions with an outcome, after the overlong rule
     session_groups: NDArray[np.int32]  # [M]
+    guided_starts: NDArray[np.int32] = field(default_factory=_no_answers)  # [A] first guided token, rising
+    guided_ends: NDArray[np.int32] = field(default_factory=_no_answers)  # [A]
+    guided_guides: NDArray[np.int32] = field(default_factory=_no_answers)  # [A] index in `header.guides`
 
     @property
     def num_samples(self) -> int:
@@ -86,6 +98,9 @@ _ARRAYS = (
     "groups",
     "session_rewards",
     "session_groups",
+    "guided_starts",
+    "guided_ends",
+    "guided_guides",
 )
 
 
@@ -105,9 +120,9 @@ def batch_decode(raw: bytes) -> Batch:
         )
     if header.format_version == 1:
         arrays = _with_trees(arrays)
-    if header.format_version < FORMAT_VERSION:
-        header = msgspec.structs.replace(header, format_version=FORMAT_VERSION)
+    if header.format_version <= 2:
         arrays = _with_session_rewards(arrays)
+    header = msgspec.structs.replace(header, format_version=FORMAT_VERSION)  # version 3 had no guided answers
     return Batch(header=header, **arrays)
 
 

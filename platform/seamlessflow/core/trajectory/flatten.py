@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from seamlessflow.core.batching.format import PROMPT_VERSION
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow.core.guidance.record import GuideRecord
 from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_expand
 
+NOT_GUIDED = -1
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 NodeMarks = Mapping[
     int, int
@@ -39,6 +41,20 @@ class FlatTrees:
     behaviour_logprobs: NDArray[np.float32]  # [T] as served; 0 where not sampled
     versions: NDArray[np.int32]  # [T] PROMPT_VERSION where not sampled
     is_marked: NDArray[np.bool_]  # [T] marked by the caller
+    guide_places: NDArray[np.int32]  # [T] 0, 1, … within the guided part of an answer; NOT_GUIDED elsewhere
+    guides: tuple[GuideRecord, ...]  # of the guided answers, in the order of their first tokens
+
+    @property
+    def guided_starts(self) -> NDArray[np.int64]:
+        """Return the first guided token of each guided answer, one for each of `guides`."""
+        return np.flatnonzero(self.guide_places == 0)
+
+    @property
+    def guided_ends(self) -> NDArray[np.int64]:
+        """Return the token after the last guided one of each guided answer."""
+        is_guided = self.guide_places >= 0
+        continues = np.append(is_guided[1:] & (self.guide_places[1:] > 0), [False])
+        return np.flatnonzero(is_guided & ~continues) + 1
 
 
 @dataclass(slots=True)
@@ -52,6 +68,7 @@ class _Piece:
     behaviour_logprobs: NDArray[np.float32]
     versions: NDArray[np.int32]
     is_marked: NDArray[np.bool_]
+    guided: GuideRecord | None = None
     children: list["_Piece"] = field(default_factory=list)
 
     def part(self, tokens: slice) -> "_Piece":
@@ -64,7 +81,14 @@ class _Piece:
             behaviour_logprobs=self.behaviour_logprobs[tokens],
             versions=self.versions[tokens],
             is_marked=self.is_marked[tokens],
+            guided=self.guided,
         )
+
+    @property
+    def guide_places(self) -> NDArray[np.int32]:
+        """Return for each token its place in the guided part; a sampled piece begins where its answer does."""
+        first = len(self.token_ids) if self.guided is None else self.guided.first
+        return np.maximum(np.arange(-first, len(self.token_ids) - first, dtype=np.int32), NOT_GUIDED)
 
 
 def flatten(sessions: Sequence[Sequence[Node]], marks: Sequence[NodeMarks] | None = None) -> FlatTrees:
@@ -97,6 +121,7 @@ def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
         parts.append(tokens)
         masks.append(np.where(tokens >= own_start, mask, np.uint8(0)) if is_trained_once else mask)
     places = _concatenated(parts, np.int64)
+    guide_places = trees.guide_places[places]
     return FlatTrees(
         layout=TreeLayout.of_lengths([len(part) for part in parts]),
         sample_sessions=trees.sample_sessions,
@@ -105,7 +130,14 @@ def unroll(trees: FlatTrees, *, is_trained_once: bool) -> FlatTrees:
         behaviour_logprobs=trees.behaviour_logprobs[places],
         versions=trees.versions[places],
         is_marked=trees.is_marked[places],
+        guide_places=guide_places,
+        guides=_guides_at(trees, places[guide_places == 0]),
     )
+
+
+def _guides_at(trees: FlatTrees, firsts: NDArray[np.int64]) -> tuple[GuideRecord, ...]:
+    """Return the guides of the answers whose first guided tokens are these."""
+    return tuple(trees.guides[number] for number in np.searchsorted(trees.guided_starts, firsts))
 
 
 def _session_roots(number: int, nodes: Sequence[Node], marks: NodeMarks) -> list[_Piece]:
@@ -180,6 +212,10 @@ def _lay_out(top: list[_Piece]) -> FlatTrees:
         behaviour_logprobs=_concatenated([piece.behaviour_logprobs for piece in pieces], np.float32),
         versions=_concatenated([piece.versions for piece in pieces], np.int32),
         is_marked=_concatenated([piece.is_marked for piece in pieces], np.bool_),
+        guide_places=_concatenated([piece.guide_places for piece in pieces], np.int32),
+        guides=tuple(
+            piece.guided for piece in pieces if piece.guided and piece.guided.first < len(piece.token_ids)
+        ),
     )
 
 
@@ -209,6 +245,7 @@ def _piece(session: int, node: Node, *, num_marked: int) -> _Piece:
         behaviour_logprobs=logprobs,
         versions=versions,
         is_marked=np.arange(len(ids)) < num_marked,
+        guided=node.guided,
     )
 
 

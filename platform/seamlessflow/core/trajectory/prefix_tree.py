@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+from seamlessflow.core.guidance.record import GuideRecord
 from seamlessflow.core.trajectory.version_spans import Spans
 
 TOKEN_BYTES = 4  # int32
@@ -59,6 +60,7 @@ class Node:
     spans: Spans = ()
     loss_mask: bytes | None = None  # packed bits, most significant first; None: every token is trained
     is_partial: bool = False
+    guided: GuideRecord | None = None  # answers: the guide that they were sampled under
 
     @property
     def num_tokens(self) -> int:

@@ -21,11 +21,13 @@ from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.kl_rewards import kl_into_rewards
 from seamlessflow.core.job_spec import Dtype, JobSpec
 from seamlessflow_workers.train.step.checkpoint_files import SafeCheckpointFiles
+from seamlessflow_workers.train.step.guide_masks import GuideMasks, MaskMaker, without_unknown
 from seamlessflow_workers.train.step.loss import TokenTerms, policy_loss
 from seamlessflow_workers.train.step.metrics import (
     StepStatistics,
     Stopwatch,
     batch_metrics,
+    mask_metrics,
     speeds,
     statistics_of_all_ranks,
     update_metrics,
@@ -34,6 +36,7 @@ from seamlessflow_workers.train.step.micro_batches import MicroBatch, TrainPlan,
 from seamlessflow_workers.train.step.offload import StatesMover
 from seamlessflow_workers.train.step.policy import Policy, policy_load
 from seamlessflow_workers.train.step.process_group import deepspeed, training_device
+from seamlessflow_workers.train.step.sampled import Masks
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.weights.tensors import RawTensor, TensorLayout
 
@@ -68,6 +71,7 @@ class TrainEngine:
             source=spec.model.source,
         )
         self._head_name = policy.head_name
+        self._mask_maker = MaskMaker(model_path, num_tokens=policy.num_logits)
         self._adapter = policy.adapter
         self.adapter_config = policy.adapter.config if policy.adapter else None
         needs_copy = spec.algorithm.needs_reference and policy.adapter is None
@@ -92,10 +96,13 @@ class TrainEngine:
         watch = Stopwatch()
         with watch.part("step"):
             kl: dict[str, float] = {}
+            with watch.part("masks"):
+                masks = self._mask_maker.masks(batch)
+                batch = batch if masks is None else without_unknown(batch, masks)
             if self._spec.algorithm.is_kl_in_reward:
                 with watch.part("reference"):
-                    batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version)
-            plan = self._plan(batch, step_version)
+                    batch, kl["train/kl_reference"] = self._kl_into_rewards(batch, step_version, masks)
+            plan = self._plan(batch, step_version, masks)
             learning_rate = self._set_learning_rate(optimizer_step)
             statistics = StepStatistics(self._spec.algorithm, has_sampler=not self._spec.data.is_offline)
             with watch.part("measure"):
@@ -103,6 +110,7 @@ class TrainEngine:
             grad_norm = self._train(plan, batch.header.temperature, step_version, statistics, watch)
         return {
             **batch_metrics(batch, plan),
+            **({} if masks is None else mask_metrics(batch, masks)),
             **statistics_of_all_ranks(statistics, self._device).metrics(),
             **kl,
             **speeds(plan, watch),
@@ -183,7 +191,9 @@ class TrainEngine:
             group["lr"] = learning_rate
         return learning_rate
 
-    def _plan(self, batch: Batch, step_version: int, *, computes_all: bool = False) -> TrainPlan:
+    def _plan(
+        self, batch: Batch, step_version: int, masks: GuideMasks | None, *, computes_all: bool = False
+    ) -> TrainPlan:
         return plan_batch(
             batch,
             step_version=step_version,
@@ -193,6 +203,7 @@ class TrainEngine:
             computes_all=computes_all,
             is_tree=self._spec.train.tree,
             is_offline=self._spec.data.is_offline,
+            masks=masks,
         )
 
     @torch.no_grad()
@@ -207,10 +218,12 @@ class TrainEngine:
         for micro_batch, counts in self._own(plan.measured):
             self._loss(micro_batch, temperature, step_version, statistics if counts else None)
 
-    def _kl_into_rewards(self, batch: Batch, step_version: int) -> tuple[Batch, float]:
+    def _kl_into_rewards(
+        self, batch: Batch, step_version: int, masks: GuideMasks | None
+    ) -> tuple[Batch, float]:
         """Return the batch with advantages of the rewards minus KL(sampler ‖ reference), and the mean KL."""
         reference = batch.behaviour_logprobs.astype(np.float64)  # no KL for untrained tokens
-        for micro_batch in self._plan(batch, step_version, computes_all=True).micro_batches:
+        for micro_batch in self._plan(batch, step_version, masks, computes_all=True).micro_batches:
             logprobs = self._reference_logprobs(micro_batch, batch.header.temperature)
             reference[micro_batch.places] = logprobs.cpu().double().numpy()
         trained = batch.loss_mask != 0
@@ -237,11 +250,13 @@ class TrainEngine:
 
     def _inputs(
         self, micro_batch: MicroBatch, temperature: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float, TreeBlocks | None]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, float, TreeBlocks | None, Masks | None]:
         arrays = (micro_batch.token_ids, micro_batch.rows, micro_batch.columns, micro_batch.targets)
         token_ids, rows, columns, targets = (self._tensor(array) for array in arrays)
         tree = None if micro_batch.tree is None else TreeBlocks(micro_batch.tree)
-        return token_ids, rows, columns, targets, temperature, tree
+        found = micro_batch.masks
+        masks = None if found is None else Masks(self._tensor(found.rows), self._tensor(found.table))
+        return token_ids, rows, columns, targets, temperature, tree, masks
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self._device)

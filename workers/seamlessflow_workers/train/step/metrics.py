@@ -18,6 +18,7 @@ from torch import Tensor
 
 from seamlessflow.core.algorithms.section import AlgorithmSection
 from seamlessflow.core.batching.format import Batch
+from seamlessflow_workers.train.step.guide_masks import FREE, GuideMasks
 from seamlessflow_workers.train.step.loss import LossParts, TokenTerms, bounded
 from seamlessflow_workers.train.step.micro_batches import TrainPlan
 
@@ -60,6 +61,14 @@ def batch_metrics(batch: Batch, plan: TrainPlan) -> dict[str, float]:
         metrics["train/staleness_mean"] = plan.staleness_mean
         metrics["train/staleness_max"] = float(plan.staleness_max)
     return metrics | _advantage_metrics(batch)
+
+
+def mask_metrics(batch: Batch, masks: GuideMasks) -> dict[str, float]:
+    """Return metrics of a batch with guided answers, from which the unknown tokens were taken out."""
+    return {
+        "train/num_guided_tokens": float(((masks.rows != FREE) & (batch.loss_mask != 0)).sum()),
+        "train/num_unknown_mask_tokens": float(masks.is_unknown.sum()),
+    }
 
 
 def _advantage_metrics(batch: Batch) -> dict[str, float]:

@@ -22,6 +22,7 @@ from seamlessflow.core.algorithms.staleness import SampleLags, sample_lags
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.batching.packing import Pack, deal, pack_samples
 from seamlessflow.core.batching.tree_layout import NO_PARENT, TreeLayout
+from seamlessflow_workers.train.step.guide_masks import GuideMasks, TokenMasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class MicroBatch:
     sequences: NDArray[np.int64]  # [N] 0, 1, … the micro-batch's sample that the token belongs to
     num_sequences: int
     tree: TreeLayout | None = None
+    masks: TokenMasks | None = None  # None: all N tokens were sampled freely
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,9 @@ def plan_batch(
     computes_all: bool = False,
     is_tree: bool = False,
     is_offline: bool = False,
+    masks: GuideMasks | None = None,
 ) -> TrainPlan:
-    """Apply the staleness rule, weight the tokens, and cut the batch.
+    """Apply the staleness rule, weight the tokens, and cut the batch. `masks`: those of its guided answers.
 
     Samples without any advantage are only measured, without a backward pass, unless KL or entropy needs one or
     `computes_all`. Data that other jobs recorded (`is_offline`) has no version of this job, so it is never stale.
@@ -104,7 +107,7 @@ def plan_batch(
     )
     computed, measured = ((num_admitted > 0) & has_gradient, (num_admitted > 0) & ~has_gradient)
     oldest = lags.oldest[(num_admitted > 0) & (not is_offline)]
-    marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales)
+    marked = _Marked(batch=batch, layout=layout, admitted=admitted, scales=scales, masks=masks)
     return TrainPlan(
         micro_batches=_micro_batches(marked, computed, micro_batch_tokens, is_tree=is_tree),
         measured=_micro_batches(marked, measured, micro_batch_tokens, is_tree=is_tree),
@@ -142,6 +145,7 @@ class _Marked:
     layout: TreeLayout
     admitted: NDArray[np.bool_]  # [T]
     scales: NDArray[np.float64]  # [T]
+    masks: GuideMasks | None
 
 
 def _micro_batches(
@@ -242,6 +246,7 @@ def _micro_batch(
         sequences=sequences,
         num_sequences=num_sequences,
         tree=tree,
+        masks=None if marked.masks is None else marked.masks.of(places),
     )
 
 

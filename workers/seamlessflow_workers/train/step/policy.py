@@ -1,8 +1,9 @@
 """A causal language model that computes logits only where they are trained.
 
 It takes a local folder in the transformers format. For N chosen positions it returns the logprob and entropy of the
-distribution that was really sampled (logits divided by the sampler's temperature). The positions are selected before
-the output head, so the model's forward pass is unchanged otherwise, and at most N × vocabulary logits exist.
+distribution that was really sampled (logits divided by the sampler's temperature, under the masks of guides). The
+positions are selected before the output head, so the model's forward pass is unchanged otherwise, and at most N ×
+vocabulary logits exist.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from seamlessflow.core.job_spec import Dtype, LoraSection
 from seamlessflow_workers.train.step.adapter import Adapter, adapter_attach
-from seamlessflow_workers.train.step.sampled import logprobs_and_entropies
+from seamlessflow_workers.train.step.sampled import Masks, logprobs_and_entropies
 from seamlessflow_workers.train.step_engine import ModelLoadError
 from seamlessflow_workers.train.trees.blocks import TreeBlocks
 from seamlessflow_workers.train.trees.support import tree_attention_enable
@@ -46,6 +47,8 @@ class Policy(nn.Module):
         head = model.get_output_embeddings()  # type: ignore[operator]
         assert isinstance(head, nn.Module)
         head.register_forward_pre_hook(self._select)
+        assert isinstance(head.weight, Tensor)
+        self.num_logits = head.weight.shape[0]
         names = {id(module): name for name, module in model.named_modules()}
         self.head_name = f"{names[id(head)]}.weight"
         if adapter is not None:
@@ -71,17 +74,19 @@ class Policy(nn.Module):
         targets: Tensor,
         temperature: float,
         tree: TreeBlocks | None = None,
+        masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return (logprobs [N] with a gradient, entropies [N] with one if wanted), in float32 or wider.
 
-        With `tree`, the only row of `token_ids` is a flat tree; the model must have been loaded for trees.
+        `masks`: those under which the tokens were sampled. With `tree`, the only row of `token_ids` is a flat tree; the
+        model must have been loaded for trees.
         """
         self._positions = (rows, columns)
         structure = {} if tree is None else {"tree": tree, "position_ids": _positions(tree, token_ids.device)}
         logits = self.model(input_ids=token_ids, use_cache=False, **structure).logits
         self._positions = None
         return logprobs_and_entropies(
-            logits, targets, temperature, has_entropy_gradient=self._has_entropy_gradient
+            logits, targets, temperature, has_entropy_gradient=self._has_entropy_gradient, masks=masks
         )
 
     def _select(self, _head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from seamlessflow.core.protocol.credentials import PhaseClaims
 from seamlessflow.core.protocol.data_plane import BatchLeaseRequest
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES, Node, NodeKind
 from seamlessflow.data_plane.store.connection import Connection, new_id
+from seamlessflow.data_plane.store.turns.node_rows import GUIDE_FLAG, stored_guide
 from seamlessflow.data_plane.store.values import packed, sql_literal, unpacked
 
 _BATCH_APPLIED = sql_literal(BatchState.APPLIED)
@@ -201,10 +202,11 @@ async def _nodes(
     """Read the sessions' nodes as training needs them (no messages, no digests), and which sessions were truncated."""
     cursor = await connection.execute(
         """SELECT n.session_id, n.node_index, n.parent_index, n.kind, coalesce(n.token_ids, p.token_ids), n.logprobs,
-                  n.version_spans, n.loss_mask, n.is_partial, coalesce(n.finish_reason = 'length', false)
+                  n.version_spans, n.loss_mask, n.is_partial, coalesce(n.finish_reason = 'length', false),
+                  n.flags->%s::text
            FROM trajectory_node n LEFT JOIN trajectory_prompt p ON p.id = n.prompt_id
            WHERE n.month = ANY(%s) AND n.session_id = ANY(%s) ORDER BY n.session_id, n.node_index""",
-        [list({month for month, _ in keys}), [session for _, session in keys]],
+        [GUIDE_FLAG, list({month for month, _ in keys}), [session for _, session in keys]],
         binary=True,
     )
     found: dict[UUID, list[Node]] = {session: [] for _, session in keys}
@@ -220,6 +222,7 @@ async def _nodes(
         mask,
         is_partial,
         is_cut,
+        guide,
     ) in await cursor.fetchall():
         nodes = found[session]
         if is_cut and not is_partial:
@@ -237,6 +240,7 @@ async def _nodes(
             spans=tuple(spans or ()),
             loss_mask=mask,
             is_partial=is_partial,
+            guided=stored_guide(guide, nodes),
         )
         nodes.append(node)
     return found, truncated

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from seamlessflow.core.lifecycle.groups import SessionState
 from seamlessflow.data_plane.store.jobs import JobRow
-from seamlessflow.data_plane.store.turns.node_rows import CONTEXT_FLAG, NodeFacts, NodeRow, SessionKey
+from seamlessflow.data_plane.store.turns.node_rows import NodeFacts, NodeRow, SessionKey, node_flags
 from seamlessflow.data_plane.store.turns.sessions import SessionRow, StoredSession
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 
@@ -46,12 +46,12 @@ class MemoryTurns:
 
 def _as_read(row: NodeRow) -> NodeRow:
     """Return the row as PostgreSQL returns it: only with what a tree is rebuilt from."""
-    facts, context = row.facts, row.node.context
+    facts = row.facts
     kept = NodeFacts(
         messages=facts.messages,
         turn_id=facts.turn_id,
         finish_reason=facts.finish_reason,
         request_digest=facts.request_digest,
-        flags=facts.flags | ({CONTEXT_FLAG: context.hex()} if context else {}),
+        flags=node_flags(row),
     )
     return NodeRow(row.key, row.node, kept)

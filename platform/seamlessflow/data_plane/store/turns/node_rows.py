@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from psycopg.types.json import Json, Jsonb, set_json_dumps, set_json_loads
 
+from seamlessflow.core.guidance.record import GuideRecord
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind
 from seamlessflow.core.trajectory.version_spans import spans_bounds
@@ -22,6 +23,7 @@ from seamlessflow.data_plane.store.connection import Connection
 from seamlessflow.data_plane.store.values import packed, unpacked
 
 CONTEXT_FLAG = "context"  # in a root's flags: digest of tools and template arguments, hex
+GUIDE_FLAG = "guide"  # in an answer's flags: the guide that it was sampled under
 set_json_dumps(msgspec.json.encode)
 set_json_loads(msgspec.json.decode)
 
@@ -38,6 +40,7 @@ COLUMNS = {
     "token_ids": "bytea",
     "logprobs": "bytea",
     "version_spans": "int4[]",
+    "loss_mask": "bytea",
     "min_version": "int8",
     "max_version": "int8",
     "finish_reason": "text",
@@ -171,7 +174,6 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
     key, node, facts = row.key, row.node, row.facts
     is_root, is_sampled = node.kind == NodeKind.ROOT, node.kind == NodeKind.SAMPLED
     low, high = spans_bounds(node.spans)
-    flags = facts.flags | {CONTEXT_FLAG: node.context.hex()} if node.context else facts.flags
     return (
         key.month,
         key.session_id,
@@ -185,6 +187,7 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
         None if is_root else packed(node.token_ids),
         packed(node.logprobs) if is_sampled else None,
         list(node.spans) if is_sampled else None,
+        node.loss_mask,
         low,
         high,
         facts.finish_reason,
@@ -194,7 +197,7 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
         facts.turn_id,
         facts.request_digest,
         node.is_partial,
-        Jsonb(flags),
+        Jsonb(node_flags(row)),
         facts.num_handovers,
         facts.num_continuations,
         facts.max_gap_s,
@@ -202,6 +205,16 @@ def node_values(row: NodeRow) -> tuple[object, ...]:
         facts.num_wasted_tokens,
         _mean_logprob(node),
     )
+
+
+def node_flags(row: NodeRow) -> dict[str, Any]:
+    """Return the flags as they are stored: with what the tree keeps in fields of its own."""
+    flags = dict(row.facts.flags)
+    if row.node.context:
+        flags[CONTEXT_FLAG] = row.node.context.hex()
+    if row.node.guided is not None:
+        flags[GUIDE_FLAG] = msgspec.to_builtins(row.node.guided)
+    return flags
 
 
 def _mean_logprob(node: Node) -> float | None:
@@ -226,8 +239,17 @@ def _row(values: tuple[Any, ...], earlier: Sequence[NodeRow]) -> NodeRow:
         spans=tuple(spans or ()),
         loss_mask=mask,
         is_partial=is_partial,
+        guided=stored_guide(flags.get(GUIDE_FLAG), [row.node for row in earlier]),
     )
     facts = NodeFacts(
         messages=messages or [], turn_id=turn, finish_reason=reason, request_digest=digest, flags=flags
     )
     return NodeRow(SessionKey(session, month, project, job), node, facts)
+
+
+def stored_guide(stored: dict[str, Any] | None, earlier: Sequence[Node]) -> GuideRecord | None:
+    """Return the guide in an answer's flags; the answers of a session share equal ones, which may be long."""
+    if stored is None:
+        return None
+    guided = msgspec.convert(stored, GuideRecord)
+    return next((node.guided for node in reversed(earlier) if node.guided == guided), guided)

@@ -1,11 +1,12 @@
 """Logprobs and entropies in chunks: values and gradients of the plain computation, and no wide copy of the logits."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from seamlessflow_workers.train.step import sampled
-from seamlessflow_workers.train.step.sampled import logprobs_and_entropies
+from seamlessflow_workers.train.step.sampled import Masks, logprobs_and_entropies
 
 NUM_ROWS, NUM_TOKENS = 37, 19
 
@@ -14,6 +15,17 @@ def plain(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, 
     log_probabilities = torch.log_softmax(logits / temperature, dim=-1)
     entropies = torch.distributions.Categorical(logits=logits / temperature).entropy()
     return log_probabilities.gather(-1, targets[:, None])[:, 0], entropies
+
+
+def masked(logits: Tensor, hidden: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Row by row, over the tokens that are not hidden."""
+    logprobs, entropies = [], []
+    for row, is_hidden, target in zip(logits, hidden, targets, strict=True):
+        possible = (~is_hidden).nonzero()[:, 0]
+        own = torch.log_softmax(row[possible] / temperature, dim=-1)
+        logprobs.append(own[possible == target][0])
+        entropies.append(-(own.exp() * own).sum())
+    return torch.stack(logprobs), torch.stack(entropies)
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
@@ -34,6 +46,38 @@ def test_values_and_gradients_are_those_of_the_plain_computation(
         losses = [(of_logprobs * a + weight * of_entropies * b).sum() for a, b in (found, expected)]
         gradients = [torch.autograd.grad(loss, logits)[0] for loss in losses]
         torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("chunk_elements", [1, 5 * NUM_TOKENS, 2**26])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_masked_rows_have_the_masked_distribution_and_its_gradient(
+    chunk_elements: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against float64; weights of entropies far above one would turn an infinity into NaN."""
+    monkeypatch.setattr(sampled, "CHUNK_ELEMENTS", chunk_elements)
+    torch.manual_seed(5)
+    logits = 5 * torch.randn(NUM_ROWS, NUM_TOKENS, dtype=torch.float64)
+    targets = torch.randint(NUM_TOKENS, (NUM_ROWS,))
+    allowed = torch.rand(4, NUM_TOKENS) < 0.3
+    rows = torch.randint(-1, 4, (NUM_ROWS,))
+    for row in range(4):
+        targets[rows == row] = int(allowed[row].nonzero()[-1])
+    of_logprobs, of_entropies = 1e3 * torch.randn(2, NUM_ROWS, dtype=torch.float64)
+
+    plain_logits, own = logits.clone().requires_grad_(), logits.to(dtype).requires_grad_()
+    hidden = (~allowed)[rows] & (rows >= 0)[:, None]
+    expected = masked(plain_logits, hidden, targets, 0.7)
+    table = torch.from_numpy(np.packbits(allowed.numpy(), axis=1, bitorder="little"))
+    found = logprobs_and_entropies(own, targets, 0.7, has_entropy_gradient=True, masks=Masks(rows, table))
+    exact = dtype == torch.float64
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.double(), b, atol=1e-12 if exact else 1e-4, rtol=0)
+    gradients = [
+        torch.autograd.grad((of_logprobs * a.double() + of_entropies * b.double()).sum(), given)[0].double()
+        for (a, b), given in ((found, own), (expected, plain_logits))
+    ]
+    assert (gradients[0][hidden] == 0).all()
+    torch.testing.assert_close(*gradients, atol=1e-9 if exact else 2e-2, rtol=0)
 
 
 def test_the_gradient_is_the_derivative() -> None:
