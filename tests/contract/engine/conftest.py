@@ -68,7 +68,7 @@ WITHOUT_MODEL = (Kind.FAKE, Kind.PACED)
 VLLM_KINDS = (Kind.VLLM_TIED, Kind.VLLM_UNTIED)
 
 
-def _params(*kinds: Kind) -> list[Any]:
+def engine_params(*kinds: Kind) -> list[Any]:
     """The first test that asks for vLLM waits for its start."""
     return [
         pytest.param(kind, marks=[pytest.mark.timeout(VLLM_TIMEOUT_S)] if kind in VLLM_KINDS else [])
@@ -321,11 +321,12 @@ async def start_engine(
             max_num_queued_requests: int = 64,
             has_tokenizer: bool = False,
         ) -> EngineUnderTest:
+            has_tokenizer = has_tokenizer or kind in VLLM_KINDS  # whose servers all tests share
             folder = models.folder_with_tokenizer(kind) if has_tokenizer else models.folder(kind)
             if kind in VLLM_KINDS:
                 servers: VllmServers = request.getfixturevalue("vllm_servers")  # skips where there is no vLLM
                 # Together: each takes half a minute.
-                servers.start(models.folder(other) for other in VLLM_KINDS)
+                servers.start(models.folder_with_tokenizer(other) for other in VLLM_KINDS)
                 base_url = servers.base_url(folder)
             else:
                 base_url = await _start(
@@ -405,11 +406,11 @@ async def _serve(
     return f"http://127.0.0.1:{app.addresses[0][1]}"
 
 
-@pytest.fixture(params=_params(*(kind for kind in Kind if kind is not Kind.VLLM_UNTIED)))
+@pytest.fixture(params=engine_params(*(kind for kind in Kind if kind is not Kind.VLLM_UNTIED)))
 async def engine(request: pytest.FixtureRequest, start_engine: StartEngine) -> EngineUnderTest:
     return await start_engine(request.param)
 
 
-@pytest.fixture(params=_params(*(kind for kind in Kind if kind not in WITHOUT_MODEL)))
+@pytest.fixture(params=engine_params(*(kind for kind in Kind if kind not in WITHOUT_MODEL)))
 async def real_engine(request: pytest.FixtureRequest, start_engine: StartEngine) -> EngineUnderTest:
     return await start_engine(request.param)

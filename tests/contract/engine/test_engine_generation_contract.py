@@ -179,8 +179,8 @@ async def test_bad_request_names_the_field(
     "param,value",
     [
         ("n", 2),
-        ("presence_penalty", 0.5),
-        ("repetition_penalty", 1.1),
+        ("presence_penalty", 2.5),
+        ("repetition_penalty", -1.1),
         ("structured_outputs", {"json": {}}),
         ("stop", ["x"]),
         ("temprature", 1.0),

@@ -4,19 +4,36 @@ import asyncio
 import base64
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
+from seamlessflow.core.algorithms.options import AlgorithmName
+from seamlessflow.core.algorithms.section import AlgorithmSection
+from seamlessflow.core.batching.assembler import BatchPlan, assemble_batch
+from seamlessflow.core.batching.finished import FinishedSession
+from seamlessflow.core.batching.format import batch_encode
 from seamlessflow.core.guidance.guide import guide_make
-from seamlessflow.core.guidance.masks import unpacked_mask
+from seamlessflow.core.guidance.masks import GuidedBy, unpacked_mask
 from seamlessflow.core.guidance.matching import LIBRARY, Vocabulary
-from tests.contract.engine.conftest import VOCAB_SIZE, EngineUnderTest, Kind, StartEngine, tokens_of
+from seamlessflow.core.guidance.record import guide_record
+from seamlessflow.core.trajectory.prefix_tree import Node, NodeKind
+from tests.contract.engine.conftest import (
+    VOCAB_SIZE,
+    EngineUnderTest,
+    Kind,
+    StartEngine,
+    engine_params,
+    tokens_of,
+)
 from tests.contract.engine.test_engine_logprob_contract import PROMPT, TOLERANCE, reference_logprobs
+from tests.fixtures.trainer_harness import run_check
 
 END = 2
 SCHEMA = {
@@ -29,7 +46,7 @@ ENGINES = [Kind.QWEN3_TIED, Kind.LLAMA_UNTIED, Kind.GENERIC_TIED]
 NUMBERS = {"regex": "[0-9]{40}"}
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=engine_params(*ENGINES))
 async def guided_engine(request: pytest.FixtureRequest, start_engine: StartEngine) -> EngineUnderTest:
     return await start_engine(request.param, has_tokenizer=True)
 
@@ -190,7 +207,9 @@ async def test_what_cannot_be_guided_is_refused_by_name(
     assert field in answer["error"]["message"]
 
 
-async def test_a_guide_is_refused_without_a_tokenizer(engine: EngineUnderTest) -> None:
+@pytest.mark.parametrize("kind", [Kind.FAKE, Kind.PACED, Kind.QWEN3_TIED])
+async def test_a_guide_is_refused_without_a_tokenizer(start_engine: StartEngine, kind: Kind) -> None:
+    engine = await start_engine(kind)
     answer = await engine.generate(PROMPT, status=400, structured_outputs=NUMBERS)
     assert answer["error"]["param"] == "sampling_params.structured_outputs"
 
@@ -233,3 +252,57 @@ async def test_an_answer_says_who_computed_its_masks(
     assert plain["choices"][0]["guided_by"] == expected
     assert stream.guided_by == expected
     assert "guided_by" not in free["choices"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", engine_params(Kind.QWEN3_TIED))
+async def test_the_trainer_finds_the_logprobs_of_a_guided_answer_again(
+    start_engine: StartEngine, tmp_path: Path, kind: Kind
+) -> None:
+    """Two sessions, as the gateway records them, in one step of the trainer."""
+    engine = await start_engine(kind, has_tokenizer=True)
+    sessions = []
+    guides: list[dict[str, Any]] = [{"json": SCHEMA}, {"regex": "(ab|[0-9]){1,6}!"}]
+    for seed, wanted in enumerate(guides):
+        params: dict[str, Any] = {
+            "max_tokens": 300,
+            "logprobs": 0,
+            "seed": seed,
+            "structured_outputs": wanted,
+        }
+        choice = (await engine.generate(PROMPT, **params))["choices"][0]
+        sessions.append(FinishedSession(reward=float(seed), nodes=recorded_nodes(choice, wanted)))
+    plan = BatchPlan(
+        job_id="job",
+        number=1,
+        policy_version=0,
+        temperature=1.0,
+        algorithm=AlgorithmSection(name=AlgorithmName.GRPO),
+    )
+    batch = tmp_path / "batch"
+    batch.write_bytes(batch_encode(assemble_batch([sessions], plan)))
+
+    script = "tests.integration.data_plane.turns.guided_batch_check"
+    metrics = run_check([script, str(engine.model_dir), str(batch)])["step"]["metrics"]
+    assert metrics["train/mismatch_max"] < TOLERANCE
+    assert metrics["train/num_guided_tokens"] == metrics["train/num_trained_tokens"] > 10
+    assert metrics["train/num_unknown_mask_tokens"] == 0
+
+
+def recorded_nodes(choice: dict[str, Any], wanted: dict[str, Any]) -> list[Node]:
+    ids, logprobs = tokens_of(choice)
+    guide = guide_make(wanted, end_token_ids=[END])
+    record = guide_record(guide.kind, guide.text, msgspec.convert(choice["guided_by"], GuidedBy))
+    root = Node(0, None, NodeKind.ROOT, np.array(PROMPT, dtype="<i4").tobytes(), (), len(PROMPT))
+    answer = Node(
+        index=1,
+        parent=0,
+        kind=NodeKind.SAMPLED,
+        token_ids=np.array(ids, dtype="<i4").tobytes(),
+        digests=(),
+        num_path_tokens=len(PROMPT) + len(ids),
+        logprobs=np.array(logprobs, dtype="<f4").tobytes(),
+        spans=(0, 0),
+        guided=record,
+    )
+    return [root, answer]

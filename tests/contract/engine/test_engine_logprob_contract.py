@@ -32,6 +32,38 @@ def reference_logprobs(
     return result
 
 
+@torch.no_grad()
+def answer_logits(model: PreTrainedModel, prompt: list[int], ids: list[int]) -> torch.Tensor:
+    """[tokens, vocabulary], float64."""
+    logits: torch.Tensor = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+    return logits.double()
+
+
+async def test_penalties_and_biases_reshape_the_distribution_that_is_sampled(
+    real_engine: EngineUnderTest,
+) -> None:
+    """As vLLM defines them: biases first, repetition over prompt and answer, the others over the answer."""
+    params: dict[str, Any] = {
+        "logit_bias": {"30": 2.0, "31": -3.0},
+        "frequency_penalty": 0.7,
+        "presence_penalty": -0.4,
+        "repetition_penalty": 1.3,
+    }
+    prompt = [30, 30, 41]
+    answer = await real_engine.generate(prompt, seed=5, max_tokens=25, ignore_eos=True, logprobs=0, **params)
+    ids, logprobs = tokens_of(answer["choices"][0])
+
+    table = answer_logits(real_engine.load_reference(None), prompt, ids)
+    for place, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
+        row, said = table[place], torch.tensor(ids[:place], dtype=torch.long)
+        row[30], row[31] = row[30] + 2.0, row[31] - 3.0
+        seen = torch.tensor(sorted({*prompt, *ids[:place]}))
+        row[seen] = torch.where(row[seen] > 0, row[seen] / 1.3, row[seen] * 1.3)
+        counts = torch.bincount(said, minlength=len(row))
+        row -= 0.7 * counts - 0.4 * (counts > 0)
+        assert abs(float(row.log_softmax(0)[token]) - logprob) < TOLERANCE
+
+
 async def test_logprobs_match_transformers_through_batching(real_engine: EngineUnderTest) -> None:
     """Twenty requests of mixed lengths and temperatures through eight slots, prompts in chunks, rows moved about."""
     prompts = [[20 + (7 * index + place) % 250 for place in range(3 + 9 * index)] for index in range(20)]

@@ -91,7 +91,7 @@ def _guides(parts: Sequence[GroupPart]) -> Iterator[GuideRecord]:
 
 def _joined(tokens: Sequence[NDArray[np.int64]], bases: NDArray[np.int64]) -> NDArray[np.int32]:
     """Join numbers of tokens within each part to numbers within the batch."""
-    joined = np.concatenate([own + base for own, base in zip(tokens, bases, strict=False)])
+    joined: NDArray[np.int64] = np.concatenate([own + base for own, base in zip(tokens, bases, strict=False)])
     return joined.astype(np.int32)
 
 

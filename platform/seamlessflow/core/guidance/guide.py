@@ -41,6 +41,11 @@ class Guide:
     text: str
     end_token_ids: tuple[int, ...]
 
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """Return the guide as `structured_outputs`."""
+        return {self.kind.value: json.loads(self.text) if self.kind is GuideKind.CHOICE else self.text}
+
     @cached_property
     def digest(self) -> str:
         """Return the SHA-256 of kind, text and end tokens, hex."""

@@ -51,23 +51,23 @@ class Vocabulary:
         matcher = llguidance.LLMatcher(tokenizer, _grammar(guide), log_level=0, limits=_LIMITS)
         if matcher.is_error():
             raise InvalidGuideError(f"{guide.kind} cannot be followed: {_first_line(matcher.get_error())}")
-        return Matcher(matcher, GuidedBy(LIBRARY, self.digest, guide.end_token_ids))
+        return Matcher(matcher, guide, GuidedBy(LIBRARY, self.digest, guide.end_token_ids))
 
-    def is_special(self, text: str) -> bool:
-        """Return whether `text` is one token that no ordinary text contains, so that a grammar names it as such."""
-        return text in self._special_texts
+    def special_id(self, text: str) -> int | None:
+        """Return the token of `text` if no ordinary text contains it, so that a grammar names it by its number."""
+        return self._special_ids.get(text)
 
     @cached_property
-    def _special_texts(self) -> frozenset[str]:
+    def _special_ids(self) -> dict[str, int]:
         added = json.loads(self._tokenizer_json).get("added_tokens") or []
         tokenizer = self._tokenizer((0,))
-        return frozenset(token["content"] for token in added if tokenizer.is_special_token(token["id"]))
+        return {token["content"]: token["id"] for token in added if tokenizer.is_special_token(token["id"])}
 
     def _check_literals(self, guide: Guide) -> None:
         """Refuse what can never be generated as text; grammars name special tokens, so they may contain them."""
         if guide.kind not in (GuideKind.CHOICE, GuideKind.REGEX):
             return
-        found = sorted(special for special in self._special_texts if special in guide.text)
+        found = sorted(special for special in self._special_ids if special in guide.text)
         if found:
             raise InvalidGuideError(f"{guide.kind} contains {found[0]}, a special token of this model")
 
@@ -90,8 +90,9 @@ class Vocabulary:
 class Matcher:
     """Follows one answer: growing → ended, once it took an end token. Then it takes no further token."""
 
-    def __init__(self, matcher: llguidance.LLMatcher, guided_by: GuidedBy) -> None:
+    def __init__(self, matcher: llguidance.LLMatcher, guide: Guide, guided_by: GuidedBy) -> None:
         self._matcher = matcher
+        self.guide = guide
         self.guided_by = guided_by
         self._end_token_ids = frozenset(guided_by.end_token_ids)
         self.is_ended = False
@@ -131,6 +132,15 @@ class Matcher:
     def is_complete(self) -> bool:
         """Whether the tokens so far are a text of the guide's language."""
         return self._matcher.is_accepting()
+
+
+def num_tokens_of(tokenizer_json: str) -> int:
+    """Return how many tokens a tokenizer needs, from the text of its `tokenizer.json`."""
+    content = json.loads(tokenizer_json)
+    vocabulary = content["model"]["vocab"]
+    ids: list[int] = [token["id"] for token in content.get("added_tokens") or ()]
+    ids += vocabulary.values() if isinstance(vocabulary, dict) else [len(vocabulary) - 1]
+    return max(ids) + 1
 
 
 def _grammar(guide: Guide) -> str:

@@ -18,14 +18,14 @@ class ThinkingConfig(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class MessageToolChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
-    type: str  # `auto` or `none`
-    name: str | None = None
-    disable_parallel_tool_use: bool | None = None  # without effect
+    type: str  # `auto`, `any`, `tool` or `none`
+    name: str | None = None  # of the tool that must be called
+    disable_parallel_tool_use: bool | None = None  # has an effect only on forced or strict calls
 
 
 class OutputConfig(msgspec.Struct, kw_only=True, omit_defaults=True):
     effort: str | None = None  # without effect
-    format: dict[str, Any] | None = None  # refused
+    format: dict[str, Any] | None = None  # of type `json_schema`, with a `schema`
 
 
 class MessageTool(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -35,6 +35,7 @@ class MessageTool(msgspec.Struct, kw_only=True, omit_defaults=True):
     type: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | None = None
+    strict: bool | None = None  # calls follow the schema
     cache_control: Any = None
 
 
@@ -58,8 +59,8 @@ class TokensBody(msgspec.Struct, kw_only=True):
 class MessagesBody(TokensBody, kw_only=True):
     """The body of `POST /v1/messages`.
 
-    `temperature`, `top_p` and `top_k` are accepted if they are valid, but the job's values are used. `tool_choice` is
-    `auto` or `none`. Any other field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
+    `temperature`, `top_p` and `top_k` are accepted if they are valid, but the job's values are used. Any other field is
+    ignored, and the response header `X-SeamlessFlow-Ignored` names it.
     """
 
     max_tokens: int

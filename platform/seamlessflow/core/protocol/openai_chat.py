@@ -17,15 +17,19 @@ class ChatBody(msgspec.Struct):
     """The body of `POST /v1/chat/completions`.
 
     `temperature`, `top_p`, `top_k` and `min_p` are accepted if they are valid, but the job's values are used. `seed` is
-    recorded and has no effect. The penalties, `logit_bias`, `response_format`, `functions` and `min_tokens` are refused
-    unless their value has no effect. `tool_choice` is `auto` or `none`. Any other field is ignored, and the response
-    header `X-SeamlessFlow-Ignored` names it.
+    recorded and has no effect. `response_format` is text, a JSON object or a JSON schema; `tool_choice` is `auto`,
+    `none`, `required` or names a function; strict tools are called by their schemas only. Such answers are sampled
+    under the masks of a grammar, and trained under the same. Answers with penalties
+    or `logit_bias` are recorded and not trained. `functions` and `min_tokens` are refused unless their value has no
+    effect. Any other field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
     """
 
     messages: list[dict[str, Any]]
     model: str | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None  # false has an effect only on forced or strict calls
+    response_format: dict[str, Any] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     n: int | None = None
     stop: str | list[str] | None = None
@@ -41,12 +45,12 @@ class ChatBody(msgspec.Struct):
     top_k: int | None = None
     min_p: float | None = None
     seed: int | None = None  # recorded, without effect
-    # Refused unless the value has no effect.
+    # Change the answer, which then is not trained.
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     repetition_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    response_format: dict[str, Any] | None = None
+    # Refused unless the value has no effect.
     functions: list[Any] | None = None
     min_tokens: int | None = None
 
@@ -82,7 +86,7 @@ class TopLogprob(msgspec.Struct, kw_only=True):
 
 
 class TokenLogprob(TopLogprob, kw_only=True):
-    """The log probability of one token. `top_logprobs` holds at most the sampled token itself."""
+    """The log probability of one token, and those of the likeliest tokens in its place, likeliest first."""
 
     top_logprobs: list[TopLogprob]
 

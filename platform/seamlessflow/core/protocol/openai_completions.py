@@ -12,8 +12,9 @@ class CompletionBody(msgspec.Struct):
 
     `prompt` is a string or a list of token ids, or a list with one of these. `temperature`, `top_p`, `top_k` and
     `min_p` are accepted if they are valid, but the job's values are used. `seed` is recorded and has no effect. `echo`,
-    `suffix`, `best_of`, the penalties, `logit_bias` and `min_tokens` are refused unless their value has no effect. Any
-    other field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
+    `suffix`, `best_of` and `min_tokens` are refused unless their value has no effect. Answers with penalties or
+    `logit_bias` are recorded and not trained. Any other field is ignored, and the response header
+    `X-SeamlessFlow-Ignored` names it.
     """
 
     prompt: str | list[Any]
@@ -30,14 +31,15 @@ class CompletionBody(msgspec.Struct):
     top_k: int | None = None
     min_p: float | None = None
     seed: int | None = None  # recorded, without effect
-    # Refused unless the value has no effect.
-    echo: bool | None = None
-    suffix: str | None = None
-    best_of: int | None = None
+    # Change the answer, which then is not trained.
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     repetition_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
+    # Refused unless the value has no effect.
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
     min_tokens: int | None = None
 
 

@@ -16,7 +16,7 @@ class ReasoningConfig(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class TextConfig(msgspec.Struct, kw_only=True, omit_defaults=True):
-    format: dict[str, Any] | None = None  # refused unless its type is `text`
+    format: dict[str, Any] | None = None  # of type `text`, `json_object` or `json_schema`
     verbosity: str | None = None  # without effect
 
 
@@ -26,8 +26,8 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     `input` is a string or a list of items of type `message`, `reasoning`, `function_call`, `function_call_output`,
     `custom_tool_call` and `custom_tool_call_output`; others are refused. Tools are functions or custom tools without a
     grammar. `temperature` and `top_p` are accepted if they are valid, but the job's values are used. `tool_choice` is
-    `auto` or `none`. `previous_response_id`, `conversation`, `prompt` and `background` are refused. Any other field is
-    ignored, and the response header `X-SeamlessFlow-Ignored` names it.
+    `auto`, `none`, `required` or names a tool. `previous_response_id`, `conversation`, `prompt` and `background` are
+    refused. Any other field is ignored, and the response header `X-SeamlessFlow-Ignored` names it.
     """
 
     input: str | list[dict[str, Any]]
@@ -35,7 +35,7 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     instructions: str | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None  # false has no effect
+    parallel_tool_calls: bool | None = None  # false has an effect only on forced or strict calls
     max_output_tokens: int | None = None
     stream: bool | None = None
     store: bool | None = None  # true has no effect
@@ -136,7 +136,7 @@ class Response(msgspec.Struct, kw_only=True):
     previous_response_id: None = None
     store: bool = False
     temperature: float  # of the job
-    tool_choice: str
+    tool_choice: str | dict[str, Any]
     tools: list[dict[str, Any]]
     top_p: float = 1.0
     truncation: str = "disabled"

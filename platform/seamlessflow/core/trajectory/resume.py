@@ -8,6 +8,9 @@ answer changes engines; the version never decreases within a turn, so `min_versi
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from seamlessflow.core.guidance.masks import GuidedBy
+from seamlessflow.core.guidance.record import GuideRecord, guide_record
+from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.prefix_tree import TOKEN_BYTES
 from seamlessflow.core.trajectory.version_spans import Spans, spans_bounds, spans_concat, spans_truncate
 
@@ -22,12 +25,18 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tokens that one engine added. `spans` count from the first token of the piece."""
+    """Tokens that one engine added. `spans` count from the first token of the piece.
+
+    `top_ids` and `top_logprobs` have the likeliest tokens of each place, if they were asked for.
+    """
 
     token_ids: bytes
     logprobs: bytes
     spans: Spans
     finish_reason: FinishReason | None = None
+    guided_by: GuidedBy | None = None  # who computed the masks, as the engine says
+    top_ids: bytes = b""
+    top_logprobs: bytes = b""
 
     @property
     def num_tokens(self) -> int:
@@ -49,6 +58,13 @@ class AnswerProgress:
     num_continuations: int = 0
     num_wasted_tokens: int = 0
     max_gap_s: float = 0.0
+    asked: AskedSampling = field(default_factory=AskedSampling)
+    guided_by: GuidedBy | None = None  # who computed the masks of all tokens
+    has_unknown_masks: bool = False  # several engines differed, or one did not say
+    top_ids: bytearray = field(
+        default_factory=bytearray
+    )  # [tokens, asked.num_top] int32, -1 beyond the possible ones
+    top_logprobs: bytearray = field(default_factory=bytearray)
 
     @property
     def num_tokens(self) -> int:
@@ -67,6 +83,19 @@ class AnswerProgress:
         return spans_bounds(self.spans)[1] or 0
 
     @property
+    def guided(self) -> GuideRecord | None:
+        """Return the guide of the answer as it is recorded; None without one, or if its masks are unknown."""
+        if self.asked.guide is None or self.guided_by is None or self.has_unknown_masks:
+            return None
+        return guide_record(self.asked.guide.kind, self.asked.guide.text, self.guided_by)
+
+    @property
+    def untrained_because(self) -> list[str]:
+        """Return what keeps the answer from being trained: parameters that no trainer computes, unknown masks."""
+        is_unknown = self.asked.guide is not None and self.num_tokens > 0 and self.guided is None
+        return [*self.asked.reshaping, *(["guide"] if is_unknown else [])]
+
+    @property
     def next_prompt(self) -> bytes:
         """Return the input of the next engine: the prompt and all tokens sampled so far."""
         return self.prompt_ids + bytes(self.token_ids)
@@ -76,9 +105,14 @@ class AnswerProgress:
             raise ValueError("the answer is finished; nothing may be added to it")
         if len(piece.token_ids) != len(piece.logprobs):
             raise ValueError(f"{piece.num_tokens} tokens came with {len(piece.logprobs) // 4} logprobs")
+        if piece.num_tokens and self.asked.guide is not None:
+            self.guided_by = self.guided_by if self.num_tokens else piece.guided_by
+            self.has_unknown_masks |= piece.guided_by is None or piece.guided_by != self.guided_by
         self.spans = spans_concat(self.spans, num_first=self.num_tokens, second=piece.spans)
         self.token_ids += piece.token_ids
         self.logprobs += piece.logprobs
+        self.top_ids += piece.top_ids
+        self.top_logprobs += piece.top_logprobs
         if piece.finish_reason not in (None, FinishReason.ABORT):
             self.finish_reason = piece.finish_reason
         elif self.num_remaining <= 0:
@@ -96,6 +130,8 @@ class AnswerProgress:
         self.num_wasted_tokens += self.num_tokens - num_tokens
         del self.token_ids[num_tokens * TOKEN_BYTES :]
         del self.logprobs[num_tokens * TOKEN_BYTES :]
+        del self.top_ids[num_tokens * TOKEN_BYTES * self.asked.num_top :]
+        del self.top_logprobs[num_tokens * TOKEN_BYTES * self.asked.num_top :]
         self.spans = spans_truncate(self.spans, num_tokens)
         self.handover_at = tuple(at for at in self.handover_at if at <= num_tokens)
         self.finish_reason = FinishReason.STOP

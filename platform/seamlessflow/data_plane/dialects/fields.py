@@ -23,6 +23,15 @@ OPENAI_RANGES: dict[str, tuple[float, float]] = {
     "top_k": (-1, 1 << 31),
     "min_p": (0, 1),
 }
+LOGIT_BIAS = "logit_bias"
+MAX_BIASES = 1024
+# Lowest and highest value, and the one without effect.
+PENALTIES = {
+    "frequency_penalty": (-2.0, 2.0, 0.0),
+    "presence_penalty": (-2.0, 2.0, 0.0),
+    "repetition_penalty": (0.01, 2.0, 1.0),
+}
+PENALTY_RANGES = {name: (low, high) for name, (low, high, _) in PENALTIES.items()}
 
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
@@ -91,6 +100,27 @@ def check_ranges(body: msgspec.Struct, ranges: Mapping[str, tuple[float, float]]
     """Refuse values that no API accepts, even though the job's own are used. Raises ApiError (400)."""
     for field, (low, high) in ranges.items():
         bounded(field, getattr(body, field), low, high, default=low)
+
+
+def reshaping(body: msgspec.Struct) -> dict[str, Any]:
+    """Return the penalties and biases of a body that have an effect. Raises ApiError (400)."""
+    check_ranges(body, PENALTY_RANGES)
+    asked: dict[str, Any] = {
+        name: value
+        for name, (_, _, neutral) in PENALTIES.items()
+        if (value := getattr(body, name)) is not None and value != neutral
+    }
+    bias: Mapping[str, float] = getattr(body, LOGIT_BIAS) or {}
+    if len(bias) > MAX_BIASES or not all(map(_is_bias, bias.items())):
+        raise bad_request(
+            f"logit_bias must have at most {MAX_BIASES} token ids, with values from -100 to 100.",
+            param="logit_bias",
+        )
+    return asked | ({"logit_bias": dict(bias)} if bias else {})
+
+
+def _is_bias(entry: tuple[str, float]) -> bool:
+    return entry[0].isascii() and entry[0].isdigit() and -100 <= entry[1] <= 100
 
 
 def overridden_flags(body: msgspec.Struct, temperature: float) -> dict[str, Any]:

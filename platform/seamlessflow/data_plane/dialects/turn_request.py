@@ -1,8 +1,10 @@
 """What every dialect turns a body into: one request for the next answer of a conversation."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, RawPrompt
 
 Options = TypeVar("Options")  # what a dialect's own reply must know about the request
@@ -24,3 +26,6 @@ class TurnRequest(Generic[Options]):
     flags: dict[str, Any]  # recorded with the turn: the seed, and the values that the job overrides
     ignored: tuple[str, ...]  # fields of the body that have no effect
     options: Options
+    demand: Demand | None = None  # what the answer must be
+    num_top: int = 0  # likeliest tokens to report with each sampled one
+    reshaping: Mapping[str, Any] = field(default_factory=dict)  # penalties and biases, which are not trained

@@ -1,7 +1,16 @@
 """Plans a turn: joins a request to its session's tree, and bounds its answer by the model's context."""
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 
+from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.call_forms import call_form
+from seamlessflow.core.guidance.guide import InvalidGuideError
+from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.data_plane.dialects.demands import is_soft
+from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
 from seamlessflow.data_plane.turns.rendering.helpers import PromptHelpers
 from seamlessflow.data_plane.turns.trajectory_manager.live import LiveSession
@@ -21,14 +30,18 @@ class TurnPlanner:
     def __init__(self, helpers: PromptHelpers) -> None:
         self._helpers = helpers
 
-    async def plan(self, session: LiveSession, conversation: Conversation | RawPrompt) -> TurnPlan:
+    async def plan(
+        self, session: LiveSession, conversation: Conversation | RawPrompt, demand: Demand | None = None
+    ) -> TurnPlan:
         """Plan the next turn of a session. Raises ApiError if the prompt cannot be made."""
         if isinstance(conversation, RawPrompt):
             return raw_plan(session.tree, conversation, await self._raw_ids(session, conversation))
         job = session.job
         try:
             matched = turn_match(session.tree, conversation)
-            asked = matched.request(job.text, model=job.model_path, max_tokens=job.spec.model.max_model_len)
+            asked = matched.request(
+                job.text, model=job.model_path, max_tokens=job.spec.model.max_model_len, demand=demand
+            )
         except ValueError as error:
             raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error
         return turn_plan(session.tree, matched, await self._helpers.prompt(job.job_id, asked))
@@ -42,6 +55,29 @@ class TurnPlanner:
         if highest >= (num_ids := job.text.tokenizer.get_vocab_size()):
             raise bad_request(f"prompt must have token ids below {num_ids}, got {highest}.", param="prompt")
         return prompt.token_ids
+
+
+def heard(session: LiveSession, request: TurnRequest[Any]) -> TurnRequest[Any]:
+    """Return the request without a demand for strict tools that this job cannot meet; it is named as ignored.
+
+    Other demands stay: engines and models that cannot meet them refuse them.
+    """
+    demand = request.demand
+    if demand is None or not is_soft(demand) or _makes_strict(session):
+        return request
+    return dataclasses.replace(request, demand=None, ignored=(*request.ignored, demand.field))
+
+
+def _makes_strict(session: LiveSession) -> bool:
+    """Return whether calls can be guided: not every vLLM can, nor every family's calls."""
+    job = session.job
+    try:
+        call_form(
+            job.text.family.name, has_token=lambda mark: job.text.tokenizer.token_to_id(mark) is not None
+        )
+    except InvalidGuideError:
+        return False
+    return job.spec.rollout.engine is EngineKind.EMBEDDED
 
 
 def turn_budget(session: LiveSession, plan: TurnPlan, max_tokens: int | None) -> int:

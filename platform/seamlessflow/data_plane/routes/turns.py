@@ -20,6 +20,8 @@ from uuid import UUID
 
 import psycopg
 
+from seamlessflow.core.guidance.guide import Guide
+from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane import metrics
 from seamlessflow.data_plane.config import Settings
@@ -40,7 +42,7 @@ from seamlessflow.data_plane.routes.http import (
     send_whole,
     wait_disconnect,
 )
-from seamlessflow.data_plane.routes.planning import TurnPlanner, turn_budget
+from seamlessflow.data_plane.routes.planning import TurnPlanner, heard, turn_budget
 from seamlessflow.data_plane.store.connection import new_id
 from seamlessflow.data_plane.store.turns.turn_store import TurnRefused
 from seamlessflow.data_plane.turns.engines.client import EngineRefused
@@ -93,7 +95,7 @@ class TurnRoute:
         self, session: LiveSession, scope: Scope, receive: Receive, send: Send, held: HeldBody
     ) -> None:
         body = await held.read(scope, receive)
-        request = self._dialect.parse(body, temperature=session.sampling.temperature)
+        request = heard(session, self._dialect.parse(body, temperature=session.sampling.temperature))
         key = header(scope, b"idempotency-key")
         digest = _digest(key, body)
         is_retry = bool(key) or header(scope, b"x-stainless-retry-count").strip("0 ") != ""
@@ -160,6 +162,7 @@ class TurnRoute:
             turn.turn_id = session.turns[digest]
             recorded = await recorded_choices(self._registry.store, session, turn.turn_id)
             for choice, progress in zip(turn.choices, recorded, strict=True):
+                progress.asked = choice.progress.asked
                 choice.progress = progress
             metrics.RETRIES.labels("recorded").inc()
         reply = self._dialect.reply(turn, request, created_s=int(time.time()))
@@ -176,7 +179,8 @@ class TurnRoute:
     async def _turn(
         self, session: LiveSession, request: TurnRequest[Any], digest: bytes, *, is_retry: bool
     ) -> Turn:
-        plan = await self._planner.plan(session, request.conversation)
+        plan = await self._planner.plan(session, request.conversation, request.demand)
+        asked = _asked(session, request, plan)
         partial = session.partials.pop(digest, None) if is_retry else None
         if partial is not None:
             metrics.RETRIES.labels("continued").inc()
@@ -186,7 +190,7 @@ class TurnRoute:
             [choice.progress for choice in partial.turn.choices]
             if partial
             else [
-                AnswerProgress(prompt_ids=plan.prompt_ids, max_tokens=budget)
+                AnswerProgress(prompt_ids=plan.prompt_ids, max_tokens=budget, asked=asked)
                 for _ in range(request.num_choices)
             ]
         )
@@ -290,6 +294,11 @@ class TurnRoute:
         if any(choice.progress.token_ids for choice in turn.choices):
             expires_at_s = self._clock() + self._settings.retry_window_s
             session.partials[turn.request_digest] = Partial(turn, expires_at_s)
+
+
+def _asked(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AskedSampling:
+    guide = None if plan.guide is None else Guide(*plan.guide, session.job.text.end_ids)
+    return AskedSampling(guide, request.num_top, request.reshaping)
 
 
 def _answer_text(session: LiveSession, request: TurnRequest[Any], plan: TurnPlan) -> AnswerText:

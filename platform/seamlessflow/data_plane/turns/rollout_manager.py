@@ -122,4 +122,6 @@ def _request(progress: AnswerProgress, sampling: Sampling) -> GenerateRequest:
         max_tokens=progress.num_remaining,
         temperature=sampling.temperature,
         stop_token_ids=sampling.stop_token_ids,
+        asked=progress.asked,
+        num_answered=progress.num_tokens,
     )

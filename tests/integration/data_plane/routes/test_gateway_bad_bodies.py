@@ -52,7 +52,7 @@ BAD_CHATS: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": 10**30}, "max_tokens"), ({"max_completion_tokens": 0}, "max_completion_tokens"),
     ({"top_logprobs": 50}, "top_logprobs"), ({"logprobs": "yes"}, "logprobs"), ({"stream": "yes"}, "stream"),
     ({"stream_options": [1]}, "stream_options"), ({"temperature": "hot"}, "temperature"), ({"seed": 7.5}, "seed"),
-    ({"logit_bias": {"1": 5}}, "logit_bias"), ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"logit_bias": {"1": 500}}, "logit_bias"), ({"response_format": {"type": "xml"}}, "response_format"),
     ({"tools": "f"}, "tools"), ({"tools": [7]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function"}}, "tool_choice"), ({"model": 7}, "model"),
     ({"chat_template_kwargs": "x"}, "chat_template_kwargs"),

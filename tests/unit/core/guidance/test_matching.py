@@ -12,13 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.guidance.guide import Guide, InvalidGuideError, guide_make
 from seamlessflow.core.guidance.masks import MatcherFailedError, TokenNotAllowedError, unpacked_mask
 from seamlessflow.core.guidance.matching import Vocabulary
-from seamlessflow.core.guidance.tool_calls import CallableTool, tool_call_grammar
-from seamlessflow.data_plane.turns.rendering.parsers.deltas import parse_whole
-from seamlessflow.data_plane.turns.rendering.parsers.families import family_get
 from seamlessflow_workers.train.example.tokenizer import train_tokenizer
 from tests.fixtures.guidance import END, NUM_TOKENS, OTHER_END, allowed_tokens, random_answer, tiny_vocabulary
 from tests.fixtures.tiny_text import SPECIAL
@@ -107,55 +103,6 @@ def test_no_text_of_the_language_is_excluded(
         rest = rest[len(pieces[token]) :]
     assert matcher.is_complete
     assert {END, OTHER_END} <= set(allowed_tokens(matcher, num_tokens=520))
-
-
-@pytest.mark.parametrize("is_parallel", [False, True])
-@pytest.mark.parametrize("starts_in_reasoning", [False, True])
-def test_forced_calls_are_read_by_the_gateways_parser(
-    example_tokenizer: Tokenizer, is_parallel: bool, starts_in_reasoning: bool
-) -> None:
-    vocabulary = Vocabulary(example_tokenizer.to_str(), num_tokens=512)
-    small = {"type": "integer", "minimum": 0, "maximum": 9}
-    tools = [
-        CallableTool(
-            "add",
-            {
-                "properties": {"a": {"$ref": "#/$defs/small"}, "b": {"enum": ['ä"', 1]}},
-                "required": ["a", "b"],
-                "additionalProperties": False,
-                "$defs": {"small": small},
-            },
-        ),
-        CallableTool('now"', {"type": "object", "properties": {}, "additionalProperties": False}),
-    ]
-    grammar = tool_call_grammar(
-        tools,
-        is_special=vocabulary.is_special,
-        is_parallel=is_parallel,
-        starts_in_reasoning=starts_in_reasoning,
-    )
-    num_calls = set()
-    for seed in range(40):
-        answer = random_answer(vocabulary, guide(grammar=grammar), seed=seed, max_tokens=2000)
-        if answer[-1] not in (END, OTHER_END):
-            continue  # it is still thinking
-        text = example_tokenizer.decode(answer[:-1], skip_special_tokens=False)
-        parsed = parse_whole(
-            family_get(ModelFamily.HERMES).parser(tools=[], starts_in_reasoning=starts_in_reasoning), text
-        )
-        assert not parsed.content
-        for call in parsed.tool_calls:
-            arguments = json.loads(call.arguments)
-            assert arguments == {} if call.name == 'now"' else arguments.keys() == {"a", "b"}
-        num_calls.add(len(parsed.tool_calls))
-    assert min(num_calls) == 1
-    assert (max(num_calls) > 1) == is_parallel
-
-
-def test_markers_that_are_no_special_tokens_are_spelt_out(vocabulary: Vocabulary) -> None:
-    grammar = tool_call_grammar([CallableTool("f", {})], is_special=lambda _: False, is_parallel=False)
-    assert '"<tool_call>"' in grammar
-    assert "<think>" not in grammar
 
 
 def test_masks_depend_on_the_tokens_alone(vocabulary: Vocabulary) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.core.trajectory.asked_sampling import AskedSampling
+from seamlessflow.core.trajectory.resume import AnswerProgress
 from seamlessflow.data_plane.dialects.chat.request import ChatRequest, chat_request_parse
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.routes.turns import MAX_IGNORED_NAMED, ignored_header
@@ -65,7 +67,31 @@ def test_an_invalid_value_is_refused_although_the_job_overrides_it(fields: dict[
 
 
 def test_top_logprobs_need_logprobs() -> None:
-    assert parsed(top_logprobs=0).options.has_top_logprobs is False
-    assert parsed(logprobs=True, top_logprobs=5).options.has_top_logprobs
+    assert parsed(top_logprobs=0).num_top == 0
+    assert parsed(logprobs=True, top_logprobs=5).num_top == 5
     with pytest.raises(ApiError, match="logprobs is not true"):
         parsed(top_logprobs=5)
+
+
+def test_penalties_and_biases_are_passed_on_and_recorded_as_untrained() -> None:
+    asked: dict[str, Any] = {"frequency_penalty": 0.5, "repetition_penalty": 1.2, "logit_bias": {"5": -100}}
+    assert parsed(**asked, presence_penalty=0).reshaping == asked
+    assert parsed(frequency_penalty=0, repetition_penalty=1, logit_bias={}).reshaping == {}
+    progress = AnswerProgress(prompt_ids=b"", max_tokens=9, asked=AskedSampling(reshaping=asked))
+    assert progress.untrained_because == ["frequency_penalty", "repetition_penalty", "logit_bias"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"frequency_penalty": 2.1},
+        {"presence_penalty": -3},
+        {"repetition_penalty": 0},
+        {"logit_bias": {"five": 1}},
+        {"logit_bias": {"5": 101}},
+    ],
+)
+def test_penalties_out_of_range_are_refused_by_name(fields: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        parsed(**fields)
+    assert (refused.value.status, refused.value.param) == (400, next(iter(fields)))

@@ -20,7 +20,7 @@ from seamlessflow.data_plane.turns.trajectory_manager.plan import RawPrompt, raw
 from tests.fixtures.answered_turns import CREATED_S, answer_stream, tiny_model_text, turn_make
 from tests.fixtures.random_answers import ANSWERS, CUTS
 
-ALL = CompletionOptions(has_usage=True, has_logprobs=True, has_top_logprobs=True)
+ALL = CompletionOptions(has_usage=True, has_logprobs=True)
 
 
 def parsed(**fields: Any) -> CompletionRequest:
@@ -71,7 +71,9 @@ def test_seeds_are_recorded_and_unknown_fields_named() -> None:
         ({"logprobs": 21}, "logprobs"),
         ({"temperature": -1}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"logit_bias": {"5": 101}}, "logit_bias"),
+        ({"logit_bias": {"a": 1}}, "logit_bias"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
@@ -93,7 +95,7 @@ def test_equal_prompts_share_a_root_and_others_begin_one() -> None:
 
 @given(ANSWERS, CUTS)
 def test_text_is_passed_on_as_it_is_however_it_is_cut(answer: str, cuts: list[int]) -> None:
-    turn = turn_make(tools=None, is_plain=True)
+    turn = turn_make(tools=None, is_plain=True, num_top=3)
     stream = answer_stream(
         turn, CompletionReply(turn, ALL, created_s=CREATED_S), answer + "<|im_end|>", cuts=cuts
     )
@@ -110,6 +112,14 @@ def test_text_is_passed_on_as_it_is_however_it_is_cut(answer: str, cuts: list[in
         streamed = [entry for choice in choices for entry in choice["logprobs"][field]]
         assert streamed == whole["logprobs"][field]
         assert len(streamed) == turn.choices[0].progress.num_tokens
+    second = tiny_model_text().decode([8])
+    assert all(
+        tops == {token: 0, second: -2} for token, tops in zip(*_tops(whole), strict=True) if token != second
+    )
+
+
+def _tops(choice: dict[str, Any]) -> tuple[list[str], list[dict[str, float]]]:
+    return choice["logprobs"]["tokens"], choice["logprobs"]["top_logprobs"]
 
 
 def test_marks_of_reasoning_and_tools_stay_in_the_text() -> None:

@@ -114,7 +114,10 @@ def test_fields_without_effect_are_named() -> None:
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tool_choice": {"type": "tool", "name": "calc"}}, "tool_choice"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
-        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
+        ({"tool_choice": {"type": "tool"}}, "tool_choice"),
+        ({"tool_choice": {"type": "tool", "name": "f"}, "tools": [{"name": "g"}]}, "tool_choice"),
         ({"stop_sequences": [""]}, "stop_sequences"),
     ],
 )  # fmt: skip

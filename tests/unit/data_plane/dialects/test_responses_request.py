@@ -77,9 +77,9 @@ def test_a_custom_tool_is_a_function_with_one_text() -> None:
     request = parsed(tools=[function, PATCH])
     tools: Any = conversation_of(request).tools
 
-    assert tools[0]["function"] == {"name": "calc", "parameters": {"type": "object"}}
+    assert tools[0]["function"] == {"name": "calc", "strict": True, "parameters": {"type": "object"}}
     assert tools[1]["function"]["parameters"]["required"] == ["input"]
-    assert (request.options.custom_tools, request.ignored) == (frozenset({"patch"}), ("tools.strict",))
+    assert (request.options.custom_tools, request.ignored) == (frozenset({"patch"}), ())
 
 
 def test_fields_without_effect_are_named() -> None:
@@ -126,7 +126,9 @@ def test_fields_without_effect_are_named() -> None:
         ({"tool_choice": {"type": "function", "name": "calc"}}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"tools": [PATCH | {"format": {"type": "grammar", "syntax": "lark"}}]}, "tools[0].format"),
-        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+        ({"tool_choice": "sometimes"}, "tool_choice"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:

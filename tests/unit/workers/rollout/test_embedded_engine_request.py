@@ -45,7 +45,14 @@ def test_fields_that_change_no_token_are_taken() -> None:
         ({"token_ids": [1], "sampling_params": {"logprobs": 21}}, "sampling_params.logprobs"),
         ({"token_ids": [1], "sampling_params": {"stop_token_ids": [300]}}, "sampling_params.stop_token_ids"),
         ({"token_ids": [1], "sampling_params": {"stream_interval": 0}}, "sampling_params.stream_interval"),
-        ({"token_ids": [1], "sampling_params": {"logit_bias": {"5": 1.0}}}, "sampling_params.logit_bias"),
+        ({"token_ids": [1], "sampling_params": {"logit_bias": {"300": 1.0}}}, "sampling_params.logit_bias"),
+        ({"token_ids": [1], "sampling_params": {"logit_bias": {"a": 1.0}}}, "sampling_params.logit_bias"),
+        ({"token_ids": [1], "sampling_params": {"logit_bias": {"5": 101.0}}}, "sampling_params.logit_bias"),
+        ({"token_ids": [1], "sampling_params": {"presence_penalty": 3}}, "sampling_params.presence_penalty"),
+        (
+            {"token_ids": [1], "sampling_params": {"repetition_penalty": 0}},
+            "sampling_params.repetition_penalty",
+        ),
         ({"token_ids": [1], "sampling_params": {"typo": 1}}, "sampling_params.typo"),
     ],
 )

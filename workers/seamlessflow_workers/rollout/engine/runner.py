@@ -4,6 +4,7 @@ A row holds the keys and values of one sequence, position by position. The calle
 their positions, and how to sample; the runner computes and knows nothing of requests.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,18 @@ class PrefillChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Reshaping:
+    """Penalties and biases of one entry, as vLLM means them: the first two count generated tokens, repetition all."""
+
+    prompt: NDArray[np.int32]
+    generated: NDArray[np.int32]
+    frequency: float
+    presence: float
+    repetition: float
+    bias: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingBatch:
     """How to sample, one entry per sampled row: first the sampled chunks in order, then the decoding rows."""
 
@@ -36,6 +49,7 @@ class SamplingBatch:
     forbidden: tuple[tuple[int, tuple[int, ...]], ...]  # (entry, token ids that must not be sampled)
     num_top: int  # likeliest tokens to report per entry
     allowed: tuple[tuple[int, PackedMask], ...] = ()  # (entry, the only tokens that may be sampled)
+    reshaped: tuple[tuple[int, Reshaping], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from seamlessflow.core.guidance.masks import PackedMask
 from seamlessflow_workers.rollout.engine.runner import (
     ModelRunner,
     PrefillChunk,
+    Reshaping,
     Sampled,
     SamplingBatch,
     StepBatch,
@@ -69,6 +70,7 @@ class Scheduler:
         self._decode_rows: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._is_stale = False  # `_decode_rows` does not match `decoding`
         self._num_guided = 0  # running sequences with a guide
+        self._num_reshaped = 0  # with penalties or biases
         self.counters = SchedulerCounters()
 
     @property
@@ -117,6 +119,7 @@ class Scheduler:
         self.counters.prefix_hits += shared
         self._params.fill(sequence)
         self._num_guided += sequence.matcher is not None
+        self._num_reshaped += sequence.params.is_reshaped
         if sequence.num_tokens - shared == 1:
             self.decoding.append(sequence)
             self._is_stale = True
@@ -205,6 +208,7 @@ class Scheduler:
             forbidden=forbidden,
             num_top=max((sequence.params.logprobs or 0 for sequence in sequences), default=0),
             allowed=_masks(sequences) if self._num_guided else (),
+            reshaped=_reshapings(sequences) if self._num_reshaped else (),
         )
 
     def commit(self, batch: StepBatch, sampled: Sampled) -> list[Sequence]:
@@ -259,6 +263,7 @@ class Scheduler:
     def _leave_row(self, sequence: Sequence) -> None:
         self.table.vacate(sequence.row)
         self._num_guided -= sequence.matcher is not None
+        self._num_reshaped -= sequence.params.is_reshaped
         (self.decoding if sequence in self.decoding else self.prefilling).remove(sequence)
         sequence.row, sequence.num_computed = -1, 0
         self._is_stale = True
@@ -279,6 +284,26 @@ class Scheduler:
 def _masks(sequences: list[Sequence]) -> tuple[tuple[int, PackedMask], ...]:
     return tuple(
         (entry, sequence.allowed) for entry, sequence in enumerate(sequences) if sequence.allowed is not None
+    )
+
+
+def _reshapings(sequences: list[Sequence]) -> tuple[tuple[int, Reshaping], ...]:
+    return tuple(
+        (entry, _reshaping(sequence))
+        for entry, sequence in enumerate(sequences)
+        if sequence.params.is_reshaped
+    )
+
+
+def _reshaping(sequence: Sequence) -> Reshaping:
+    params, num_prompt = sequence.params, sequence.num_prompt_tokens
+    return Reshaping(
+        prompt=sequence.tokens[:num_prompt],
+        generated=sequence.tokens[num_prompt : sequence.num_tokens],
+        frequency=params.frequency_penalty,
+        presence=params.presence_penalty,
+        repetition=params.repetition_penalty,
+        bias=params.bias,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 MAX_TOP_LOGPROBS = 20
+MAX_BIASES = 1024
 MAX_STOP_TOKEN_IDS = 256
 _PARAMS = "sampling_params"
 
@@ -54,15 +55,21 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     allowed_token_ids: list[int] | None = None
     prompt_logprobs: int | None = None
 
+    @property
+    def is_reshaped(self) -> bool:
+        """Whether penalties or biases change the distribution."""
+        neutral = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty) == (0, 0, 1)
+        return not neutral or bool(self.logit_bias)
+
+    @property
+    def bias(self) -> dict[int, float]:
+        return {int(token): value for token, value in (self.logit_bias or {}).items()}
+
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "presence_penalty": (0.0,),
-    "frequency_penalty": (0.0,),
-    "repetition_penalty": (1.0,),
     "min_p": (0.0,),
     "stop": (None, "", []),
     "bad_words": (None, []),
-    "logit_bias": (None, {}),
     "allowed_token_ids": (None,),
     "prompt_logprobs": (None,),
 }
@@ -184,9 +191,26 @@ def _check_sampling(params: SamplingParams, *, vocab_size: int) -> None:
             "must be at least 1",
         ),
     )
-    for field, is_valid, rule in ranges:
+    for field, is_valid, rule in (*ranges, *_reshaping_rules(params, vocab_size=vocab_size)):
         if not is_valid:
             message = f"{field} {rule}, got {getattr(params, field)}"
             raise InvalidRequestError(field=f"{_PARAMS}.{field}", message=message)
     if math.isnan(params.temperature):
         raise InvalidRequestError(field=f"{_PARAMS}.temperature", message="temperature must be a number")
+
+
+def _reshaping_rules(params: SamplingParams, *, vocab_size: int) -> tuple[tuple[str, bool, str], ...]:
+    bias = params.logit_bias or {}
+    is_known = all(token.isascii() and token.isdigit() and int(token) < vocab_size for token in bias)
+    return (
+        ("presence_penalty", -2 <= params.presence_penalty <= 2, "must be in [-2, 2]"),
+        ("frequency_penalty", -2 <= params.frequency_penalty <= 2, "must be in [-2, 2]"),
+        ("repetition_penalty", 0 < params.repetition_penalty <= 2, "must be in (0, 2]"),
+        ("logit_bias", len(bias) <= MAX_BIASES, f"may have at most {MAX_BIASES} tokens"),
+        ("logit_bias", is_known, f"must have token ids in 0 … {vocab_size - 1}"),
+        (
+            "logit_bias",
+            all(-100 <= value <= 100 for value in bias.values()),
+            "must have values in [-100, 100]",
+        ),
+    )

@@ -41,6 +41,7 @@ class Sequence:
         "logprobs",
         "matcher",
         "max_total_tokens",
+        "num_answered",
         "num_cached_tokens",
         "num_computed",
         "num_notified",
@@ -89,6 +90,7 @@ class Sequence:
         self.stop_reason: int | None = None
         self.failure: str | None = None  # why this request alone ended with an error
         self.matcher = matcher  # of a guided answer
+        self.num_answered = body.guided_prefix  # prompt tokens that belong to the answer
         self.allowed: PackedMask | None = None if matcher is None else matcher.mask()  # of the next token
         self.is_reported = False  # its end was counted and announced
         self.row = -1  # of the KV cache; -1: waiting or finished
@@ -123,6 +125,17 @@ class Sequence:
             self.matcher.consume(int(self.tokens[self.num_tokens - 1]))
             if self.finish_reason is None:
                 self.allowed = self.matcher.mask()
+        except (TokenNotAllowedError, MatcherFailedError) as error:
+            self.failure, self.finish_reason = str(error), FinishReason.ERROR
+
+    def follow_guide(self, token_ids: Series[int]) -> None:
+        """Let the guide take tokens that were sampled under a copy of it; end the sequence if they do not fit."""
+        if self.matcher is None:
+            return
+        try:
+            self.matcher.replay(token_ids)
+            if not self.matcher.is_ended:
+                self.matcher.mask()  # the engine's matcher fails where this one does
         except (TokenNotAllowedError, MatcherFailedError) as error:
             self.failure, self.finish_reason = str(error), FinishReason.ERROR
 

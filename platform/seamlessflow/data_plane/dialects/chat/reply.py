@@ -8,6 +8,7 @@ import numpy as np
 
 from seamlessflow.data_plane.dialects.chat.request import ChatOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
+from seamlessflow.data_plane.dialects.likeliest import likeliest
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
@@ -24,7 +25,6 @@ class ChatReply:
         self._head = {"id": f"chatcmpl-{turn.turn_id.hex}", "created": created_s, "model": model}
         self._has_usage = options.has_usage
         self._has_logprobs = options.has_logprobs
-        self._has_top_logprobs = options.has_top_logprobs
         self._num_calls = [0] * len(turn.choices)
         self._num_logprobs = [0] * len(turn.choices)
 
@@ -87,12 +87,15 @@ class ChatReply:
     def _logprobs(self, choice: Choice, start: int) -> dict[str, Any]:
         ids = np.frombuffer(bytes(choice.progress.token_ids), dtype="<i4")[start:].tolist()
         values = np.frombuffer(bytes(choice.progress.logprobs), dtype="<f4")[start:].tolist()
-        return {"content": [self._entry(i, v) for i, v in zip(ids, values, strict=True)], "refusal": None}
-
-    def _entry(self, token_id: int, logprob: float) -> dict[str, Any]:
-        token = self._turn.session.job.text.tokenizer.decode([token_id], skip_special_tokens=False)
-        entry: dict[str, Any] = {"token": token, "logprob": logprob, "bytes": list(token.encode())}
-        return {**entry, "top_logprobs": [entry] if self._has_top_logprobs else []}
+        tokenizer = self._turn.session.job.text.tokenizer
+        content = [
+            _entry(tokenizer.decode([i], skip_special_tokens=False), v) | {"top_logprobs": []}
+            for i, v in zip(ids, values, strict=True)
+        ]
+        if choice.progress.asked.num_top:
+            for entry, tops in zip(content, likeliest(self._turn, choice, start), strict=True):
+                entry["top_logprobs"] = [_entry(*top) for top in tops]
+        return {"content": content, "refusal": None}
 
     def _usage(self) -> dict[str, int]:
         num_prompt = self._turn.plan.num_prompt_tokens
@@ -102,3 +105,7 @@ class ChatReply:
             "completion_tokens": num_sampled,
             "total_tokens": num_prompt + num_sampled,
         }
+
+
+def _entry(token: str, logprob: float) -> dict[str, Any]:
+    return {"token": token, "logprob": logprob, "bytes": list(token.encode())}

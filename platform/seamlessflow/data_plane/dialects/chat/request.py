@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.protocol.openai_chat import ChatBody, StreamOptions
 from seamlessflow.core.trajectory.messages import message_text
+from seamlessflow.data_plane.dialects.demands import ToolChoice, answer_demand, content_demand
 from seamlessflow.data_plane.dialects.fields import (
     MAX_CHOICES,
     MAX_MESSAGES,
@@ -17,6 +19,7 @@ from seamlessflow.data_plane.dialects.fields import (
     check_ranges,
     overridden_flags,
     refuse_unless_neutral,
+    reshaping,
     stop_strings,
     tokens_limit,
     unknown_fields,
@@ -29,11 +32,6 @@ MAX_TOP_LOGPROBS = 20
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "frequency_penalty": (None, 0.0),
-    "presence_penalty": (None, 0.0),
-    "repetition_penalty": (None, 1.0),
-    "logit_bias": (None, {}),
-    "response_format": (None, {"type": "text"}),
     "functions": (None, []),
     "min_tokens": (None, 0),
 }
@@ -57,7 +55,6 @@ _decode = msgspec.json.Decoder(ChatBody).decode
 class ChatOptions:
     has_usage: bool  # the stream ends with a chunk that has the usage
     has_logprobs: bool
-    has_top_logprobs: bool
 
 
 ChatRequest = TurnRequest[ChatOptions]
@@ -69,7 +66,9 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
     refuse_unless_neutral(body, _NEUTRAL)
     check_ranges(body, OPENAI_RANGES)
     _check_messages(body.messages)
-    tools = _tools(body)
+    tools = body.tools if body.tools and body.tool_choice != "none" else None
+    content = content_demand(body.response_format, "response_format", has_wrapper=True)
+    demand = answer_demand(content, tools, _tool_choice(body))
     return TurnRequest(
         conversation=Conversation(body.messages, tools, body.chat_template_kwargs or {}),
         num_choices=bounded("n", body.n, 1, MAX_CHOICES, default=1),
@@ -77,8 +76,11 @@ def chat_request_parse(raw: bytes, *, temperature: float) -> ChatRequest:
         max_tokens=_max_tokens(body),
         is_streamed=bool(body.stream),
         flags=({} if body.seed is None else {"seed": body.seed}) | overridden_flags(body, temperature),
-        ignored=ignored,
+        ignored=ignored + _without_effect(body, demand),
         options=_options(body),
+        demand=demand,
+        num_top=_num_top_logprobs(body),
+        reshaping=reshaping(body),
     )
 
 
@@ -94,7 +96,6 @@ def _options(body: ChatBody) -> ChatOptions:
     return ChatOptions(
         has_usage=bool(body.stream_options and body.stream_options.include_usage),
         has_logprobs=bool(body.logprobs),
-        has_top_logprobs=_num_top_logprobs(body) > 0,
     )
 
 
@@ -127,14 +128,26 @@ def _is_function_call(call: object) -> bool:
     return isinstance(function, dict) and isinstance(function.get("name"), str)
 
 
-def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
-    if body.tool_choice not in (None, "auto", "none"):
+def _tool_choice(body: ChatBody) -> ToolChoice:
+    """Read `tool_choice`: a word, or an object that names a function. Raises ApiError (400)."""
+    choice, is_parallel = body.tool_choice, body.parallel_tool_calls is not False
+    if choice in (None, "auto", "none"):
+        return ToolChoice("tool_choice", is_parallel=is_parallel)
+    if choice == "required":
+        return ToolChoice("tool_choice", is_forced=True, is_parallel=is_parallel)
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str):
         raise bad_request(
-            f"tool_choice must be 'auto' or 'none', got {body.tool_choice!r}: forcing a tool call would change the "
-            "sampling distribution.",
+            f"tool_choice must be 'auto', 'none', 'required' or name a function, got {choice!r}.",
             param="tool_choice",
         )
-    return body.tools if body.tools and body.tool_choice != "none" else None
+    return ToolChoice("tool_choice", is_forced=True, name=name)
+
+
+def _without_effect(body: ChatBody, demand: Demand | None) -> tuple[str, ...]:
+    is_guided = demand is not None and bool(demand.tools)
+    return ("parallel_tool_calls",) if body.parallel_tool_calls is False and not is_guided else ()
 
 
 def _max_tokens(body: ChatBody) -> int | None:

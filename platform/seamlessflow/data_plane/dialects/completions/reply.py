@@ -14,6 +14,7 @@ from seamlessflow.core.protocol.openai_completions import (
 )
 from seamlessflow.data_plane.dialects.completions.request import CompletionOptions
 from seamlessflow.data_plane.dialects.events import KEEPALIVE, STREAM_END, data_event
+from seamlessflow.data_plane.dialects.likeliest import likeliest
 from seamlessflow.data_plane.errors import ApiError
 from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, Turn
@@ -86,11 +87,12 @@ class CompletionReply:
         offsets = np.cumsum([self._num_chars[choice.index], *map(len, tokens)]).tolist()
         self._num_logprobs[choice.index] += len(ids)
         self._num_chars[choice.index] = offsets[-1]
-        top = [{token: value} for token, value in zip(tokens, values, strict=True)]
+        has_top = choice.progress.asked.num_top > 0
+        top = [dict(tops) for tops in likeliest(self._turn, choice, start)] if has_top else []
         return CompletionLogprobs(
             tokens=tokens,
             token_logprobs=values,
-            top_logprobs=top if self._options.has_top_logprobs else [],
+            top_logprobs=top,
             text_offset=offsets[:-1],
         )
 

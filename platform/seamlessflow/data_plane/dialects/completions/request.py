@@ -17,6 +17,7 @@ from seamlessflow.data_plane.dialects.fields import (
     check_ranges,
     overridden_flags,
     refuse_unless_neutral,
+    reshaping,
     stop_strings,
     tokens_limit,
     unknown_fields,
@@ -31,10 +32,6 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "echo": (None, False),
     "suffix": (None, ""),
     "best_of": (None, 1),
-    "frequency_penalty": (None, 0.0),
-    "presence_penalty": (None, 0.0),
-    "repetition_penalty": (None, 1.0),
-    "logit_bias": (None, {}),
     "min_tokens": (None, 0),
 }
 _TokenIds = list[Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]]
@@ -46,7 +43,6 @@ _decode = msgspec.json.Decoder(CompletionBody).decode
 class CompletionOptions:
     has_usage: bool  # the stream ends with a chunk that has the usage
     has_logprobs: bool
-    has_top_logprobs: bool
 
 
 CompletionRequest = TurnRequest[CompletionOptions]
@@ -67,6 +63,8 @@ def completion_request_parse(raw: bytes, *, temperature: float) -> CompletionReq
         flags=({} if body.seed is None else {"seed": body.seed}) | overridden_flags(body, temperature),
         ignored=tuple(unknown_fields(raw, CompletionBody, {"stream_options": StreamOptions})),
         options=_options(body),
+        num_top=bounded("logprobs", body.logprobs, 0, MAX_LOGPROBS, default=0),
+        reshaping=reshaping(body),
     )
 
 
@@ -88,9 +86,7 @@ def _prompt(asked: str | list[Any]) -> RawPrompt:
 
 
 def _options(body: CompletionBody) -> CompletionOptions:
-    num_logprobs = bounded("logprobs", body.logprobs, 0, MAX_LOGPROBS, default=0)
     return CompletionOptions(
         has_usage=bool(body.stream_options and body.stream_options.include_usage),
         has_logprobs=body.logprobs is not None,
-        has_top_logprobs=num_logprobs > 0,
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.protocol.anthropic_messages import (
     MessagesBody,
     MessageTool,
@@ -14,6 +15,7 @@ from seamlessflow.core.protocol.anthropic_messages import (
     ThinkingConfig,
     TokensBody,
 )
+from seamlessflow.data_plane.dialects.demands import ToolChoice, answer_demand, content_demand
 from seamlessflow.data_plane.dialects.fields import (
     MAX_MESSAGES,
     body_read,
@@ -22,7 +24,6 @@ from seamlessflow.data_plane.dialects.fields import (
     stop_strings,
     tokens_limit,
     unknown_fields,
-    unsupported,
 )
 from seamlessflow.data_plane.dialects.messages.conversation import blocks_of, chat_messages, paragraphs
 from seamlessflow.data_plane.dialects.system_text import markers_removed
@@ -56,6 +57,7 @@ def messages_request_parse(raw: bytes, *, temperature: float) -> MessagesRequest
     body = body_read(_decode, raw, kind="message request")
     check_ranges(body, RANGES)
     conversation, markers = _conversation(body)
+    demand = _demand(body, conversation.tools)
     flags = overridden_flags(body, temperature) | ({"markers_removed": list(markers)} if markers else {})
     return TurnRequest(
         conversation=conversation,
@@ -64,8 +66,9 @@ def messages_request_parse(raw: bytes, *, temperature: float) -> MessagesRequest
         max_tokens=tokens_limit("max_tokens", body.max_tokens),
         is_streamed=bool(body.stream),
         flags=flags,
-        ignored=(*unknown_fields(raw, MessagesBody, _NESTED), *_without_effect(body, markers)),
+        ignored=(*unknown_fields(raw, MessagesBody, _NESTED), *_without_effect(body, markers, demand)),
         options=_options(body.thinking),
+        demand=demand,
     )
 
 
@@ -73,7 +76,8 @@ def tokens_request_parse(raw: bytes) -> tuple[Conversation, tuple[str, ...]]:
     """Parse the body of a token count; return its conversation and its ignored fields. Raises ApiError (400)."""
     body = body_read(_decode_tokens, raw, kind="token count")
     conversation, markers = _conversation(body)
-    return conversation, (*unknown_fields(raw, TokensBody, _NESTED), *_without_effect(body, markers))
+    demand = _demand(body, conversation.tools)
+    return conversation, (*unknown_fields(raw, TokensBody, _NESTED), *_without_effect(body, markers, demand))
 
 
 def _conversation(body: TokensBody) -> tuple[Conversation, Sequence[str]]:
@@ -102,22 +106,37 @@ def _check(body: TokensBody) -> None:
             param="messages",
             code="unsupported_parameter",
         )
-    if body.output_config is not None and body.output_config.format is not None:
-        raise unsupported("output_config.format", "leave it out")
 
 
 def _tools(body: TokensBody) -> list[dict[str, Any]] | None:
-    choice = body.tool_choice
-    if choice is not None and choice.type not in ("auto", "none"):
-        raise bad_request(
-            f"tool_choice.type must be 'auto' or 'none', got {choice.type!r}: forcing a tool call would change the "
-            "sampling distribution.",
-            param="tool_choice",
-            code="unsupported_parameter",
-        )
-    if not body.tools or (choice is not None and choice.type == "none"):
+    if not body.tools or (body.tool_choice is not None and body.tool_choice.type == "none"):
         return None
     return [_tool(tool, f"tools[{number}]") for number, tool in enumerate(body.tools)]
+
+
+def _demand(body: TokensBody, tools: Sequence[Any] | None) -> Demand | None:
+    form = None if body.output_config is None else body.output_config.format
+    content = content_demand(form, "output_config.format", has_wrapper=False)
+    return answer_demand(content, tools, _tool_choice(body.tool_choice))
+
+
+def _tool_choice(choice: MessageToolChoice | None) -> ToolChoice:
+    """Read `tool_choice`. Raises ApiError (400)."""
+    if choice is None:
+        return ToolChoice("tool_choice")
+    if choice.type not in ("auto", "none", "any", "tool"):
+        raise bad_request(
+            f"tool_choice.type must be 'auto', 'any', 'tool' or 'none', got {choice.type!r}.",
+            param="tool_choice",
+        )
+    if choice.type == "tool" and choice.name is None:
+        raise bad_request("tool_choice of type 'tool' must have a name.", param="tool_choice")
+    return ToolChoice(
+        "tool_choice",
+        is_forced=choice.type in ("any", "tool"),
+        name=choice.name if choice.type == "tool" else None,
+        is_parallel=not choice.disable_parallel_tool_use,
+    )
 
 
 def _tool(tool: MessageTool, field: str) -> dict[str, Any]:
@@ -131,6 +150,8 @@ def _tool(tool: MessageTool, field: str) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         function["description"] = tool.description
+    if tool.strict:
+        function["strict"] = True
     return {"type": "function", "function": function | {"parameters": tool.input_schema or {}}}
 
 
@@ -139,12 +160,13 @@ def _options(thinking: ThinkingConfig | None) -> MessageOptions:
     return MessageOptions(has_thinking, thinking is not None and thinking.display == "omitted")
 
 
-def _without_effect(body: TokensBody, markers: Sequence[str]) -> list[str]:
+def _without_effect(body: TokensBody, markers: Sequence[str], demand: Demand | None) -> list[str]:
     """Return the known fields that were asked for in vain."""
     names = [f"system.{name}" for name in markers]
     if body.thinking is not None and body.thinking.budget_tokens is not None:
         names.append("thinking.budget_tokens")
-    if body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use:
+    is_guided = demand is not None and bool(demand.tools)
+    if body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use and not is_guided:
         names.append("tool_choice.disable_parallel_tool_use")
     if body.output_config is not None and body.output_config.effort is not None:
         names.append("output_config.effort")

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.protocol.openai_responses import ReasoningConfig, ResponseBody, TextConfig
+from seamlessflow.data_plane.dialects.demands import ToolChoice, answer_demand, content_demand
 from seamlessflow.data_plane.dialects.fields import (
     MAX_MESSAGES,
     body_read,
@@ -15,7 +17,6 @@ from seamlessflow.data_plane.dialects.fields import (
     refuse_unless_neutral,
     tokens_limit,
     unknown_fields,
-    unsupported,
 )
 from seamlessflow.data_plane.dialects.responses.conversation import chat_messages
 from seamlessflow.data_plane.dialects.responses.tools import chat_tools
@@ -46,7 +47,7 @@ class ResponseOptions:
     instructions: str | None
     max_output_tokens: int | None
     metadata: dict[str, str]
-    tool_choice: str
+    tool_choice: str | dict[str, Any]
     tools: list[dict[str, Any]]
     custom_tools: frozenset[str]
     has_encrypted_reasoning: bool
@@ -61,21 +62,22 @@ def response_request_parse(raw: bytes, *, temperature: float) -> ResponseRequest
     body = body_read(_decode, raw, kind="response request")
     refuse_unless_neutral(body, _NEUTRAL)
     check_ranges(body, RANGES)
-    _check_forms(body)
     tools, custom_tools = chat_tools(body.tools or [])
     instructions, markers = markers_removed(body.instructions or "")
-    has_tools = bool(tools) and body.tool_choice != "none"
+    callable_tools = tools if tools and body.tool_choice != "none" else None
+    form = None if body.text is None else body.text.format
+    content = content_demand(form, "text.format", has_wrapper=False)
+    demand = answer_demand(content, callable_tools, _tool_choice(body))
     return TurnRequest(
-        conversation=Conversation(
-            chat_messages(_items(body), instructions), tools if has_tools else None, {}
-        ),
+        conversation=Conversation(chat_messages(_items(body), instructions), callable_tools, {}),
         num_choices=1,
         stop=(),
         max_tokens=tokens_limit("max_output_tokens", body.max_output_tokens),
         is_streamed=bool(body.stream),
         flags=overridden_flags(body, temperature) | ({"markers_removed": list(markers)} if markers else {}),
-        ignored=(*unknown_fields(raw, ResponseBody, _NESTED), *_without_effect(body, markers)),
+        ignored=(*unknown_fields(raw, ResponseBody, _NESTED), *_without_effect(body, markers, demand)),
         options=_options(body, custom_tools, temperature),
+        demand=demand,
     )
 
 
@@ -88,17 +90,20 @@ def _items(body: ResponseBody) -> Sequence[dict[str, Any]]:
     return items
 
 
-def _check_forms(body: ResponseBody) -> None:
-    if body.tool_choice not in (None, "auto", "none"):
+def _tool_choice(body: ResponseBody) -> ToolChoice:
+    """Read `tool_choice`: a word, or an object that names a tool. Raises ApiError (400)."""
+    choice, is_parallel = body.tool_choice, body.parallel_tool_calls is not False
+    if choice in (None, "auto", "none"):
+        return ToolChoice("tool_choice", is_parallel=is_parallel)
+    if choice == "required":
+        return ToolChoice("tool_choice", is_forced=True, is_parallel=is_parallel)
+    name = choice.get("name") if isinstance(choice, dict) else None
+    if not isinstance(name, str):
         raise bad_request(
-            f"tool_choice must be 'auto' or 'none', got {body.tool_choice!r}: forcing a tool call would change the "
-            "sampling distribution.",
+            f"tool_choice must be 'auto', 'none', 'required' or name a tool, got {choice!r}.",
             param="tool_choice",
-            code="unsupported_parameter",
         )
-    form = body.text.format if body.text is not None else None
-    if form is not None and form.get("type") != "text":
-        raise unsupported("text.format", 'leave it out or send {"type":"text"}')
+    return ToolChoice("tool_choice", is_forced=True, name=name)
 
 
 def _options(body: ResponseBody, custom_tools: frozenset[str], temperature: float) -> ResponseOptions:
@@ -106,7 +111,7 @@ def _options(body: ResponseBody, custom_tools: frozenset[str], temperature: floa
         instructions=body.instructions,
         max_output_tokens=body.max_output_tokens,
         metadata=body.metadata or {},
-        tool_choice="none" if body.tool_choice == "none" else "auto",
+        tool_choice=body.tool_choice or "auto",
         tools=body.tools or [],
         custom_tools=custom_tools,
         has_encrypted_reasoning=ENCRYPTED_REASONING in (body.include or ()),
@@ -114,13 +119,13 @@ def _options(body: ResponseBody, custom_tools: frozenset[str], temperature: floa
     )
 
 
-def _without_effect(body: ResponseBody, markers: Sequence[str]) -> Iterator[str]:
+def _without_effect(body: ResponseBody, markers: Sequence[str], demand: Demand | None) -> Iterator[str]:
     """Yield the known fields that were asked for in vain."""
     yield from (f"instructions.{name}" for name in markers)
     yield from (f"include.{name}" for name in body.include or () if name != ENCRYPTED_REASONING)
     if body.store:
         yield "store"
-    if body.parallel_tool_calls is False:
+    if body.parallel_tool_calls is False and (demand is None or not demand.tools):
         yield "parallel_tool_calls"
     if body.truncation == "auto":
         yield "truncation"
@@ -129,5 +134,3 @@ def _without_effect(body: ResponseBody, markers: Sequence[str]) -> Iterator[str]
         yield from (
             f"{name}.{field}" for field, value in fields.items() if value is not None and field != "format"
         )
-    if any(tool.get("strict") for tool in body.tools or ()):
-        yield "tools.strict"

@@ -55,6 +55,8 @@ def _tool(tool: Mapping[str, Any], field: str) -> dict[str, Any]:
     function: dict[str, Any] = {"name": name}
     if tool.get("description") is not None:
         function["description"] = tool["description"]
+    if tool.get("strict"):
+        function["strict"] = True
     parameters = _PARAMETERS if kind == "custom" else tool.get("parameters") or {}
     return {"type": "function", "function": function | {"parameters": parameters}}
 

@@ -20,7 +20,9 @@ import aiohttp
 import msgspec
 import numpy as np
 
+from seamlessflow.core.guidance.masks import GuidedBy
 from seamlessflow.core.liveness.stall import StallWatch
+from seamlessflow.core.trajectory.asked_sampling import AskedSampling
 from seamlessflow.core.trajectory.resume import FinishReason, Piece
 from seamlessflow.core.trajectory.version_spans import UNKNOWN_VERSION, Spans, spans_append
 from seamlessflow.data_plane.store.jobs import Engine
@@ -119,6 +121,8 @@ class GenerateRequest:
     max_tokens: int
     temperature: float
     stop_token_ids: Sequence[int]
+    asked: AskedSampling = field(default_factory=AskedSampling)
+    num_answered: int = 0  # how many of the last prompt tokens belong to the answer
 
 
 class _LogprobEntry(msgspec.Struct):
@@ -143,6 +147,9 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
     weight_version: str | int | None = None
     weight_versions: list[_Span] | None = None
+    guided_by: GuidedBy | None = None
+    top_token_ids_b64: str = ""
+    top_logprobs_b64: str = ""
 
 
 class _Answer(msgspec.Struct):
@@ -268,23 +275,27 @@ def _headers(engine: Engine) -> dict[str, str]:
 
 
 def _body(engine: Engine, request: GenerateRequest, request_id: str, *, is_streamed: bool) -> bytes:
-    return msgspec.json.encode(
-        {
-            "request_id": request_id,
-            "token_ids": np.frombuffer(request.token_ids, dtype="<i4").tolist(),
-            "sampling_params": {
-                "temperature": request.temperature,
-                "top_p": 1.0,
-                "max_tokens": request.max_tokens,
-                "logprobs": 0,
-                "stop_token_ids": list(request.stop_token_ids),
-                "detokenize": False,
-            },
-            "stream": is_streamed,
-            "cache_salt": f"{engine.job_id}:{engine.version}",
-            "packed": True,
-        }
-    )
+    params: dict[str, object] = {
+        "temperature": request.temperature,
+        "top_p": 1.0,
+        "max_tokens": request.max_tokens,
+        "logprobs": request.asked.num_top,
+        "stop_token_ids": list(request.stop_token_ids),
+        "detokenize": False,
+        **request.asked.reshaping,
+    }
+    body: dict[str, object] = {
+        "request_id": request_id,
+        "token_ids": np.frombuffer(request.token_ids, dtype="<i4").tolist(),
+        "sampling_params": params,
+        "stream": is_streamed,
+        "cache_salt": f"{engine.job_id}:{engine.version}",
+        "packed": True,
+    }
+    if request.asked.guide is not None:
+        params["structured_outputs"] = request.asked.guide.wanted
+        body["guided_prefix"] = request.num_answered
+    return msgspec.json.encode(body)
 
 
 def _failure(status: int, raw: bytes) -> Exception:
@@ -308,7 +319,7 @@ async def _streamed_pieces(
     content: aiohttp.StreamReader, lifeline: Lifeline, expected_version: int
 ) -> AsyncGenerator[Piece, None]:
     """Decode all events of one read together, so that a burst costs one wake-up."""
-    rest = b""
+    rest, guided_by = b"", None
     while raw := await lifeline.wait(content.readany()):
         *events, rest = (rest + raw).split(b"\n\n")
         for event in events:
@@ -321,7 +332,8 @@ async def _streamed_pieces(
                 ids, logprobs = _tokens(choice)
                 version = _version(choice.weight_version, expected_version)
                 spans = spans_append((), num_tokens=0, version=version, num_added=len(ids) // 4)
-                yield Piece(ids, logprobs, spans, _finish_reason(choice))
+                guided_by = guided_by or choice.guided_by  # only the first event says it
+                yield Piece(ids, logprobs, spans, _finish_reason(choice), guided_by, *_top(choice))
 
 
 def _stream_failure(error: Mapping[str, object]) -> Exception:
@@ -345,7 +357,7 @@ def _unary_piece(answer: _Answer, expected_version: int) -> Piece:
     reason = _finish_reason(choice)
     if reason is None:
         raise EngineUnavailable("the engine's answer has no finish reason")
-    return Piece(ids, logprobs, spans, reason)
+    return Piece(ids, logprobs, spans, reason, choice.guided_by, *_top(choice))
 
 
 def _tokens(choice: _Choice) -> tuple[bytes, bytes]:
@@ -356,6 +368,10 @@ def _tokens(choice: _Choice) -> tuple[bytes, bytes]:
         np.asarray(choice.token_ids or [], dtype="<i4").tobytes(),
         np.asarray(logprobs, dtype="<f4").tobytes(),
     )
+
+
+def _top(choice: _Choice) -> tuple[bytes, bytes]:
+    return base64.b64decode(choice.top_token_ids_b64), base64.b64decode(choice.top_logprobs_b64)
 
 
 def _version(named: str | int | None, expected: int) -> int:

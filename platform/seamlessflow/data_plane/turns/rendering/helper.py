@@ -20,6 +20,7 @@ from typing import BinaryIO
 import msgspec
 
 from seamlessflow.core.families import ModelFamily
+from seamlessflow.core.guidance.guide import InvalidGuideError
 from seamlessflow.data_plane.turns.rendering.chat_template import OutputTooLarge, TemplateRefused
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, ModelUnusable, model_text_load
 from seamlessflow.data_plane.turns.rendering.prompt import Prompt, PromptRequest, TextTooLong, prompt_make
@@ -36,6 +37,7 @@ class HelperOutcome(StrEnum):
     TEXT_TOO_LONG = "text_too_long"
     OUTPUT_TOO_LARGE = "output_too_large"
     OUT_OF_MEMORY = "out_of_memory"
+    GUIDE_REFUSED = "guide_refused"
 
 
 class HelperReply(msgspec.Struct, frozen=True, array_like=True):
@@ -72,6 +74,8 @@ def _reply(request: PromptRequest, load: "functools._lru_cache_wrapper[ModelText
         return HelperReply(HelperOutcome.TEXT_TOO_LONG, message=str(error))
     except (TemplateRefused, ModelUnusable) as error:
         return HelperReply(HelperOutcome.REFUSED, message=str(error))
+    except InvalidGuideError as error:
+        return HelperReply(HelperOutcome.GUIDE_REFUSED, message=str(error))
     except RecursionError:
         return HelperReply(HelperOutcome.REFUSED, message="the messages are nested too deeply")
     except MemoryError:

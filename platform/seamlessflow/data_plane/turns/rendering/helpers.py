@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from seamlessflow.data_plane.errors import ApiError
+from seamlessflow.data_plane.errors import ApiError, bad_request
 from seamlessflow.data_plane.turns.rendering.helper import LENGTH, HelperOutcome, HelperReply
 from seamlessflow.data_plane.turns.rendering.prompt import Prompt, PromptRequest
 from seamlessflow.data_plane.turns.rendering.waiting_line import WaitingLine
@@ -198,6 +198,9 @@ class PromptHelpers:
                 _resolve(
                     work, PromptRefused(f"The messages cannot be rendered: {reply.message}.", reply.outcome)
                 )
+            case HelperOutcome.GUIDE_REFUSED:
+                field = None if work.request.demand is None else work.request.demand.field
+                _resolve(work, bad_request(f"{field} cannot be followed: {reply.message}.", param=field))
             case HelperOutcome.OUT_OF_MEMORY:
                 message = (
                     f"Rendering the messages took more than {self._limits.memory_mb} MiB of memory, the limit of "

@@ -11,7 +11,10 @@ from typing import Any
 import msgspec
 
 from seamlessflow.core.families import ModelFamily
+from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.guide import GuideKind
 from seamlessflow.data_plane.turns.rendering.continuation import text_added
+from seamlessflow.data_plane.turns.rendering.guides import demanded_guide
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 
 MAX_CHARS_PER_TOKEN = (
@@ -36,12 +39,14 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     max_tokens: int  # the model's context length
     family: ModelFamily = ModelFamily.AUTO
     text: str | None = None  # the prompt itself; there is nothing to render
+    demand: Demand | None = None  # what the client demands of the answer
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):
     cut: int | None  # the index of the cut that the new tokens follow; None: they are the whole prompt
     new_ids: bytes  # packed int32
     starts_in_reasoning: bool
+    guide: tuple[GuideKind, str] | None = None  # what the demand means for the model: kind and text
 
 
 class TextTooLong(ValueError):
@@ -51,7 +56,10 @@ class TextTooLong(ValueError):
 def prompt_make(
     text: ModelText, request: PromptRequest, *, on_long_text: Callable[[], None] = lambda: None
 ) -> Prompt:
-    """Make a prompt. Calls `on_long_text` before tokenising a long text. Raises TemplateRefused and TextTooLong."""
+    """Make a prompt. Calls `on_long_text` before tokenising a long text.
+
+    Raises TemplateRefused, TextTooLong and InvalidGuideError.
+    """
     full = _full_text(text, request)
     cut, new = _first_continued(text, request, full)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
@@ -62,7 +70,19 @@ def prompt_make(
     if len(new) > LONG_TEXT_CHARS:
         on_long_text()
     think = text.family.think
-    return Prompt(cut, text.encode(new), bool(think) and full.rstrip().endswith(think))
+    is_reasoning = bool(think) and full.rstrip().endswith(think)
+    return Prompt(
+        cut, text.encode(new), is_reasoning, _guide(text, request, starts_in_reasoning=is_reasoning)
+    )
+
+
+def _guide(
+    text: ModelText, request: PromptRequest, *, starts_in_reasoning: bool
+) -> tuple[GuideKind, str] | None:
+    if request.demand is None:
+        return None
+    guide = demanded_guide(text, request.model, request.demand, starts_in_reasoning=starts_in_reasoning)
+    return guide.kind, guide.text
 
 
 def _full_text(text: ModelText, request: PromptRequest) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from seamlessflow.core.guidance.answer_grammar import Demand
+from seamlessflow.core.guidance.guide import GuideKind
 from seamlessflow.core.trajectory.messages import message_digests, value_digest
 from seamlessflow.core.trajectory.prefix_tree import (
     TOKEN_BYTES,
@@ -67,6 +69,7 @@ class TurnPlan:
     drift: Drift
     cause: str | None
     starts_in_reasoning: bool
+    guide: tuple[GuideKind, str] | None = None  # of its answers
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -83,7 +86,9 @@ class TurnMatch:
     answers: Sequence[Node]
     num_messages: Sequence[int]  # of the conversation, up to each of the answers
 
-    def request(self, text: ModelText, *, model: str, max_tokens: int) -> PromptRequest:
+    def request(
+        self, text: ModelText, *, model: str, max_tokens: int, demand: Demand | None = None
+    ) -> PromptRequest:
         """Return what to render. Raises ValueError if a message cannot be read."""
         return PromptRequest(
             model=model,
@@ -98,6 +103,7 @@ class TurnMatch:
             ],
             max_tokens=max_tokens,
             family=text.family.name,
+            demand=demand,
         )
 
 
@@ -179,6 +185,7 @@ def _plan(
         drift=_drift(cause),
         cause=cause,
         starts_in_reasoning=prompt.starts_in_reasoning,
+        guide=prompt.guide,
     )
 
 

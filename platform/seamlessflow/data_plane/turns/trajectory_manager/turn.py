@@ -7,6 +7,7 @@ Invariant: `turn_commit` returns only when every delivered token is durable, wit
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import Any
 from uuid import UUID
 
 from seamlessflow.core.trajectory.messages import message_digests
@@ -19,6 +20,7 @@ from seamlessflow.data_plane.turns.rendering.parsers.deltas import Delta
 from seamlessflow.data_plane.turns.rollout_manager import RolloutManager
 from seamlessflow.data_plane.turns.trajectory_manager.live import Choice, LiveSession, Turn
 
+UNTRAINED_FLAG = "untrained"  # in an answer's flags: why none of its tokens is trained
 HANDOVER_FLAG = "handover_at"  # in an answer's flags: how many tokens it had when it changed engines
 
 
@@ -115,7 +117,7 @@ def _answer_row(turn: Turn, parent: int, choice: Choice, *, duration_s: float, i
         turn_id=turn.turn_id,
         finish_reason="abort" if is_partial else choice.finish_reason,
         request_digest=turn.request_digest,
-        flags=turn.flags | ({HANDOVER_FLAG: progress.handover_at} if progress.handover_at else {}),
+        flags=turn.flags | _answer_flags(progress),
         num_handovers=progress.num_handovers,
         num_continuations=progress.num_continuations,
         max_gap_s=progress.max_gap_s,
@@ -131,7 +133,16 @@ def _answer_row(turn: Turn, parent: int, choice: Choice, *, duration_s: float, i
         logprobs=bytes(progress.logprobs),
         spans=progress.spans,
         is_partial=is_partial,
+        loss_mask=bytes(-(-progress.num_tokens // 8)) if progress.untrained_because else None,
+        guided=progress.guided,
     )
+
+
+def _answer_flags(progress: AnswerProgress) -> dict[str, Any]:
+    flags: dict[str, Any] = {HANDOVER_FLAG: progress.handover_at} if progress.handover_at else {}
+    if because := progress.untrained_because:
+        flags[UNTRAINED_FLAG] = because
+    return flags
 
 
 def _count(turn: Turn) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM
 
 from seamlessflow.core.batching.format import Batch
 from seamlessflow.core.guidance.masks import unpacked_mask
@@ -21,9 +21,9 @@ from seamlessflow_workers.train.step.engine import TrainEngine
 from seamlessflow_workers.train.step.micro_batches import TrainPlan
 from seamlessflow_workers.train.step.process_group import process_group
 from tests.fixtures.guidance import NUM_TOKENS
+from tests.fixtures.guided_model import write_guided_model
 from tests.fixtures.guided_sessions import guided_batch, guided_vocabulary, of_another_library
 from tests.fixtures.random_trees import branch_tokens
-from tests.fixtures.tiny_text import write_tiny_text
 from tests.fixtures.trainer_harness import make_spec
 
 LORA = {"rank": 4, "alpha": 8, "target_modules": ["q_proj"]}
@@ -39,23 +39,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "adapter": ({"lora": LORA}, {}, False),
     "another library": ({"tree": True}, {}, True),
 }
-
-
-def write_model(folder: Path) -> Path:
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=NUM_TOKENS,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=512,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    write_tiny_text(folder)
-    return folder
 
 
 def allowed(batch: Batch, vocabulary: Vocabulary) -> torch.Tensor:
@@ -156,7 +139,7 @@ def _tokens_of_guide(batch: Batch, guide: int) -> list[int]:
 
 
 def main(folder: Path) -> None:
-    write_model(folder)
+    write_guided_model(folder)
     for name in CASES:
         print(json.dumps(check(name, folder)), flush=True)
 

@@ -1,6 +1,7 @@
 """Samples tokens from logits, a whole batch at once, with the logprobs of the distribution that was really sampled.
 
-The order is vLLM's: drop tokens that are forbidden or that a guide does not allow, temperature, top-k, top-p, softmax.
+The order is vLLM's: biases and penalties, drop tokens that are forbidden or that a guide does not allow, temperature,
+top-k, top-p, softmax.
 A temperature below 1e-5 is greedy; its logprobs are those at temperature 1. Randomness enters as one number per row,
 which becomes a token by inverting the cumulative distribution, so a row's draw does not depend on its neighbours.
 """
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seamlessflow.core.guidance.masks import unpacked_mask
-from seamlessflow_workers.rollout.engine.runner import Sampled, SamplingBatch
+from seamlessflow_workers.rollout.engine.runner import Reshaping, Sampled, SamplingBatch
 
 GREEDY_BELOW = 1e-5
 
@@ -19,6 +20,8 @@ GREEDY_BELOW = 1e-5
 def sample(logits: Tensor, batch: SamplingBatch) -> Sampled:
     """Sample one token per entry. `logits` is [entries, vocabulary], of any float type."""
     logits = logits.float()
+    for entry, reshaping in batch.reshaped:
+        _reshape(logits[entry], reshaping)
     for entry, token_ids in batch.forbidden:
         logits[entry, list(token_ids)] = -torch.inf
     for entry, mask in batch.allowed:
@@ -48,6 +51,23 @@ def sample(logits: Tensor, batch: SamplingBatch) -> Sampled:
         top_ids=top.indices.cpu().numpy(),
         top_logprobs=top.values.cpu().numpy(),
     )
+
+
+def _reshape(logits: Tensor, reshaping: Reshaping) -> None:
+    """Apply biases and penalties to one row, [V], in place."""
+    for token, bias in reshaping.bias.items():
+        logits[token] += bias
+    if reshaping.repetition != 1:
+        seen = _index(np.union1d(reshaping.prompt, reshaping.generated), logits)
+        old = logits[seen]
+        logits[seen] = torch.where(old > 0, old / reshaping.repetition, old * reshaping.repetition)
+    ids, counts = np.unique(reshaping.generated, return_counts=True)
+    lessened = reshaping.frequency * counts.astype(np.float32) + np.float32(reshaping.presence)
+    logits[_index(ids, logits)] -= torch.from_numpy(lessened).to(logits.device)
+
+
+def _index(ids: NDArray[np.int32], logits: Tensor) -> Tensor:
+    return torch.from_numpy(ids.astype(np.int64)).to(logits.device)
 
 
 def _draw(logprobs: Tensor, uniform: NDArray[np.float64]) -> Tensor:

@@ -1,0 +1,155 @@
+"""The guide of an answer that must be JSON of a schema, or must call tools, or may call them only by their schemas.
+
+It takes what a client demands and what is known of the model, and returns `structured_outputs` for `guide_make`. The
+answer may reason first, if the model marks its reasoning. A demand for content alone, of a model without such marks, is
+a guide of kind `json`; everything else is a grammar. Marks that are special tokens of the model are named as tokens,
+because ordinary text never contains them; other marks are text.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from seamlessflow.core.families import ModelFamily
+from seamlessflow.core.guidance.call_forms import Arguments, CallForm, Mark, Part, Pattern, Text, call_form
+from seamlessflow.core.guidance.guide import JSON_WHITESPACE, InvalidGuideError
+
+
+class CallableTool(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    parameters: Mapping[str, Any]  # JSON schema of its arguments; empty: any object
+
+
+class Demand(msgspec.Struct, frozen=True, array_like=True):
+    """What a client demands of an answer: content of a schema, tool calls, or (`may_answer`) either of them.
+
+    Without a schema, content that may stand instead of calls is any text.
+    """
+
+    field: str  # of the client's request, for refusals
+    schema: Mapping[str, Any] | None = None
+    tools: Sequence[CallableTool] = ()
+    is_parallel: bool = True
+    may_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedModel:
+    family: ModelFamily
+    think: tuple[str, str]  # the marks of reasoning
+    has_token: Callable[[str], bool]
+    special_id: Callable[[str], int | None]  # of a token that no ordinary text contains
+
+
+def answer_guide(demand: Demand, model: GuidedModel, *, starts_in_reasoning: bool) -> dict[str, Any]:
+    """Return the guide. With `starts_in_reasoning` the prompt has opened the reasoning, so the answer must close it.
+
+    Raises InvalidGuideError if answers of the model's family cannot be guided like this.
+    """
+    if model.family is ModelFamily.GPT_OSS:
+        raise InvalidGuideError(f"answers of the model family {model.family} cannot be guided")
+    rules = _Rules(model)
+    is_free = demand.may_answer and demand.schema is None
+    reasoning = rules.reasoning(is_open=starts_in_reasoning, is_needed=not is_free)
+    if demand.schema is not None and not demand.tools and not reasoning:
+        return {"json": demand.schema}
+    content = [] if demand.schema is None else [rules.content(demand.schema)]
+    if not demand.tools:
+        return {"grammar": rules.text(f"start: {reasoning} {content[0]}")}
+    form = call_form(model.family, has_token=model.has_token)
+    if is_free:
+        return {"grammar": rules.text(*rules.content_or_calls(form, reasoning, demand))}
+    ways = " | ".join([*content, rules.calls(form, demand)])
+    return {"grammar": rules.text(f"start: {reasoning} ({ways})")}
+
+
+class _Rules:
+    """The rules of one grammar, beside `start`."""
+
+    def __init__(self, model: GuidedModel) -> None:
+        self._model = model
+        self._lines: list[str] = []
+
+    def text(self, *first: str) -> str:
+        return "\n".join([*first, *self._lines]) + "\n"
+
+    def reasoning(self, *, is_open: bool, is_needed: bool) -> str:
+        """Return the reasoning at the beginning; "" if there is none.
+
+        Content may contain marks that are no special tokens, so before it only an open reasoning must be closed.
+        """
+        opening, closing = self._model.think
+        if not is_open and not self._model.has_token(opening):
+            return ""
+        if self._model.special_id(closing) is not None:
+            thought = rf"/(.|\n)*/ {self._named(closing)} /\n{{0,2}}/"
+        elif is_open or is_needed:
+            self._lines.append(rf"thought[suffix={json.dumps(closing)}]: /(.|\n)*/")
+            thought = r"thought /\n{0,2}/"
+        else:
+            return ""
+        return thought if is_open else f"({self._named(opening)} {thought})?"
+
+    def content(self, schema: Mapping[str, Any]) -> str:
+        self._lines.append(f"answer: %json {_schema_text(schema)}")
+        return "answer"
+
+    def calls(self, form: CallForm, demand: Demand, *, is_opened: bool = False) -> str:
+        """Return one or more calls. With `is_opened` the mark that opens the first one is not repeated."""
+        for number, tool in enumerate(demand.tools):
+            parts, arguments = form.call(tool.name), f"args_{number}"
+            self._lines.append(f"call_{number}: {self._parts(parts, arguments)}")
+            self._lines.append(
+                f"first_{number}: {self._parts(parts[is_opened and not form.leads :], arguments)}"
+            )
+            self._lines.append(
+                f"{arguments}: %json {_schema_text({'type': 'object'} | dict(tool.parameters))}"
+            )
+        for name in ("call", "first"):
+            self._lines.append(
+                f"{name}: {' | '.join(f'{name}_{number}' for number in range(len(demand.tools)))}"
+            )
+        again = f"({self._parts(form.between)} call)*" if demand.is_parallel else ""
+        return f"{self._parts(form.leads[is_opened:])} first {again} {self._parts(form.trails)}"
+
+    def content_or_calls(self, form: CallForm, reasoning: str, demand: Demand) -> Iterable[str]:
+        """Yield the rules of an answer that is content, or calls after some content."""
+        opening = form.opening
+        if isinstance(opening, Text):  # the whole answer is calls
+            yield f"start: {reasoning} (CONTENT | {self.calls(form, demand)})"
+            yield rf"CONTENT: /\s*([^\s{opening.text}](.|\n)*)?/"
+        elif self._model.special_id(opening.text) is not None:
+            yield rf"start: {reasoning} /(.|\n)*/ ({self.calls(form, demand)})?"
+        else:
+            yield f"start: {reasoning} (CONTENT | before {self.calls(form, demand, is_opened=True)})"
+            yield rf"before[suffix={json.dumps(opening.text)}]: /(.|\n)*/"
+            yield rf"CONTENT: /(.|\n)*/ & ~/(.|\n)*{_escaped(opening.text)}(.|\n)*/"
+
+    def _parts(self, parts: Sequence[Part], arguments: str = "") -> str:
+        return " ".join(self._part(part, arguments) for part in parts)
+
+    def _part(self, part: Part, arguments: str) -> str:
+        match part:
+            case Mark():
+                return self._named(part.text)
+            case Text():
+                return json.dumps(part.text, ensure_ascii=False)
+            case Pattern():
+                return part.text
+            case Arguments():
+                return arguments
+
+    def _named(self, mark: str) -> str:
+        number = self._model.special_id(mark)
+        return json.dumps(mark, ensure_ascii=False) if number is None else f"<[{number}]>"
+
+
+def _schema_text(schema: Mapping[str, Any]) -> str:
+    return json.dumps(dict(schema) | {"x-guidance": {"whitespace_pattern": JSON_WHITESPACE}})
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isalnum() or char in "_ " else rf"\{char}" for char in text)

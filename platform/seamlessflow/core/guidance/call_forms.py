@@ -1,0 +1,149 @@
+"""How each model family writes a tool call, as parts of a grammar.
+
+A form has the marks around all calls and a function that returns the parts of one call: marks, texts, and the place of
+the arguments. Families whose calls are no grammar of JSON arguments have no form.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from seamlessflow.core.families import ModelFamily
+from seamlessflow.core.guidance.guide import InvalidGuideError
+
+_PLAIN_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One special token of the model if it has such a token, or else the text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression between slashes."""
+
+    text: str
+
+
+class Arguments:
+    """The place of the arguments, as JSON."""
+
+
+Part = Mark | Text | Pattern | Arguments
+ARGUMENTS = Arguments()
+LINE_BREAK = Pattern(r"/\n?/")
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """`opening`: how every call begins; text that begins otherwise is content."""
+
+    opening: Mark | Text
+    call: Callable[[str], Sequence[Part]]  # of the tool's name
+    leads: tuple[Part, ...] = ()
+    between: tuple[Part, ...] = ()
+    trails: tuple[Part, ...] = ()
+
+
+def call_form(family: ModelFamily, *, has_token: Callable[[str], bool]) -> CallForm:
+    """Return the form of a family. Raises InvalidGuideError if its calls cannot be forced."""
+    if family is ModelFamily.MISTRAL and not has_token("[ARGS]"):
+        return _MISTRAL_ARRAY
+    form = _FORMS.get(family)
+    if form is None:
+        raise InvalidGuideError(
+            f"tool calls of the model family {family} cannot be forced or made strict; those of "
+            f"{', '.join(_FORMS)} can"
+        )
+    return form
+
+
+def _plain(name: str) -> str:
+    if not _PLAIN_NAME.fullmatch(name):
+        raise InvalidGuideError(
+            f"a tool of this model may have letters, digits, '_', '.' and '-' in its name: {name!r}"
+        )
+    return name
+
+
+def _json_call(field: str) -> Callable[[str], Sequence[Part]]:
+    """Return a JSON object whose field `field` has the arguments."""
+    return lambda name: (Text(f'{{"name": {json.dumps(name)}, "{field}": '), ARGUMENTS, Text("}"))
+
+
+def _hermes(name: str) -> Sequence[Part]:
+    object_parts = _json_call("arguments")(name)
+    return (Mark("<tool_call>"), LINE_BREAK, *object_parts, LINE_BREAK, Mark("</tool_call>"))
+
+
+def _deepseek_v3(name: str) -> Sequence[Part]:
+    return (
+        Mark("<｜tool▁call▁begin｜>"),
+        Text("function"),
+        Mark("<｜tool▁sep｜>"),
+        Text(f"{_plain(name)}\n```json\n"),
+        ARGUMENTS,
+        Text("\n```"),
+        Mark("<｜tool▁call▁end｜>"),
+    )
+
+
+def _deepseek_v31(name: str) -> Sequence[Part]:
+    begin, separator, end = (Mark(f"<｜tool▁{word}｜>") for word in ("call▁begin", "sep", "call▁end"))
+    return (begin, Text(_plain(name)), separator, ARGUMENTS, end)
+
+
+def _kimi_k2(name: str) -> Sequence[Part]:
+    return (
+        Mark("<|tool_call_begin|>"),
+        Text(f"functions.{_plain(name)}:"),
+        Pattern("/[0-9]{1,3}/"),
+        Mark("<|tool_call_argument_begin|>"),
+        ARGUMENTS,
+        Mark("<|tool_call_end|>"),
+    )
+
+
+def _mistral(name: str) -> Sequence[Part]:
+    return (Mark("[TOOL_CALLS]"), Text(_plain(name)), Mark("[ARGS]"), ARGUMENTS)
+
+
+_DEEPSEEK_LEADS = (Mark("<｜tool▁calls▁begin｜>"),)
+_DEEPSEEK_TRAILS = (Mark("<｜tool▁calls▁end｜>"),)
+_MISTRAL_ARRAY = CallForm(
+    Mark("[TOOL_CALLS]"),
+    _json_call("arguments"),
+    leads=(Mark("[TOOL_CALLS]"), Text("[")),
+    between=(Text(", "),),
+    trails=(Text("]"),),
+)
+_FORMS = {
+    ModelFamily.HERMES: CallForm(Mark("<tool_call>"), _hermes, between=(LINE_BREAK,)),
+    ModelFamily.LLAMA3: CallForm(Text("{"), _json_call("parameters"), between=(Text("; "),)),
+    ModelFamily.DEEPSEEK_V3: CallForm(
+        _DEEPSEEK_LEADS[0],
+        _deepseek_v3,
+        leads=_DEEPSEEK_LEADS,
+        between=(LINE_BREAK,),
+        trails=_DEEPSEEK_TRAILS,
+    ),
+    ModelFamily.DEEPSEEK_V31: CallForm(
+        _DEEPSEEK_LEADS[0], _deepseek_v31, leads=_DEEPSEEK_LEADS, trails=_DEEPSEEK_TRAILS
+    ),
+    ModelFamily.KIMI_K2: CallForm(
+        Mark("<|tool_calls_section_begin|>"),
+        _kimi_k2,
+        leads=(Mark("<|tool_calls_section_begin|>"),),
+        trails=(Mark("<|tool_calls_section_end|>"),),
+    ),
+    ModelFamily.MISTRAL: CallForm(Mark("[TOOL_CALLS]"), _mistral),
+}
