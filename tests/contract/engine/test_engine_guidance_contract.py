@@ -42,7 +42,7 @@ SCHEMA = {
     "required": ["a", "b"],
     "additionalProperties": False,
 }
-ENGINES = [Kind.QWEN3_TIED, Kind.LLAMA_UNTIED, Kind.GENERIC_TIED]
+ENGINES = [Kind.QWEN3_TIED, Kind.LLAMA_UNTIED, Kind.GENERIC_TIED, Kind.VLLM_TIED]
 NUMBERS = {"regex": "[0-9]{40}"}
 
 
@@ -255,7 +255,7 @@ async def test_an_answer_says_who_computed_its_masks(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", engine_params(Kind.QWEN3_TIED))
+@pytest.mark.parametrize("kind", engine_params(Kind.QWEN3_TIED, Kind.VLLM_TIED))
 async def test_the_trainer_finds_the_logprobs_of_a_guided_answer_again(
     start_engine: StartEngine, tmp_path: Path, kind: Kind
 ) -> None:

@@ -51,6 +51,8 @@ def test_settings_follow_the_device(tmp_path: Path) -> None:
     assert on_cpu["enforce_eager"]
     assert on_cpu["block_size"] % 32 == 0
     assert "enforce_eager" not in on_cuda
+    assert len(on_cpu["logits_processors"]) == 1
+    assert "logits_processors" not in on_cuda, "its model runner has another interface for them"
     assert on_cuda["enable_sleep_mode"]
     assert on_cuda["gpu_memory_utilization"] == 0.8
 

@@ -52,6 +52,7 @@ class VllmEngine(ServedEngine):
     def __init__(
         self, llm: AsyncLLM, settings: EngineSettings, limits: ModelLimits, *, can_free_memory: bool
     ) -> None:
+        self.can_guide = settings.device == "cpu"
         super().__init__(settings, limits)
         self._llm = llm
         self._can_free_memory = can_free_memory
@@ -109,6 +110,10 @@ class VllmEngine(ServedEngine):
                 (completion,) = output.outputs
                 versions = versions_so_far(self._llm.output_processor, sequence.request_id)
                 sequence_take(sequence, completion, versions)
+                sequence.follow_guide(completion.token_ids)
+                if sequence.failure is not None:
+                    await self._llm.abort(sequence.request_id)
+                    break
                 self._tell(follower)
         except Exception as error:
             logger.exception("request %s failed", sequence.request_id)

@@ -68,6 +68,7 @@ async def _start(arguments: argparse.Namespace) -> "VllmEngine":
         weight_version=arguments.weight_version,
         max_num_queued_requests=arguments.max_num_queued_requests,
         device=arguments.device,
+        model_folder=arguments.model,
     )
     try:
         llm = load_llm(engine_arguments(arguments), device=arguments.device)

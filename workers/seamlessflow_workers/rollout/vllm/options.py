@@ -31,6 +31,7 @@ CPU_ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
 WORKER_EXTENSION = (
     "seamlessflow_workers.rollout.vllm.weight_transfer.WeightFiles"  # registers the backend as well
 )
+GUIDE_MASKS = "seamlessflow_workers.rollout.vllm.guide_masks:GuideMasks"
 WEIGHT_TRANSFER = "seamlessflow"  # the backend's name
 
 
@@ -62,6 +63,8 @@ def engine_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if arguments.device == "cpu":
         return common | {
+            # CUDA's model runner knows other processors, so guided answers are refused there.
+            "logits_processors": [GUIDE_MASKS],
             "enforce_eager": True,
             "block_size": CPU_BLOCK_SIZE,
             "kv_cache_memory_bytes": cpu_cache_bytes(

@@ -12,6 +12,7 @@ from vllm.outputs import CompletionOutput
 from vllm.sampling_params import RequestOutputKind
 
 from seamlessflow_workers.rollout.serving.sequence import FinishReason, Sequence
+from seamlessflow_workers.rollout.vllm.guide_masks import guide_arguments
 
 
 def sampling_params(sequence: Sequence) -> SamplingParams:
@@ -33,9 +34,16 @@ def sampling_params(sequence: Sequence) -> SamplingParams:
         logit_bias=params.bias or None,
         detokenize=False,
         stream_interval=params.stream_interval,
+        extra_args=_extra_arguments(sequence),
         skip_reading_prefix_cache=params.skip_reading_prefix_cache,
         output_kind=RequestOutputKind.DELTA if sequence.is_streaming else RequestOutputKind.FINAL_ONLY,
     )
+
+
+def _extra_arguments(sequence: Sequence) -> dict[str, Any] | None:
+    if sequence.matcher is None:
+        return None
+    return guide_arguments(sequence.matcher.guide, num_answered=sequence.num_answered)
 
 
 def sequence_take(
