@@ -8,6 +8,7 @@ import pytest
 
 from seamlessflow.core.trajectory.messages import message_digests
 from seamlessflow.core.trajectory.prefix_tree import Drift, Node, NodeKind, PrefixTree
+from seamlessflow.data_plane.turns.rendering import prompt
 from seamlessflow.data_plane.turns.rendering.answer_text import AnswerText
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText, model_text_load
 from seamlessflow.data_plane.turns.trajectory_manager.plan import Conversation, TurnPlan, plan_turn
@@ -99,6 +100,32 @@ def test_a_tool_loop_joins_with_reasoning(template: RealTemplate, tmp_path: Path
         plan = session.turn(call)
         assert plan.prompt_ids == path + text.encode(template.after_call)
         path = plan.prompt_ids + text.encode(call)
+
+
+# The kinds of turns that a template's own text shows to depend on more than the last answer: after a question, it drops
+# the reasoning of earlier answers.
+REWRITING = {"qwen3", "qwen3_5_think", "glm4moe"}
+
+
+@templates
+@pytest.mark.parametrize("keeps_reasoning", [False, True])
+def test_a_turn_rendered_from_its_last_messages_equals_one_rendered_whole(
+    template: RealTemplate, keeps_reasoning: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = model_text_load(template.write(tmp_path))
+    call, final = template.call + template.call_end, template.final + template.final_end
+    answers = (call, call, final, template.final, call, call, final, final)
+    session = Session(text, keeps_reasoning=keeps_reasoning)
+    short = [session.turn(answer) for answer in answers]
+    refused = {kind for kind, is_proven in text.proven_tails.items() if not is_proven}
+    is_rewriting = keeps_reasoning and template.name in REWRITING
+    assert {(kind.num_calls, kind.has_question, kind.has_reasoning) for kind in refused} == (
+        {(0, True, True)} if is_rewriting else set()
+    )
+    assert any(text.proven_tails.values())
+    monkeypatch.setattr(prompt, "tail_messages", lambda *arguments, **named: None)
+    session = Session(text, keeps_reasoning=keeps_reasoning)
+    assert [session.turn(answer) for answer in answers] == short
 
 
 def test_an_answer_that_ends_with_another_mark_than_the_next_turn_opens_with_keeps_it(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.js
 """
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class ModelText:
     end_texts: tuple[str, ...]
     hidden_ids: frozenset[int]  # special tokens that are not part of a message
     family: Family  # how it writes reasoning and tool calls
+    # Whether a kind of turn can be rendered from its last messages alone; `tails` tries each kind once.
+    proven_tails: dict[Hashable, bool] = field(default_factory=dict)
 
     def encode(self, text: str) -> bytes:
         """Return packed int32 ids. Special tokens in the text are recognised; none are added."""

@@ -13,9 +13,11 @@ import msgspec
 from seamlessflow.core.families import ModelFamily
 from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.guidance.guide import GuideKind
+from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused
 from seamlessflow.data_plane.turns.rendering.continuation import text_added
 from seamlessflow.data_plane.turns.rendering.guides import demanded_guide
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
+from seamlessflow.data_plane.turns.rendering.tails import NUM_STAND_INS, tail_messages
 
 MAX_CHARS_PER_TOKEN = (
     1024  # no vocabulary has longer tokens, so a longer text cannot fit and is not tokenised
@@ -60,8 +62,7 @@ def prompt_make(
 
     Raises TemplateRefused, TextTooLong and InvalidGuideError.
     """
-    full = _full_text(text, request)
-    cut, new = _first_continued(text, request, full)
+    full, cut, new = _rendered_tail(text, request) or _rendered(text, request)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
         raise TextTooLong(
             f"their text has {len(new)} characters, too many for the model's maximum context length of "
@@ -83,6 +84,34 @@ def _guide(
         return None
     guide = demanded_guide(text, request.model, request.demand, starts_in_reasoning=starts_in_reasoning)
     return guide.kind, guide.text
+
+
+def _rendered_tail(text: ModelText, request: PromptRequest) -> tuple[str, int, str] | None:
+    """Render the likeliest answer and what follows it; None if that is not enough."""
+    if not request.cuts:
+        return None
+    first = request.cuts[0]
+    messages = tail_messages(
+        text,
+        request.messages,
+        num_known=first.num_messages,
+        tools=request.tools,
+        arguments=request.arguments,
+    )
+    if messages is None:
+        return None
+    cut = Cut(NUM_STAND_INS + 1, first.sampled_end)
+    try:
+        full, number, new = _rendered(text, msgspec.structs.replace(request, messages=messages, cuts=[cut]))
+    except TemplateRefused:  # rendering all messages says why, or accepts them
+        return None
+    return None if number is None else (full, number, new)
+
+
+def _rendered(text: ModelText, request: PromptRequest) -> tuple[str, int | None, str]:
+    """Return the rendering, the index of the first cut that it continues, and its text after that."""
+    full = _full_text(text, request)
+    return full, *_first_continued(text, request, full)
 
 
 def _full_text(text: ModelText, request: PromptRequest) -> str:
