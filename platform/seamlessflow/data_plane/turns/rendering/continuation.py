@@ -7,8 +7,20 @@ in how a past answer ends, and in whether an answer without reasoning shows an e
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from seamlessflow.data_plane.turns.rendering.parsers.families import Family
+
+
+@dataclass(frozen=True, slots=True)
+class TailKind:
+    """What the text that a turn adds after an answer may depend on. arguments: the template's, as JSON."""
+
+    has_tools: bool
+    num_calls: int  # of the answer, whose results follow it; 2 stands for several
+    has_question: bool  # a user's message follows
+    has_reasoning: bool  # some message carries reasoning
+    arguments: bytes
 
 
 def text_added(

@@ -5,7 +5,7 @@ tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.js
 """
 
 import functools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from seamlessflow.core.families import ModelFamily, family_find
 from seamlessflow.data_plane.turns.rendering.chat_template import ChatTemplate
+from seamlessflow.data_plane.turns.rendering.continuation import TailKind
 from seamlessflow.data_plane.turns.rendering.parsers.families import Family, family_get
 
 _NUM_CACHED_PROMPTS = 512
@@ -34,7 +35,7 @@ class ModelText:
     hidden_ids: frozenset[int]  # special tokens that are not part of a message
     family: Family  # how it writes reasoning and tool calls
     # Whether a kind of turn can be rendered from its last messages alone; `tails` tries each kind once.
-    proven_tails: dict[Hashable, bool] = field(default_factory=dict)
+    proven_tails: dict[TailKind, bool] = field(default_factory=dict)
 
     def encode(self, text: str) -> bytes:
         """Return packed int32 ids. Special tokens in the text are recognised; none are added."""

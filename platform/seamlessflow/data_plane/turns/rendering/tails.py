@@ -7,13 +7,12 @@ rendered alike both ways on golden conversations; each kind is tried once per mo
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from seamlessflow.data_plane.turns.rendering.chat_template import TemplateRefused, template_messages
-from seamlessflow.data_plane.turns.rendering.continuation import text_added
+from seamlessflow.data_plane.turns.rendering.continuation import TailKind, text_added
 from seamlessflow.data_plane.turns.rendering.model_text import ModelText
 
 Messages = Sequence[Mapping[str, Any]]
@@ -22,17 +21,6 @@ MAX_KINDS = 256  # template arguments come from clients
 _STAND_IN = {"role": "user", "content": "?"}
 _FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content"})
 _NUM_GOLDEN_CALLS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class TailKind:
-    """What the rendering of a turn may depend on. arguments: the template's, as JSON."""
-
-    has_tools: bool
-    num_calls: int  # of the answer, whose results follow it; 2 stands for several
-    has_question: bool  # a user's message follows
-    has_reasoning: bool  # some message carries reasoning
-    arguments: bytes
 
 
 def tail_messages(
