@@ -55,6 +55,14 @@ class TrainObjective(StrEnum):
     BY_LEAVES = "by_leaves"
 
 
+class ThinkingRetention(StrEnum):
+    """template: earlier reasoning stays or goes as the chat template has it. all: it stays in the branch where it was
+    sampled, also where the template would drop it."""
+
+    TEMPLATE = "template"
+    ALL = "all"
+
+
 class ModelSection(SpecSection):
     source: Reference
     """The initial model: `artifact://<id>`, `hub://<name>` or a path under MODEL_ROOTS."""
@@ -65,6 +73,9 @@ class ModelSection(SpecSection):
     family: ModelFamily = ModelFamily.AUTO
     """The format in which the model writes reasoning and tool calls. `auto` finds it by the model's chat template and
     tokens; a model that is not recognised is read like `hermes`."""
+    thinking_retention: ThinkingRetention = ThinkingRetention.TEMPLATE
+    """Whether the reasoning of earlier answers stays in the prompt. Where a template drops it after the next question,
+    `template` begins a new branch there, and `all` continues the branch, reasoning included."""
 
 
 class RolloutSection(SpecSection):

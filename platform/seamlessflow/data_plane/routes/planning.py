@@ -8,7 +8,7 @@ import numpy as np
 from seamlessflow.core.guidance.answer_grammar import Demand
 from seamlessflow.core.guidance.call_forms import call_form
 from seamlessflow.core.guidance.guide import InvalidGuideError
-from seamlessflow.core.job_spec import EngineKind
+from seamlessflow.core.job_spec import EngineKind, ThinkingRetention
 from seamlessflow.data_plane.dialects.demands import is_soft
 from seamlessflow.data_plane.dialects.turn_request import TurnRequest
 from seamlessflow.data_plane.errors import bad_request
@@ -36,11 +36,15 @@ class TurnPlanner:
         """Plan the next turn of a session. Raises ApiError if the prompt cannot be made."""
         if isinstance(conversation, RawPrompt):
             return raw_plan(session.tree, conversation, await self._raw_ids(session, conversation))
-        job = session.job
+        job, model = session.job, session.job.spec.model
         try:
             matched = turn_match(session.tree, conversation)
             asked = matched.request(
-                job.text, model=job.model_path, max_tokens=job.spec.model.max_model_len, demand=demand
+                job.text,
+                model=job.model_path,
+                max_tokens=model.max_model_len,
+                retains_reasoning=model.thinking_retention is ThinkingRetention.ALL,
+                demand=demand,
             )
         except ValueError as error:
             raise bad_request(f"The messages cannot be rendered: {error}.", param="messages") from error

@@ -17,14 +17,17 @@ from tests.fixtures.real_templates import QUESTION, REAL_TEMPLATES, RESULT, Real
 
 DESCRIBED_TOOLS = copy.deepcopy(TOOLS)
 DESCRIBED_TOOLS[1]["function"]["description"] = "Tell the time."  # gpt-oss' template demands it
+# Templates that drop the reasoning of earlier answers after a question.
+REWRITING = {"qwen3", "qwen3_5_think", "glm4moe"}
 templates = pytest.mark.parametrize("template", REAL_TEMPLATES, ids=lambda template: template.name)
 
 
 class Session:
     """An agent's conversation, and the tree that its turns make."""
 
-    def __init__(self, text: ModelText, *, keeps_reasoning: bool) -> None:
-        self.text, self.tree, self._keeps_reasoning = text, PrefixTree(), keeps_reasoning
+    def __init__(self, text: ModelText, *, keeps_reasoning: bool, retains_reasoning: bool = False) -> None:
+        self.text, self.tree = text, PrefixTree()
+        self._keeps_reasoning, self._retains_reasoning = keeps_reasoning, retains_reasoning
         self.messages: list[Any] = [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "1 < 2?"},
@@ -32,7 +35,12 @@ class Session:
 
     def turn(self, answer: str) -> TurnPlan:
         """Plan a turn, answer it with a text, and write what the agent says next."""
-        plan = plan_turn(self.tree, self.text, Conversation(list(self.messages), DESCRIBED_TOOLS, {}))
+        plan = plan_turn(
+            self.tree,
+            self.text,
+            Conversation(list(self.messages), DESCRIBED_TOOLS, {}),
+            retains_reasoning=self._retains_reasoning,
+        )
         self._add(plan.parent, plan.kind, plan.new_ids, plan.digests, plan.context)
         message = self._message(answer, starts_in_reasoning=plan.starts_in_reasoning)
         prompt = len(self.tree.nodes) - 1
@@ -102,9 +110,24 @@ def test_a_tool_loop_joins_with_reasoning(template: RealTemplate, tmp_path: Path
         path = plan.prompt_ids + text.encode(call)
 
 
-# The kinds of turns that a template's own text shows to depend on more than the last answer: after a question, it drops
-# the reasoning of earlier answers.
-REWRITING = {"qwen3", "qwen3_5_think", "glm4moe"}
+@templates
+def test_reasoning_that_the_agent_hands_back_stays_after_a_question_if_the_job_retains_it(
+    template: RealTemplate, tmp_path: Path
+) -> None:
+    text = model_text_load(template.write(tmp_path))
+    final = template.final + template.final_end
+    session = Session(text, keeps_reasoning=True)
+    session.turn(final)
+    is_rewriting = template.name in REWRITING
+    assert session.turn(final).drift is (Drift.REALIGN if is_rewriting else Drift.CLEAN)
+
+    session = Session(text, keeps_reasoning=True, retains_reasoning=True)
+    path = session.turn(final).prompt_ids + text.encode(final)
+    for _ in range(3):
+        plan = session.turn(final)
+        assert plan.drift is Drift.CLEAN
+        assert plan.prompt_ids == path + text.encode(template.after_final)
+        path = plan.prompt_ids + text.encode(final)
 
 
 @templates

@@ -42,6 +42,9 @@ class PromptRequest(msgspec.Struct, frozen=True, array_like=True):
     family: ModelFamily = ModelFamily.AUTO
     text: str | None = None  # the prompt itself; there is nothing to render
     demand: Demand | None = None  # what the client demands of the answer
+    retains_reasoning: bool = (
+        False  # the reasoning of answers in the tree stays, whatever the template does with it
+    )
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +65,7 @@ def prompt_make(
 
     Raises TemplateRefused, TextTooLong and InvalidGuideError.
     """
-    full, cut, new = _rendered_tail(text, request) or _rendered(text, request)
+    full, cut, new = _joined(text, request)
     if len(new) > request.max_tokens * MAX_CHARS_PER_TOKEN:
         raise TextTooLong(
             f"their text has {len(new)} characters, too many for the model's maximum context length of "
@@ -84,6 +87,21 @@ def _guide(
         return None
     guide = demanded_guide(text, request.model, request.demand, starts_in_reasoning=starts_in_reasoning)
     return guide.kind, guide.text
+
+
+def _joined(text: ModelText, request: PromptRequest) -> tuple[str, int | None, str]:
+    """Return the rendering, the index of the cut that it continues, and its text after that."""
+    if request.retains_reasoning:
+        without = msgspec.structs.replace(request, messages=_without_reasoning(request.messages))
+        full, cut, new = _rendered_tail(text, without) or _rendered(text, without)
+        if cut is not None:
+            return full, cut, new
+    return _rendered_tail(text, request) or _rendered(text, request)
+
+
+def _without_reasoning(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Leave out the reasoning that the tree has as sampled tokens, so that no template rewrites it."""
+    return [{key: message[key] for key in message if key != "reasoning_content"} for message in messages]
 
 
 def _rendered_tail(text: ModelText, request: PromptRequest) -> tuple[str, int, str] | None:

@@ -87,7 +87,13 @@ class TurnMatch:
     num_messages: Sequence[int]  # of the conversation, up to each of the answers
 
     def request(
-        self, text: ModelText, *, model: str, max_tokens: int, demand: Demand | None = None
+        self,
+        text: ModelText,
+        *,
+        model: str,
+        max_tokens: int,
+        demand: Demand | None = None,
+        retains_reasoning: bool = False,
     ) -> PromptRequest:
         """Return what to render. Raises ValueError if a message cannot be read."""
         return PromptRequest(
@@ -104,6 +110,7 @@ class TurnMatch:
             max_tokens=max_tokens,
             family=text.family.name,
             demand=demand,
+            retains_reasoning=retains_reasoning,
         )
 
 
@@ -150,10 +157,12 @@ def raw_plan(tree: PrefixTree, prompt: RawPrompt, token_ids: bytes) -> TurnPlan:
     )
 
 
-def plan_turn(tree: PrefixTree, text: ModelText, conversation: Conversation) -> TurnPlan:
+def plan_turn(
+    tree: PrefixTree, text: ModelText, conversation: Conversation, *, retains_reasoning: bool = False
+) -> TurnPlan:
     """Match, render and plan in this process, for trusted templates. Raises TemplateRefused and ValueError."""
     matched = turn_match(tree, conversation)
-    request = matched.request(text, model="", max_tokens=NO_LIMIT)
+    request = matched.request(text, model="", max_tokens=NO_LIMIT, retains_reasoning=retains_reasoning)
     return turn_plan(tree, matched, prompt_make(text, request))
 
 
