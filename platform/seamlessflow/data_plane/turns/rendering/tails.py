@@ -50,7 +50,7 @@ def _kind(
     arguments: Mapping[str, Any],
 ) -> TailKind | None:
     """Return a turn's kind; None if no golden conversation is like it."""
-    answer, roles = messages[num_known - 1], [message["role"] for message in messages[num_known:]]
+    answer, roles = messages[num_known - 1], [message.get("role") for message in messages[num_known:]]
     num_results = roles.count("tool")
     expected = ["tool"] * num_results + ["user"] * (len(roles) - num_results)
     num_calls = len(answer.get("tool_calls") or ())
@@ -67,11 +67,11 @@ def _kind(
 
 
 def _is_without_calls(messages: Messages) -> bool:
-    return not any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
+    return not any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
 
 
 def _has_reasoning(message: Mapping[str, Any], mark: str) -> bool:
-    if message["role"] != "assistant":
+    if message.get("role") != "assistant":
         return False
     return bool(message.get("reasoning_content")) or bool(mark and mark in message["content"])
 
